@@ -1,0 +1,2 @@
+//! midi
+pub mod store;

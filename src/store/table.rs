@@ -1,0 +1,429 @@
+//! One database of one shard: an extendible directory of small segments.
+//!
+//! The directory's 2^depth cells name segments by the leading bits of the
+//! key's order. A full segment splits in two, alone, so no insert ever pays for
+//! more than one segment (and, rarely, for copying the directory's 4-byte
+//! cells). Two sparse neighbours merge again.
+//!
+//! A cursor is a value of the order: keys before it have been seen, keys at or
+//! after it have not. Splits and merges do not move keys in the order, so a scan
+//! sees every key that is there from its start to its end exactly once.
+
+use super::hash::{KeyHash, KeyHasher};
+use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
+use super::{Entry, Now, UnixMs, Value};
+
+/// Directory bits. 2^24 segments of one shard hold four thousand million keys.
+const MAX_DEPTH: u8 = 24;
+
+/// The keys of one database in one shard.
+pub struct Table {
+    directory: Vec<u32>,
+    segments: Vec<Segment>,
+    depth: u8,
+    /// Segments whose depth is the directory's; at zero the directory halves.
+    deepest: u32,
+    /// Places in `segments` that were merged away.
+    unused: Vec<u32>,
+    len: usize,
+    expiring: usize,
+    entry_bytes: usize,
+    bucket_bytes: usize,
+    next_due: UnixMs,
+    expired: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            directory: Vec::new(),
+            segments: Vec::new(),
+            depth: 0,
+            deepest: 0,
+            unused: Vec::new(),
+            len: 0,
+            expiring: 0,
+            entry_bytes: 0,
+            bucket_bytes: 0,
+            next_due: UnixMs::MAX,
+            expired: 0,
+        }
+    }
+}
+
+/// Where a key stands. Good until the table is next changed.
+#[derive(Clone, Copy)]
+pub struct Found {
+    segment: u32,
+    place: Place,
+}
+
+/// What a table holds, as counted while it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Keys, those included that are due but not yet removed.
+    pub keys: i64,
+    /// Keys with an expiry.
+    pub expiring: i64,
+    /// Bytes of entries and buckets; shared buffers are not counted.
+    pub bytes: i64,
+    /// Keys removed because they were due, ever.
+    pub expired: i64,
+}
+
+impl std::ops::Sub for Census {
+    type Output = Census;
+    fn sub(self, before: Census) -> Census {
+        Census {
+            keys: self.keys - before.keys,
+            expiring: self.expiring - before.expiring,
+            bytes: self.bytes - before.bytes,
+            expired: self.expired - before.expired,
+        }
+    }
+}
+
+impl Table {
+    /// Number of keys, those included that are due but not yet removed.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the table holds.
+    #[inline]
+    pub fn census(&self) -> Census {
+        Census {
+            keys: self.len as i64,
+            expiring: self.expiring as i64,
+            bytes: (self.entry_bytes + self.bucket_bytes) as i64,
+            expired: self.expired as i64,
+        }
+    }
+
+    /// Not later than the first expiry of any key; [`UnixMs::MAX`] for none.
+    pub fn next_due(&self) -> UnixMs {
+        self.next_due
+    }
+
+    #[inline]
+    fn cell(&self, order: u32) -> usize {
+        ((u64::from(order) << self.depth) >> 32) as usize
+    }
+
+    /// Finds a key, expired or not.
+    #[inline]
+    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found> {
+        let &segment = self.directory.get(self.cell(hash.order()))?;
+        let place = self.segments[segment as usize].find(hash, key)?;
+        Some(Found { segment, place })
+    }
+
+    /// Finds a key that is still there at `now`. One that has expired is removed.
+    #[inline]
+    pub fn find_live(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], now: &Now) -> Option<Found> {
+        let found = self.find(hash, key)?;
+        if self.entry(found).is_expired(now) {
+            self.expired += 1;
+            self.remove(hasher, hash, found);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// The entry that was found.
+    #[inline]
+    pub fn entry(&self, found: Found) -> EntryRef<'_> {
+        self.segments[found.segment as usize].entry(found.place)
+    }
+
+    /// Adds a key that [`Table::find`] did not find.
+    pub fn insert(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) {
+        let entry = Entry::new(key, value, expire_at);
+        self.len += 1;
+        self.entry_bytes += entry.bytes();
+        self.note_expiry(None, expire_at);
+        let segment = self.segment_with_room(hasher, hash.order());
+        self.segments[segment].insert(hash, entry);
+    }
+
+    /// Replaces the value and the expiry of a key.
+    pub fn overwrite(&mut self, found: Found, value: Value<'_>, expire_at: Option<UnixMs>) {
+        self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
+    }
+
+    /// Sets or clears the expiry of a key.
+    pub fn set_expire_at(&mut self, found: Found, expire_at: Option<UnixMs>) {
+        self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));
+    }
+
+    fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry)) {
+        let segment = &mut self.segments[found.segment as usize];
+        let mut entry = segment.entry_mut(found.place);
+        let (bytes, expiry) = (entry.bytes(), entry.expire_at());
+        change(&mut entry);
+        self.entry_bytes = self.entry_bytes + entry.bytes() - bytes;
+        drop(entry);
+        if let Some(at) = expire_at {
+            segment.next_due = segment.next_due.min(at);
+        }
+        self.note_expiry(expiry, expire_at);
+    }
+
+    fn note_expiry(&mut self, before: Option<UnixMs>, after: Option<UnixMs>) {
+        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        if let Some(at) = after {
+            self.next_due = self.next_due.min(at);
+        }
+    }
+
+    /// Removes a key and frees it.
+    pub fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+        let entry = self.segments[found.segment as usize].remove(hash, found.place);
+        self.forget(&entry);
+        drop(entry);
+        self.shrink(hasher, found.segment as usize);
+    }
+
+    fn forget(&mut self, entry: &Entry) {
+        self.len -= 1;
+        self.entry_bytes -= entry.bytes();
+        self.expiring -= usize::from(entry.expire_at().is_some());
+    }
+
+    /// The segment for keys of that order, grown until one more fits.
+    fn segment_with_room(&mut self, hasher: &KeyHasher, order: u32) -> usize {
+        if self.directory.is_empty() {
+            self.directory.push(0);
+            self.segments.push(Segment::new(0, 0, 0));
+            self.bucket_bytes += self.segments[0].bytes();
+            self.deepest = 1;
+        }
+        loop {
+            let at = self.directory[self.cell(order)] as usize;
+            if !self.segments[at].is_full() {
+                return at;
+            }
+            self.grow(hasher, at);
+        }
+    }
+
+    /// Doubles a small segment, splits a full-grown one.
+    fn grow(&mut self, hasher: &KeyHasher, at: usize) {
+        let segment = &self.segments[at];
+        // Keys that share all directory bits can only be had by a failing
+        // hash; then segments outgrow their usual size instead.
+        if segment.bucket_bits() < MAX_BUCKET_BITS || segment.depth == MAX_DEPTH {
+            self.resize(hasher, at, segment.bucket_bits() + 1);
+        } else {
+            self.split(hasher, at);
+        }
+    }
+
+    fn resize(&mut self, hasher: &KeyHasher, at: usize, bucket_bits: u8) {
+        let old = &mut self.segments[at];
+        let mut new = Segment::new(old.start, old.depth, bucket_bits);
+        self.bucket_bytes = self.bucket_bytes + new.bytes() - old.bytes();
+        for entry in old.drain() {
+            new.insert(hasher.hash(entry.key()), entry);
+        }
+        *old = new;
+    }
+
+    fn split(&mut self, hasher: &KeyHasher, at: usize) {
+        let (start, depth) = (self.segments[at].start, self.segments[at].depth);
+        if depth == self.depth {
+            self.double_directory();
+        }
+        let middle = start | 1 << (31 - depth);
+        let mut low = Segment::new(start, depth + 1, MAX_BUCKET_BITS);
+        let mut high = Segment::new(middle, depth + 1, MAX_BUCKET_BITS);
+        for entry in self.segments[at].drain() {
+            let hash = hasher.hash(entry.key());
+            let half = if hash.order() < middle { &mut low } else { &mut high };
+            half.insert(hash, entry);
+        }
+        self.bucket_bytes += high.bytes();
+        if depth + 1 == self.depth {
+            self.deepest += 2;
+        }
+        self.segments[at] = low;
+        let new = match self.unused.pop() {
+            Some(place) => {
+                self.segments[place as usize] = high;
+                place
+            }
+            None => {
+                self.segments.push(high);
+                self.segments.len() as u32 - 1
+            }
+        };
+        self.point_cells_to(new);
+    }
+
+    fn double_directory(&mut self) {
+        self.directory = self.directory.iter().flat_map(|&at| [at, at]).collect();
+        self.depth += 1;
+        self.deepest = 0;
+    }
+
+    /// Makes every cell of a segment's range name it.
+    fn point_cells_to(&mut self, at: u32) {
+        let segment = &self.segments[at as usize];
+        let first = self.cell(segment.start);
+        let cells = 1 << (self.depth - segment.depth);
+        self.directory[first..first + cells].fill(at);
+    }
+
+    /// Gives memory back where a segment has become sparse.
+    fn shrink(&mut self, hasher: &KeyHasher, at: usize) {
+        let segment = &self.segments[at];
+        if segment.used() > Segment::capacity(segment.bucket_bits()) / 4 {
+            return;
+        }
+        if self.len == 0 {
+            *self = Table {
+                expired: self.expired,
+                ..Table::default()
+            };
+        } else if segment.depth > 0 {
+            self.merge(hasher, at);
+        } else if segment.bucket_bits() > 0 {
+            self.resize(hasher, at, segment.bucket_bits() - 1);
+        }
+    }
+
+    /// Merges a segment with its other half, where that has not been split
+    /// further and both together fill no more than half of one segment.
+    fn merge(&mut self, hasher: &KeyHasher, at: usize) {
+        let (start, depth) = (self.segments[at].start, self.segments[at].depth);
+        let sibling = start ^ (1 << (32 - depth));
+        let other = self.directory[self.cell(sibling)] as usize;
+        let both = self.segments[at].used() + self.segments[other].used();
+        if self.segments[other].depth != depth || both > Segment::capacity(MAX_BUCKET_BITS) / 2 {
+            return;
+        }
+        let mut merged = Segment::new(start.min(sibling), depth - 1, MAX_BUCKET_BITS);
+        for half in [at, other] {
+            let mut half = std::mem::replace(&mut self.segments[half], Segment::unused());
+            self.bucket_bytes -= half.bytes();
+            for entry in half.drain() {
+                merged.insert(hasher.hash(entry.key()), entry);
+            }
+        }
+        self.bucket_bytes += merged.bytes();
+        self.segments[at] = merged;
+        self.unused.push(other as u32);
+        self.point_cells_to(at as u32);
+        if depth == self.depth {
+            self.deepest -= 2;
+            while self.deepest == 0 && self.depth > 0 {
+                self.halve_directory();
+            }
+        }
+    }
+
+    fn halve_directory(&mut self) {
+        self.directory = self.directory.iter().copied().step_by(2).collect();
+        self.depth -= 1;
+        let live = |at: &&Segment| at.bytes() > 0;
+        self.deepest = self
+            .segments
+            .iter()
+            .filter(live)
+            .filter(|segment| segment.depth == self.depth)
+            .count() as u32;
+    }
+
+    /// Visits the keys from `cursor` to the end of its bucket (about eight),
+    /// expired ones included. Gives the next cursor, `None` at the end.
+    pub fn scan_bucket(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
+        let &at = self.directory.get(self.cell(cursor))?;
+        let end = self.segments[at as usize].visit_bucket(hasher, cursor, visit);
+        u32::try_from(end).ok()
+    }
+
+    /// Visits the keys from `cursor` to the end of its segment (up to 256 as a
+    /// rule), expired ones included. Gives the next cursor, `None` at the end.
+    pub fn scan_segment(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
+        let &at = self.directory.get(self.cell(cursor))?;
+        let segment = &self.segments[at as usize];
+        for entry in segment.entries() {
+            if cursor == segment.start || hasher.hash(entry.key()).order() >= cursor {
+                visit(&entry);
+            }
+        }
+        u32::try_from(segment.end()).ok()
+    }
+
+    /// Removes keys that are due at `now`, segment by segment from
+    /// `*position` on, while `more` says so. True when the last segment is
+    /// done; `next_due` is then up to date and `*position` 0.
+    pub fn remove_due(
+        &mut self,
+        hasher: &KeyHasher,
+        now: UnixMs,
+        position: &mut usize,
+        more: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        while *position < self.segments.len() {
+            let at = *position;
+            *position += 1;
+            if self.segments[at].next_due <= now {
+                self.remove_due_of(hasher, now, at);
+                if !more() {
+                    return false;
+                }
+            }
+        }
+        *position = 0;
+        self.next_due = self.segments.iter().map(|s| s.next_due).min().unwrap_or(UnixMs::MAX);
+        true
+    }
+
+    fn remove_due_of(&mut self, hasher: &KeyHasher, now: UnixMs, at: usize) {
+        let mut segment = std::mem::replace(&mut self.segments[at], Segment::unused());
+        let mut removed = 0;
+        segment.remove_due(hasher, now, |entry| {
+            self.forget(&entry);
+            removed += 1;
+        });
+        self.segments[at] = segment;
+        self.expired += removed;
+        if removed > 0 {
+            self.shrink(hasher, at);
+        }
+    }
+
+    /// Gives all keys up, to be freed bit by bit.
+    pub fn into_remains(self) -> Remains {
+        Remains {
+            segments: self.segments,
+        }
+    }
+}
+
+/// A dropped table that is freed in pieces.
+pub struct Remains {
+    segments: Vec<Segment>,
+}
+
+impl Remains {
+    /// Frees one segment. False when nothing is left.
+    pub fn free_some(&mut self) -> bool {
+        self.segments.pop();
+        !self.segments.is_empty()
+    }
+
+    /// Keys not yet freed.
+    pub fn keys(&self) -> usize {
+        self.segments.iter().map(Segment::used).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
