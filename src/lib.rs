@@ -1,2 +1,3 @@
 //! midi
+pub mod command;
 pub mod store;

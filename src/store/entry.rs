@@ -430,7 +430,12 @@ mod tests {
         let key = b"some key";
         for from in values {
             for to in values {
-                for (before, after) in [(None, None), (Some(1), None), (None, Some(2)), (Some(3), Some(4))] {
+                for (before, after) in [
+                    (None, None),
+                    (Some(1), None),
+                    (None, Some(2)),
+                    (Some(3), Some(4)),
+                ] {
                     let mut entry = Entry::new(key, from, before);
                     entry.overwrite(to, after);
                     check(&entry, key, to.bytes(), after);
@@ -470,7 +475,18 @@ mod tests {
 
     #[test]
     fn block_sizes_are_jemalloc_classes() {
-        for (bytes, class) in [(1, 8), (9, 16), (17, 32), (128, 128), (129, 160), (160, 160), (161, 192), (257, 320), (1025, 1280), (4097, 5120)] {
+        for (bytes, class) in [
+            (1, 8),
+            (9, 16),
+            (17, 32),
+            (128, 128),
+            (129, 160),
+            (160, 160),
+            (161, 192),
+            (257, 320),
+            (1025, 1280),
+            (4097, 5120),
+        ] {
             assert_eq!(block_bytes(bytes), class, "{bytes}");
         }
     }

@@ -127,9 +127,9 @@ fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
-    line.iter()
-        .enumerate()
-        .fold(0, |bits, (at, &other)| bits | u32::from(other == byte) << at)
+    line.iter().enumerate().fold(0, |bits, (at, &other)| {
+        bits | u32::from(other == byte) << at
+    })
 }
 
 /// A look at an entry in its slot.
@@ -338,9 +338,9 @@ impl Segment {
 
     /// All entries, to be looked at.
     pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
-        self.buckets.iter().flat_map(|bucket| {
-            bits(bucket.used()).map(move |slot| bucket.entry(slot))
-        })
+        self.buckets
+            .iter()
+            .flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
     }
 
     /// Takes all entries out, in no order; the segment is then empty.
@@ -355,7 +355,12 @@ impl Segment {
     }
 
     /// Removes what is due at `now`, and makes `next_due` exact.
-    pub(super) fn remove_due(&mut self, hasher: &KeyHasher, now: UnixMs, mut removed: impl FnMut(Entry)) {
+    pub(super) fn remove_due(
+        &mut self,
+        hasher: &KeyHasher,
+        now: UnixMs,
+        mut removed: impl FnMut(Entry),
+    ) {
         let mut next_due = UnixMs::MAX;
         for at in 0..self.buckets.len() {
             for slot in bits(self.buckets[at].used()) {
@@ -379,7 +384,12 @@ impl Segment {
 
     /// Visits the keys whose home is the bucket that `order` falls into, from
     /// `order` on; gives the first order value after that bucket.
-    pub(super) fn visit_bucket(&self, hasher: &KeyHasher, order: u32, visit: &mut dyn FnMut(&Entry)) -> u64 {
+    pub(super) fn visit_bucket(
+        &self,
+        hasher: &KeyHasher,
+        order: u32,
+        visit: &mut dyn FnMut(&Entry),
+    ) -> u64 {
         let home = self.home(order);
         let width = 1u64 << (32 - self.depth - self.bucket_bits);
         let end = u64::from(self.start) + (home as u64 + 1) * width;

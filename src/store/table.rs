@@ -125,7 +125,13 @@ impl Table {
 
     /// Finds a key that is still there at `now`. One that has expired is removed.
     #[inline]
-    pub fn find_live(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], now: &Now) -> Option<Found> {
+    pub fn find_live(
+        &mut self,
+        hasher: &KeyHasher,
+        hash: KeyHash,
+        key: &[u8],
+        now: &Now,
+    ) -> Option<Found> {
         let found = self.find(hash, key)?;
         if self.entry(found).is_expired(now) {
             self.expired += 1;
@@ -142,7 +148,14 @@ impl Table {
     }
 
     /// Adds a key that [`Table::find`] did not find.
-    pub fn insert(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) {
+    pub fn insert(
+        &mut self,
+        hasher: &KeyHasher,
+        hash: KeyHash,
+        key: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+    ) {
         let entry = Entry::new(key, value, expire_at);
         self.len += 1;
         self.entry_bytes += entry.bytes();
@@ -175,7 +188,8 @@ impl Table {
     }
 
     fn note_expiry(&mut self, before: Option<UnixMs>, after: Option<UnixMs>) {
-        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        self.expiring =
+            self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
         if let Some(at) = after {
             self.next_due = self.next_due.min(at);
         }
@@ -244,7 +258,11 @@ impl Table {
         let mut high = Segment::new(middle, depth + 1, MAX_BUCKET_BITS);
         for entry in self.segments[at].drain() {
             let hash = hasher.hash(entry.key());
-            let half = if hash.order() < middle { &mut low } else { &mut high };
+            let half = if hash.order() < middle {
+                &mut low
+            } else {
+                &mut high
+            };
             half.insert(hash, entry);
         }
         self.bucket_bytes += high.bytes();
@@ -341,7 +359,12 @@ impl Table {
 
     /// Visits the keys from `cursor` to the end of its bucket (about eight),
     /// expired ones included. Gives the next cursor, `None` at the end.
-    pub fn scan_bucket(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
+    pub fn scan_bucket(
+        &self,
+        hasher: &KeyHasher,
+        cursor: u32,
+        visit: &mut dyn FnMut(&Entry),
+    ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let end = self.segments[at as usize].visit_bucket(hasher, cursor, visit);
         u32::try_from(end).ok()
@@ -349,7 +372,12 @@ impl Table {
 
     /// Visits the keys from `cursor` to the end of its segment (up to 256 as a
     /// rule), expired ones included. Gives the next cursor, `None` at the end.
-    pub fn scan_segment(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
+    pub fn scan_segment(
+        &self,
+        hasher: &KeyHasher,
+        cursor: u32,
+        visit: &mut dyn FnMut(&Entry),
+    ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let segment = &self.segments[at as usize];
         for entry in segment.entries() {
@@ -381,7 +409,12 @@ impl Table {
             }
         }
         *position = 0;
-        self.next_due = self.segments.iter().map(|s| s.next_due).min().unwrap_or(UnixMs::MAX);
+        self.next_due = self
+            .segments
+            .iter()
+            .map(|s| s.next_due)
+            .min()
+            .unwrap_or(UnixMs::MAX);
         true
     }
 

@@ -1,0 +1,201 @@
+//! A command's arguments, borrowed from the door or owned by the queue.
+
+use smallvec::SmallVec;
+
+use super::Error;
+use crate::store::SharedValue;
+
+/// Keeps a whole argument without copying it, where the door can.
+pub trait Keep {
+    /// The argument at `index` as a buffer of its own.
+    fn keep(&self, index: usize) -> Option<SharedValue>;
+}
+
+/// The arguments of one call; number 0 is the command's name.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    list: &'a [&'a [u8]],
+    keeper: Option<&'a dyn Keep>,
+}
+
+impl<'a> Args<'a> {
+    /// Plain slices. An argument beyond the end reads as empty.
+    pub fn new(list: &'a [&'a [u8]]) -> Self {
+        Args { list, keeper: None }
+    }
+
+    /// Slices of a door that can keep large arguments.
+    pub fn with_keeper(list: &'a [&'a [u8]], keeper: &'a dyn Keep) -> Self {
+        Args {
+            list,
+            keeper: Some(keeper),
+        }
+    }
+
+    /// How many there are, the name included.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether not even the name is there.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Argument number `index`, empty where there is none.
+    #[inline]
+    pub fn get(&self, index: usize) -> &'a [u8] {
+        self.list.get(index).copied().unwrap_or_default()
+    }
+
+    /// The arguments from `index` on.
+    pub fn from(&self, index: usize) -> &'a [&'a [u8]] {
+        self.list.get(index..).unwrap_or_default()
+    }
+
+    /// Keeps argument `index` without a copy if it has at least `min_bytes`
+    /// and the door can.
+    #[inline]
+    pub fn keep(&self, index: usize, min_bytes: usize) -> Option<SharedValue> {
+        if self.get(index).len() < min_bytes {
+            return None;
+        }
+        self.keeper?.keep(index)
+    }
+
+    /// Whether argument `index` is this word, in any case.
+    #[inline]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    /// Argument `index` as a 64-bit integer.
+    pub fn integer(&self, index: usize) -> Result<i64, Error> {
+        parse_integer(self.get(index)).ok_or(Error::NotAnInteger)
+    }
+
+    /// A copy that outlives the call; arguments of at least `keep_bytes` are
+    /// kept instead, where the door can.
+    pub fn to_owned(&self, keep_bytes: usize) -> OwnedArgs {
+        let mut owned = OwnedArgs::default();
+        for index in 0..self.len() {
+            owned.parts.push(match self.keep(index, keep_bytes) {
+                Some(kept) => Part::Kept(kept),
+                None => {
+                    let start = owned.bytes.len();
+                    owned.bytes.extend_from_slice(self.get(index));
+                    Part::Copied(start, owned.bytes.len())
+                }
+            });
+        }
+        owned
+    }
+}
+
+/// Arguments that outlive the call they came with.
+#[derive(Default)]
+pub struct OwnedArgs {
+    bytes: SmallVec<[u8; 128]>,
+    parts: SmallVec<[Part; 4]>,
+}
+
+enum Part {
+    Copied(usize, usize),
+    Kept(SharedValue),
+}
+
+impl OwnedArgs {
+    /// Lends the arguments.
+    pub fn with<R>(&self, use_them: impl FnOnce(Args<'_>) -> R) -> R {
+        let list: SmallVec<[&[u8]; 8]> = self.parts.iter().map(|part| self.part(part)).collect();
+        use_them(Args::with_keeper(&list, self))
+    }
+
+    fn part<'a>(&'a self, part: &'a Part) -> &'a [u8] {
+        match part {
+            Part::Copied(start, end) => &self.bytes[*start..*end],
+            Part::Kept(value) => value.bytes(),
+        }
+    }
+}
+
+impl Keep for OwnedArgs {
+    fn keep(&self, index: usize) -> Option<SharedValue> {
+        match self.parts.get(index)? {
+            Part::Kept(value) => Some(value.clone()),
+            Part::Copied(..) => None,
+        }
+    }
+}
+
+/// Redis's string2ll: an optional minus, no leading zeros, no spaces, 64 bits.
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0'] if digits.len() == text.len() => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut number: i64 = 0;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        // Counted downwards: there is one negative number more.
+        number = number
+            .checked_mul(10)?
+            .checked_sub(i64::from(digit - b'0'))?;
+    }
+    if digits.len() == text.len() {
+        number.checked_neg()
+    } else {
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_as_redis_reads_them() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("42", Some(42)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            ("00", None),
+            (" 1", None),
+            ("1 ", None),
+            ("", None),
+            ("-", None),
+            ("1e3", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), number, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn owned_arguments_are_the_same() {
+        let long = vec![b'x'; 5000];
+        let list: [&[u8]; 3] = [b"set", b"", &long];
+        let owned = Args::new(&list).to_owned(1000);
+        owned.with(|args| {
+            assert_eq!(args.len(), 3);
+            assert_eq!(
+                (args.get(0), args.get(1), args.get(2)),
+                (list[0], list[1], list[2])
+            );
+            assert_eq!(args.get(3), b"");
+            assert!(args.keep(2, 10).is_none(), "plain slices cannot be kept");
+        });
+    }
+}

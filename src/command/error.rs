@@ -1,0 +1,131 @@
+//! What can go wrong in a command: small values inside, text at the edge.
+
+use super::Args;
+
+/// Why a command did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Arguments that do not fit together.
+    Syntax,
+    /// Too few or too many arguments.
+    Arity,
+    /// A number was wanted.
+    NotAnInteger,
+    /// A number of at least 0 was wanted.
+    NotPositive,
+    /// An expiry that is not positive, or does not fit 64 bits in milliseconds.
+    InvalidExpireTime,
+    /// EXPIRE does not know the option at this argument.
+    UnsupportedOption(usize),
+    /// EXPIRE with NX and another condition.
+    NxWithOthers,
+    /// EXPIRE with GT and LT.
+    GtWithLt,
+    /// SCAN's cursor is not a number.
+    InvalidCursor,
+    /// A pattern longer than `midi.max-pattern-bytes`.
+    PatternTooLong(usize),
+    /// A key longer than `midi.max-key-bytes`.
+    KeyTooLong(usize),
+    /// A value longer than `midi.max-value-bytes`.
+    ValueTooLong(usize),
+    /// `midi.max-jobs` long commands are already running.
+    TooManyJobs(usize),
+    /// `midi.max-queued-commands` commands are already waiting for a shard.
+    TooManyQueued(usize),
+    /// MIDI.JOBS CANCEL of a job that is not there.
+    NoSuchJob,
+    /// The job was cancelled by MIDI.JOBS CANCEL.
+    JobCancelled(u64),
+    /// A long command came to the host's `maxmemory`.
+    OutOfMemory,
+    /// The host has AOF on, which midi does not write to yet.
+    AofOn,
+    /// The host has replicas, which midi does not feed yet.
+    HasReplicas,
+    /// A database beyond the host's `databases`.
+    DbOutOfRange,
+    /// A panic was caught; its place is in the host's log.
+    Internal,
+    /// Not a failure: the reply is too large for this thread, and nothing has
+    /// been done. The caller runs the command on a worker.
+    ReplyTooLarge,
+}
+
+impl Error {
+    /// The reply, without `-` and line end, word for word as Redis says it
+    /// where Redis knows the case. `name` is the command as the door calls it.
+    pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
+        match self {
+            Error::Syntax => "ERR syntax error".into(),
+            Error::Arity => format!("ERR wrong number of arguments for '{name}' command").into(),
+            Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
+            Error::NotPositive => "ERR value is out of range, must be positive".into(),
+            Error::InvalidExpireTime => {
+                format!("ERR invalid expire time in '{name}' command").into()
+            }
+            Error::UnsupportedOption(at) => [b"ERR Unsupported option ", printable(args.get(at))]
+                .concat()
+                .iter()
+                .map(|&byte| {
+                    if matches!(byte, b'\r' | b'\n') {
+                        b' '
+                    } else {
+                        byte
+                    }
+                })
+                .collect(),
+            Error::NxWithOthers => {
+                "ERR NX and XX, GT or LT options at the same time are not compatible".into()
+            }
+            Error::GtWithLt => "ERR GT and LT options at the same time are not compatible".into(),
+            Error::InvalidCursor => "ERR invalid cursor".into(),
+            Error::PatternTooLong(limit) => {
+                format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})")
+                    .into()
+            }
+            Error::KeyTooLong(limit) => {
+                format!("ERR key exceeds maximum allowed size (midi.max-key-bytes {limit})").into()
+            }
+            Error::ValueTooLong(limit) => {
+                format!("ERR string exceeds maximum allowed size (midi.max-value-bytes {limit})")
+                    .into()
+            }
+            Error::TooManyJobs(limit) => format!(
+                "BUSY too many long commands are running (midi.max-jobs {limit}). See MIDI.JOBS."
+            )
+            .into(),
+            Error::TooManyQueued(limit) => {
+                format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})")
+                    .into()
+            }
+            Error::NoSuchJob => "ERR no such job".into(),
+            Error::JobCancelled(id) => {
+                format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
+            }
+            Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Error::AofOn => {
+                "MISCONF midi does not write its data to the AOF yet, so it refuses writes \
+                             while appendonly is on. Use CONFIG SET appendonly no to allow them."
+                    .into()
+            }
+            Error::HasReplicas => {
+                "MISCONF midi does not replicate its data yet, so it refuses writes \
+                                   while replicas are attached."
+                    .into()
+            }
+            Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
+            Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
+        }
+    }
+}
+
+/// Up to the first NUL, as Redis prints an argument.
+fn printable(bytes: &[u8]) -> &[u8] {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    &bytes[..end]
+}

@@ -1,0 +1,157 @@
+//! Glob patterns exactly as Redis 7.0 matches them (stringmatchlen of its util.c).
+//!
+//! Redis recurses at every star. Here only the last star is ever tried again,
+//! which finds the same matches (what a star must be followed by has the same
+//! width wherever it matches) in time pattern × text at worst.
+
+/// A pattern, with the one case that Redis short-cuts.
+pub struct Pattern {
+    text: Vec<u8>,
+    all: bool,
+}
+
+impl Pattern {
+    /// Any bytes are a valid pattern.
+    pub fn new(text: &[u8]) -> Self {
+        Pattern {
+            text: text.to_vec(),
+            all: text == b"*",
+        }
+    }
+
+    /// Whether every text matches.
+    pub fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether `text` matches, as KEYS and SCAN see it.
+    #[inline]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.all || matches(&self.text, text)
+    }
+}
+
+/// Whether the whole of `text` matches. Case counts. As in Redis, an empty
+/// text is matched by the empty pattern alone.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    if text.is_empty() {
+        return pattern.is_empty();
+    }
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            star = Some((p, t));
+            continue;
+        }
+        if let Some(next) = match_one(&pattern[p..], text[t]) {
+            p += next;
+            t += 1;
+        } else if let Some((after, from)) = star {
+            p = after;
+            t = from + 1;
+            star = Some((after, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// Matches one byte with the pattern's first element (never a star); tells
+/// the element's length.
+fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match *pattern.first()? {
+        b'?' => Some(1),
+        b'[' => {
+            let (matched, len) = match_class(pattern, byte);
+            matched.then_some(len)
+        }
+        b'\\' if pattern.len() >= 2 => (pattern[1] == byte).then_some(2),
+        literal => (literal == byte).then_some(1),
+    }
+}
+
+/// A class `[...]`; one without its end reaches to the pattern's end.
+fn match_class(pattern: &[u8], byte: u8) -> (bool, usize) {
+    let mut at = 1;
+    let negated = pattern.get(at) == Some(&b'^');
+    if negated {
+        at += 1;
+    }
+    let mut matched = false;
+    loop {
+        match &pattern[at.min(pattern.len())..] {
+            [] => break,
+            [b'\\', escaped, ..] => {
+                matched |= *escaped == byte;
+                at += 2;
+            }
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [start, b'-', end, ..] => {
+                // Redis compares as C's char, which is signed on x86-64.
+                let (start, end, byte) = (*start as i8, *end as i8, byte as i8);
+                matched |= (start.min(end)..=start.max(end)).contains(&byte);
+                at += 3;
+            }
+            [literal, ..] => {
+                matched |= *literal == byte;
+                at += 1;
+            }
+        }
+    }
+    (matched != negated, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_as_redis_matches_them() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("*", "", true),
+            ("**", "", false),
+            ("a*", "a", true),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-c]llo", "hbllo", true),
+            ("h[c-a]llo", "hbllo", true),
+            ("[]]", "]", false),
+            ("[\\]]", "]", true),
+            ("[abc", "b", true),
+            ("[abc", "bb", false),
+            ("[^", "x", true),
+            ("[a-", "-", true),
+            ("\\*", "*", true),
+            ("\\", "\\", true),
+            ("a\\", "a\\", true),
+            ("*a*b*c", "xxaxxbxxc", true),
+            ("*a*b*c", "xxaxxbxx", false),
+            ("*abab", "abaabab", true),
+            ("*[0-9]", "key9", true),
+            ("key:1*", "key:12", true),
+            ("key:1*", "key:21", false),
+        ] {
+            assert_eq!(
+                Pattern::new(pattern.as_bytes()).matches(text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_time() {
+        let pattern = Pattern::new("*a".repeat(500).as_bytes());
+        assert!(!pattern.matches("a".repeat(499).as_bytes()));
+        assert!(pattern.matches("ab".repeat(500)[..999].as_bytes()));
+    }
+}

@@ -1,0 +1,330 @@
+//! Commands on keys whatever their value: DEL, EXISTS, TYPE and the expiry
+//! family, after Redis's db.c and expire.c.
+
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply,
+    arg, word,
+};
+use crate::store::{Found, UnixMs};
+
+const KEY: &[Arg] = &[arg("key", ArgKind::Key)];
+const KEYS: &[Arg] = &[arg("key", ArgKind::Key).multiple()];
+
+const CONDITION: &[Arg] = &[
+    word("nx", "NX"),
+    word("xx", "XX"),
+    word("gt", "GT"),
+    word("lt", "LT"),
+];
+
+pub(super) static DEL: Command = Command {
+    name: "del",
+    arity: -2,
+    flags: Flags {
+        write: true,
+        ..Flags::NONE
+    },
+    keys: Keys::All(Access::Remove),
+    categories: "keyspace write slow",
+    docs: Docs {
+        summary: "Deletes keys.",
+        complexity: "O(N), N being the number of keys",
+        args: KEYS,
+    },
+    action: Action::ManyKeys(del),
+};
+
+pub(super) static UNLINK: Command = Command {
+    name: "unlink",
+    arity: -2,
+    flags: Flags {
+        write: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::All(Access::Remove),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Deletes keys; the same as DEL, since midi's values are freed in constant time.",
+        complexity: "O(N), N being the number of keys",
+        args: KEYS,
+    },
+    action: Action::ManyKeys(del),
+};
+
+pub(super) static EXISTS: Command = Command {
+    name: "exists",
+    arity: -2,
+    flags: Flags {
+        readonly: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::All(Access::Look),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Counts how many of the keys exist; one named twice counts twice.",
+        complexity: "O(N), N being the number of keys",
+        args: KEYS,
+    },
+    action: Action::ManyKeys(exists),
+};
+
+pub(super) static TYPE: Command = Command {
+    name: "type",
+    arity: 2,
+    flags: Flags {
+        readonly: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Look),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Returns the type of a key's value: string, or none.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(type_of),
+};
+
+pub(super) static EXPIRE: Command = Command {
+    name: "expire",
+    arity: -3,
+    flags: Flags {
+        write: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Update),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Sets a key's time to live in seconds.",
+        complexity: "O(1)",
+        args: &[
+            arg("key", ArgKind::Key),
+            arg("seconds", ArgKind::Integer),
+            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        ],
+    },
+    action: Action::OneKey(expire),
+};
+
+pub(super) static PEXPIRE: Command = Command {
+    name: "pexpire",
+    arity: -3,
+    flags: Flags {
+        write: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Update),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Sets a key's time to live in milliseconds.",
+        complexity: "O(1)",
+        args: &[
+            arg("key", ArgKind::Key),
+            arg("milliseconds", ArgKind::Integer),
+            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        ],
+    },
+    action: Action::OneKey(pexpire),
+};
+
+pub(super) static TTL: Command = Command {
+    name: "ttl",
+    arity: 2,
+    flags: Flags {
+        readonly: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Look),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(ttl),
+};
+
+pub(super) static PTTL: Command = Command {
+    name: "pttl",
+    arity: 2,
+    flags: Flags {
+        readonly: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Look),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the key.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(pttl),
+};
+
+pub(super) static PERSIST: Command = Command {
+    name: "persist",
+    arity: 2,
+    flags: Flags {
+        write: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    keys: Keys::One(Access::Update),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Removes a key's time to live.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(persist),
+};
+
+impl OneKey<'_> {
+    /// The key's entry, unless it has expired.
+    #[inline]
+    pub(super) fn find(&mut self) -> Option<Found> {
+        self.table
+            .find_live(self.hasher, self.hash, self.args.get(1), self.now)
+    }
+}
+
+/// Counts the keys that are there, each looked at by `with`.
+fn count(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply, remove: bool) {
+    let mut count = 0;
+    for (number, key) in cx.args.from(1).iter().enumerate() {
+        let (hash, table) = cx.tables.table(number);
+        if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
+            count += 1;
+            if remove {
+                table.remove(cx.hasher, hash, found);
+            }
+        }
+    }
+    reply.integer(count);
+}
+
+fn del(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    count(cx, reply, true);
+    Ok(())
+}
+
+fn exists(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    count(cx, reply, false);
+    Ok(())
+}
+
+fn type_of(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.simple(if cx.find().is_some() {
+        "string"
+    } else {
+        "none"
+    });
+    Ok(())
+}
+
+fn ttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    // Rounded to the nearest second, as Redis does.
+    reply.integer(time_to_live(cx).map_or_else(|code| code, |ms| (ms + 500) / 1000));
+    Ok(())
+}
+
+fn pttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.integer(time_to_live(cx).unwrap_or_else(|code| code));
+    Ok(())
+}
+
+/// Milliseconds to live, or TTL's code for a key that has no such thing.
+fn time_to_live(cx: &mut OneKey<'_>) -> Result<i64, i64> {
+    let found = cx.find().ok_or(-2)?;
+    let at = cx.table.entry(found).expire_at().ok_or(-1)?;
+    Ok((at - cx.now.ms()).max(0))
+}
+
+fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let expiring = cx
+        .find()
+        .filter(|&found| cx.table.entry(found).expire_at().is_some());
+    if let Some(found) = expiring {
+        cx.table.set_expire_at(found, None);
+    }
+    reply.integer(i64::from(expiring.is_some()));
+    Ok(())
+}
+
+fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    expire_generic(cx, reply, 1000)
+}
+
+fn pexpire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    expire_generic(cx, reply, 1)
+}
+
+fn expire_generic(cx: &mut OneKey<'_>, reply: &mut dyn Reply, unit_ms: i64) -> Result<(), Error> {
+    let conditions = Conditions::parse(&cx.args)?;
+    let number = cx.args.integer(2)?;
+    let now = cx.now.ms();
+    let at = number
+        .checked_mul(unit_ms)
+        .and_then(|ms| ms.checked_add(now))
+        .ok_or(Error::InvalidExpireTime)?;
+    let due = cx
+        .find()
+        .filter(|&found| conditions.allow(cx.table.entry(found).expire_at(), at));
+    if let Some(found) = due {
+        if at <= now {
+            cx.table.remove(cx.hasher, cx.hash, found);
+        } else {
+            cx.table.set_expire_at(found, Some(at));
+        }
+    }
+    reply.integer(i64::from(due.is_some()));
+    Ok(())
+}
+
+/// NX, XX, GT and LT of the expiry family.
+#[derive(Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+impl Conditions {
+    fn parse(args: &Args<'_>) -> Result<Self, Error> {
+        let mut given = Conditions::default();
+        for at in 3..args.len() {
+            match () {
+                _ if args.is(at, "nx") => given.nx = true,
+                _ if args.is(at, "xx") => given.xx = true,
+                _ if args.is(at, "gt") => given.gt = true,
+                _ if args.is(at, "lt") => given.lt = true,
+                _ => return Err(Error::UnsupportedOption(at)),
+            }
+        }
+        if given.nx && (given.xx || given.gt || given.lt) {
+            return Err(Error::NxWithOthers);
+        }
+        if given.gt && given.lt {
+            return Err(Error::GtWithLt);
+        }
+        Ok(given)
+    }
+
+    /// A key without expiry counts as living forever.
+    fn allow(&self, current: Option<UnixMs>, new: UnixMs) -> bool {
+        match current {
+            None => !self.xx && !self.gt,
+            Some(current) => {
+                !self.nx && !(self.gt && new <= current) && !(self.lt && new >= current)
+            }
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Commands over all shards, and those that only a door can carry out: their
+//! rows and their arguments. How they run in slices is `shard/jobs`.
+
+use super::glob::Pattern;
+use super::{
+    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Error, Flags, Keys, Keyspace, Limits,
+    arg, word,
+};
+
+const FLUSH: &[Arg] = &[arg(
+    "flush-type",
+    ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")]),
+)
+.optional()];
+
+const COPY: &[Arg] = &[
+    arg("pattern", ArgKind::Pattern),
+    arg("count", ArgKind::Integer).token("COUNT").optional(),
+    word("replace", "REPLACE").optional(),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    categories: &'static str,
+    docs: Docs,
+    action: Action,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags,
+        keys: Keys::None,
+        categories,
+        docs,
+        action,
+    }
+}
+
+pub(super) static KEYS: Command = row(
+    "keys",
+    2,
+    Flags {
+        readonly: true,
+        ..Flags::NONE
+    },
+    "keyspace read slow dangerous",
+    Docs {
+        summary: "Returns all keys that match a pattern; other commands go on meanwhile.",
+        complexity: "O(N), N being the number of keys in the database",
+        args: &[arg("pattern", ArgKind::Pattern)],
+    },
+    Action::Keyspace(Keyspace::Keys),
+);
+
+pub(super) static SCAN: Command = row(
+    "scan",
+    -2,
+    Flags {
+        readonly: true,
+        ..Flags::NONE
+    },
+    "keyspace read slow",
+    Docs {
+        summary: "Iterates over the keys of the database.",
+        complexity: "O(1) for every call, O(N) for a complete iteration",
+        args: &[
+            arg("cursor", ArgKind::Integer),
+            arg("pattern", ArgKind::Pattern).token("MATCH").optional(),
+            arg("count", ArgKind::Integer).token("COUNT").optional(),
+            arg("type", ArgKind::String).token("TYPE").optional(),
+        ],
+    },
+    Action::Keyspace(Keyspace::Scan),
+);
+
+pub(super) static RANDOMKEY: Command = row(
+    "randomkey",
+    1,
+    Flags {
+        readonly: true,
+        ..Flags::NONE
+    },
+    "keyspace read slow",
+    Docs {
+        summary: "Returns a key drawn at random.",
+        complexity: "O(1)",
+        args: &[],
+    },
+    Action::Keyspace(Keyspace::RandomKey),
+);
+
+pub(super) static DBSIZE: Command = row(
+    "dbsize",
+    1,
+    Flags {
+        readonly: true,
+        fast: true,
+        ..Flags::NONE
+    },
+    "keyspace read fast",
+    Docs {
+        summary: "Returns the number of keys in the database.",
+        complexity: "O(T), T being the number of threads",
+        args: &[],
+    },
+    Action::Keyspace(Keyspace::DbSize),
+);
+
+pub(super) static FLUSHDB: Command = row(
+    "flushdb",
+    -1,
+    Flags {
+        write: true,
+        ..Flags::NONE
+    },
+    "keyspace write slow dangerous",
+    Docs {
+        summary: "Deletes all midi keys of the database, at one moment.",
+        complexity: "O(S), S being the number of shards; memory is freed in the background",
+        args: FLUSH,
+    },
+    Action::Keyspace(Keyspace::FlushDb),
+);
+
+pub(super) static FLUSHALL: Command = row(
+    "flushall",
+    -1,
+    Flags {
+        write: true,
+        ..Flags::NONE
+    },
+    "keyspace write slow dangerous",
+    Docs {
+        summary: "Deletes all midi keys of all databases, at one moment.",
+        complexity: "O(S), S being the number of shards; memory is freed in the background",
+        args: FLUSH,
+    },
+    Action::Keyspace(Keyspace::FlushAll),
+);
+
+pub(super) static POPULATE: Command = row(
+    "populate",
+    -2,
+    Flags {
+        write: true,
+        deny_oom: true,
+        ..Flags::NONE
+    },
+    "keyspace write slow dangerous",
+    Docs {
+        summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.",
+        complexity: "O(N), N being the number of keys",
+        args: &[
+            arg("count", ArgKind::Integer),
+            arg("prefix", ArgKind::String).optional(),
+            arg("size", ArgKind::Integer).optional(),
+        ],
+    },
+    Action::Keyspace(Keyspace::Populate),
+);
+
+pub(super) static IMPORT: Command = row(
+    "import",
+    -2,
+    Flags {
+        write: true,
+        deny_oom: true,
+        ..Flags::NONE
+    },
+    "keyspace write slow dangerous",
+    Docs {
+        summary: "Copies the host's string keys of the database into midi, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+        complexity: "O(N), N being the number of the host's keys in the database",
+        args: COPY,
+    },
+    Action::Door(DoorCommand::Import),
+);
+
+pub(super) static EXPORT: Command = row(
+    "export",
+    -2,
+    Flags {
+        host_write: true,
+        deny_oom: true,
+        ..Flags::NONE
+    },
+    "keyspace write slow dangerous",
+    Docs {
+        summary: "Copies midi's keys of the database to the host, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+        complexity: "O(N), N being the number of midi's keys in the database",
+        args: COPY,
+    },
+    Action::Door(DoorCommand::Export),
+);
+
+pub(super) static JOBS: Command = row(
+    "jobs",
+    -1,
+    Flags {
+        admin: true,
+        ..Flags::NONE
+    },
+    "admin slow dangerous",
+    Docs {
+        summary: "Lists long commands that are running, or cancels one.",
+        complexity: "O(N), N being the number of jobs",
+        args: &[arg("id", ArgKind::Integer).token("CANCEL").optional()],
+    },
+    Action::Door(DoorCommand::Jobs),
+);
+
+pub(super) static INFO: Command = row(
+    "info",
+    -1,
+    Flags::NONE,
+    "slow dangerous",
+    Docs {
+        summary: "Returns what INFO says about midi, without the host's own sections.",
+        complexity: "O(T), T being the number of threads",
+        args: &[arg("section", ArgKind::String).optional().multiple()],
+    },
+    Action::Door(DoorCommand::Info),
+);
+
+pub(super) static HELP: Command = row(
+    "help",
+    1,
+    Flags::NONE,
+    "slow",
+    Docs {
+        summary: "Returns a line of help for every command.",
+        complexity: "O(1)",
+        args: &[],
+    },
+    Action::Door(DoorCommand::Help),
+);
+
+/// A pattern argument within its limit.
+pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
+    if text.len() > limits.max_pattern_bytes {
+        return Err(Error::PatternTooLong(limits.max_pattern_bytes));
+    }
+    Ok(Pattern::new(text))
+}
+
+/// FLUSHDB's and FLUSHALL's option: whether the reply waits until all is freed.
+pub fn flush_waits(args: &Args<'_>) -> Result<bool, Error> {
+    match args.len() {
+        1 => Ok(false),
+        2 if args.is(1, "async") => Ok(false),
+        2 if args.is(1, "sync") => Ok(true),
+        _ => Err(Error::Syntax),
+    }
+}
+
+/// SCAN's arguments.
+pub struct ScanArgs {
+    /// Where to go on; 0 at the beginning.
+    pub cursor: u64,
+    /// What keys to give; all without one.
+    pub pattern: Pattern,
+    /// About how many keys to look at, at least 1.
+    pub count: usize,
+    /// False where TYPE names a type that midi has no keys of.
+    pub strings: bool,
+}
+
+impl ScanArgs {
+    /// Reads them in Redis's order, so that the first error is Redis's too.
+    pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
+        let mut scan = ScanArgs {
+            cursor: parse_cursor(args.get(1)).ok_or(Error::InvalidCursor)?,
+            pattern: Pattern::new(b"*"),
+            count: 10,
+            strings: true,
+        };
+        let mut at = 2;
+        while at < args.len() {
+            if at + 1 == args.len() {
+                return Err(Error::Syntax);
+            }
+            if args.is(at, "count") {
+                let count = args.integer(at + 1)?;
+                scan.count = usize::try_from(count)
+                    .ok()
+                    .filter(|&count| count >= 1)
+                    .ok_or(Error::Syntax)?;
+            } else if args.is(at, "match") {
+                scan.pattern = key_pattern(args.get(at + 1), limits)?;
+            } else if args.is(at, "type") {
+                scan.strings = args.is(at + 1, "string");
+            } else {
+                return Err(Error::Syntax);
+            }
+            at += 2;
+        }
+        Ok(scan)
+    }
+}
+
+/// Redis reads cursors with strtoul: a sign is allowed and wraps around, the
+/// empty text is 0, white space in front is not allowed.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (digits, negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] => (digits, false),
+        digits => (digits, false),
+    };
+    if digits.is_empty() && digits.len() != text.len() {
+        return None;
+    }
+    let mut cursor: u64 = 0;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        cursor = cursor
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+    }
+    Some(if negative {
+        cursor.wrapping_neg()
+    } else {
+        cursor
+    })
+}
+
+/// POPULATE's arguments, after DEBUG POPULATE in Redis's debug.c.
+#[derive(Clone)]
+pub struct PopulateArgs {
+    /// How many keys.
+    pub count: u64,
+    prefix: Vec<u8>,
+    size: Option<usize>,
+}
+
+/// DEBUG POPULATE prints keys into a buffer of 128 bytes, its end mark included.
+const POPULATE_KEY_BYTES: usize = 127;
+
+impl PopulateArgs {
+    /// Reads count, prefix and size.
+    pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
+        if args.len() > 4 {
+            return Err(Error::Syntax);
+        }
+        let positive = |at| {
+            args.integer(at)
+                .map_err(|_| Error::NotPositive)
+                .and_then(|number| u64::try_from(number).map_err(|_| Error::NotPositive))
+        };
+        let count = positive(1)?;
+        let prefix = if args.len() > 2 { args.get(2) } else { b"key" };
+        let size = if args.len() > 3 {
+            positive(3)? as usize
+        } else {
+            0
+        };
+        limits.value(size)?;
+        Ok(PopulateArgs {
+            count,
+            prefix: prefix
+                .split(|&byte| byte == 0)
+                .next()
+                .unwrap_or_default()
+                .to_vec(),
+            size: (size > 0).then_some(size),
+        })
+    }
+
+    /// Writes the key of that number over `key`.
+    pub fn key(&self, number: u64, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&self.prefix[..self.prefix.len().min(POPULATE_KEY_BYTES)]);
+        key.push(b':');
+        key.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        key.truncate(POPULATE_KEY_BYTES);
+    }
+
+    /// Writes the value of that number over `value`: `value:N`, cut or filled
+    /// with zero bytes to the size.
+    pub fn value(&self, number: u64, value: &mut Vec<u8>) {
+        value.clear();
+        value.extend_from_slice(b"value:");
+        value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        if let Some(size) = self.size {
+            value.resize(size, 0);
+        }
+    }
+}
+
+/// The arguments of IMPORT and EXPORT.
+pub struct ImportArgs {
+    /// Which keys.
+    pub pattern: Pattern,
+    /// At most how many keys are copied.
+    pub count: u64,
+    /// Whether keys that are already there are replaced.
+    pub replace: bool,
+}
+
+impl ImportArgs {
+    /// Reads pattern, COUNT and REPLACE.
+    pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
+        let mut parsed = ImportArgs {
+            pattern: key_pattern(args.get(1), limits)?,
+            count: u64::MAX,
+            replace: false,
+        };
+        let mut at = 2;
+        while at < args.len() {
+            if args.is(at, "replace") {
+                parsed.replace = true;
+                at += 1;
+            } else if args.is(at, "count") && at + 1 < args.len() {
+                parsed.count = u64::try_from(args.integer(at + 1)?)
+                    .ok()
+                    .filter(|&n| n > 0)
+                    .ok_or(Error::NotPositive)?;
+                at += 2;
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_as_strtoul_reads_them() {
+        for (text, cursor) in [
+            ("0", Some(0)),
+            ("", Some(0)),
+            ("17", Some(17)),
+            ("+17", Some(17)),
+            ("-1", Some(u64::MAX)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            (" 1", None),
+            ("1 ", None),
+            ("x", None),
+            ("-", None),
+        ] {
+            assert_eq!(parse_cursor(text.as_bytes()), cursor, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The commands: one table of what they are called, what they take, and what
+//! they do to a store. Every door registers, routes and documents from it.
+//!
+//! A command sees its arguments, the tables it may touch, the time, and a
+//! [`Reply`]. It knows neither the door it came through nor the thread it is on.
+
+mod args;
+mod error;
+pub mod glob;
+mod key;
+mod keyspace;
+mod reply;
+mod string;
+mod table;
+
+pub use args::{Args, Keep, OwnedArgs, parse_integer};
+pub use error::Error;
+pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern};
+pub use reply::{Reply, Tape};
+pub use table::{COMMANDS, find};
+
+use crate::store::{KeyHash, KeyHasher, Now, Table};
+
+/// A row of the command table.
+pub struct Command {
+    /// The standard name, in lower case; the host's is `midi.` and this.
+    pub name: &'static str,
+    /// Number of arguments, the name included; negative for "at least".
+    pub arity: i32,
+    /// What the host and the ports must know before running it.
+    pub flags: Flags,
+    /// Which arguments are keys, and what happens to them.
+    pub keys: Keys,
+    /// ACL categories, as the host spells them, without `@`.
+    pub categories: &'static str,
+    /// For COMMAND DOCS and the pages under docs/commands.
+    pub docs: Docs,
+    /// What it does.
+    pub action: Action,
+}
+
+/// Properties that gates in front of a command look at.
+#[derive(Clone, Copy)]
+pub struct Flags {
+    /// Changes midi's data: refused on read-only replicas and wherever midi's writes are.
+    pub write: bool,
+    /// Changes nothing.
+    pub readonly: bool,
+    /// May need more memory: refused above `maxmemory`.
+    pub deny_oom: bool,
+    /// Constant or logarithmic time.
+    pub fast: bool,
+    /// Changes the host's own keyspace: the host must treat it as a write.
+    pub host_write: bool,
+    /// For administrators.
+    pub admin: bool,
+}
+
+impl Flags {
+    /// None of them.
+    const NONE: Flags = Flags {
+        write: false,
+        readonly: false,
+        deny_oom: false,
+        fast: false,
+        host_write: false,
+        admin: false,
+    };
+}
+
+/// Where a command's keys stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// Nowhere.
+    None,
+    /// Argument 1.
+    One(Access),
+    /// Every argument.
+    All(Access),
+    /// Every other argument, each followed by its value.
+    Pairs(Access),
+}
+
+/// What a command does to its keys; the terms are those of Redis's key specs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads metadata only: `RO`.
+    Look,
+    /// Reads values: `RO ACCESS`.
+    Read,
+    /// Overwrites values: `OW UPDATE`.
+    Overwrite,
+    /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
+    ReadOverwrite,
+    /// Changes metadata: `RW UPDATE`.
+    Update,
+    /// Removes keys: `RM DELETE`.
+    Remove,
+}
+
+/// Documentation, in the form of the host's COMMAND DOCS.
+pub struct Docs {
+    /// One sentence.
+    pub summary: &'static str,
+    /// In big-O notation.
+    pub complexity: &'static str,
+    /// What it takes.
+    pub args: &'static [Arg],
+}
+
+/// A documented argument.
+#[derive(Clone, Copy)]
+pub struct Arg {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it looks like.
+    pub kind: ArgKind,
+    /// The word in front of it, or the word that it is.
+    pub token: Option<&'static str>,
+    /// May be left out.
+    pub optional: bool,
+    /// May be repeated.
+    pub multiple: bool,
+}
+
+/// Kinds of documented arguments.
+#[derive(Clone, Copy)]
+pub enum ArgKind {
+    /// A key of the keyspace.
+    Key,
+    /// Any bytes.
+    String,
+    /// A number.
+    Integer,
+    /// A glob pattern.
+    Pattern,
+    /// Seconds or milliseconds since 1970.
+    UnixTime,
+    /// The token alone.
+    Token,
+    /// One of these.
+    OneOf(&'static [Arg]),
+    /// All of these, in order.
+    Block(&'static [Arg]),
+}
+
+/// A required argument.
+const fn arg(name: &'static str, kind: ArgKind) -> Arg {
+    Arg {
+        name,
+        kind,
+        token: None,
+        optional: false,
+        multiple: false,
+    }
+}
+
+impl Arg {
+    const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    const fn multiple(mut self) -> Self {
+        self.multiple = true;
+        self
+    }
+
+    const fn token(mut self, token: &'static str) -> Self {
+        self.token = Some(token);
+        self
+    }
+}
+
+/// An argument that is just a word.
+const fn word(name: &'static str, token: &'static str) -> Arg {
+    arg(name, ArgKind::Token).token(token)
+}
+
+/// How a command is carried out.
+#[derive(Clone, Copy)]
+pub enum Action {
+    /// On the shard of its one key.
+    OneKey(fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>),
+    /// On the shards of all its keys, held together.
+    ManyKeys(fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>),
+    /// Over the keyspace, by the engine.
+    Keyspace(Keyspace),
+    /// By the door, with means that only it has.
+    Door(DoorCommand),
+}
+
+/// Commands over all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyspace {
+    /// All keys that match a pattern.
+    Keys,
+    /// Some keys and a cursor.
+    Scan,
+    /// Any one key.
+    RandomKey,
+    /// How many keys.
+    DbSize,
+    /// Empties the client's database.
+    FlushDb,
+    /// Empties all databases.
+    FlushAll,
+    /// Makes keys for trying things out.
+    Populate,
+}
+
+/// Commands that need the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorCommand {
+    /// Copies the host's keys into midi.
+    Import,
+    /// Copies midi's keys to the host.
+    Export,
+    /// Lists and cancels long commands.
+    Jobs,
+    /// What INFO says about midi.
+    Info,
+    /// The commands, for people.
+    Help,
+}
+
+/// Limits that a command keeps to. All are settings; see `limits.rs`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest pattern of KEYS, SCAN, IMPORT and EXPORT, in bytes.
+    pub max_pattern_bytes: usize,
+    /// Longest key, in bytes.
+    pub max_key_bytes: usize,
+    /// Longest value, in bytes.
+    pub max_value_bytes: usize,
+    /// Values from this size on are kept as the door has them, not copied.
+    pub keep_bytes: usize,
+    /// Largest reply that may be made on this thread, in bytes.
+    pub max_reply_bytes: usize,
+}
+
+impl Limits {
+    /// Refuses a key that is too long.
+    #[inline]
+    pub fn key(&self, key: &[u8]) -> Result<(), Error> {
+        if key.len() > self.max_key_bytes {
+            return Err(Error::KeyTooLong(self.max_key_bytes));
+        }
+        Ok(())
+    }
+
+    /// Refuses a value that is too long.
+    #[inline]
+    pub fn value(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.max_value_bytes {
+            return Err(Error::ValueTooLong(self.max_value_bytes));
+        }
+        Ok(())
+    }
+
+    /// Refuses a reply that must not be made on this thread.
+    #[inline]
+    fn reply(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.max_reply_bytes {
+            return Err(Error::ReplyTooLarge);
+        }
+        Ok(())
+    }
+}
+
+/// What a command on one key has in its hands.
+pub struct OneKey<'a> {
+    /// All arguments; the key is number 1.
+    pub args: Args<'a>,
+    /// The key's hash.
+    pub hash: KeyHash,
+    /// The client's database in the key's shard.
+    pub table: &'a mut Table,
+    /// For keys that move when the table grows.
+    pub hasher: &'a KeyHasher,
+    /// When it happens.
+    pub now: &'a Now,
+    /// What it must keep to.
+    pub limits: &'a Limits,
+}
+
+/// The tables of several keys, all held.
+pub trait HeldTables {
+    /// The hash of key number `key` (counted among the keys), and its table.
+    fn table(&mut self, key: usize) -> (KeyHash, &mut Table);
+}
+
+/// What a command on several keys has in its hands.
+pub struct ManyKeys<'a> {
+    /// All arguments.
+    pub args: Args<'a>,
+    /// The keys' tables.
+    pub tables: &'a mut dyn HeldTables,
+    /// For keys that move when a table grows.
+    pub hasher: &'a KeyHasher,
+    /// When it happens.
+    pub now: &'a Now,
+    /// What it must keep to.
+    pub limits: &'a Limits,
+}
+
+impl Command {
+    /// Refuses a wrong number of arguments.
+    pub fn check_arity(&self, args: &Args<'_>) -> Result<(), Error> {
+        let count = args.len() as i32;
+        let wrong = if self.arity >= 0 {
+            count != self.arity
+        } else {
+            count < -self.arity
+        };
+        let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && count % 2 == 0;
+        if wrong || odd_pairs {
+            Err(Error::Arity)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The arguments that are keys.
+    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (count, step) = match self.keys {
+            Keys::None => (0, 1),
+            Keys::One(_) => (1, 1),
+            Keys::All(_) => (usize::MAX, 1),
+            Keys::Pairs(_) => (usize::MAX, 2),
+        };
+        args.from(1).iter().step_by(step).take(count).copied()
+    }
+}

@@ -1,0 +1,170 @@
+//! Where replies go: the host's client, a port's buffer, a tape.
+
+use crate::store::{Entry, SharedValue};
+
+/// Takes a reply, element by element, in protocol order.
+pub trait Reply {
+    /// A status line such as `OK`.
+    fn simple(&mut self, text: &'static str);
+    /// A null: `$-1` in RESP2, `_` in RESP3.
+    fn null(&mut self);
+    /// An integer.
+    fn integer(&mut self, number: i64);
+    /// A string.
+    fn bulk(&mut self, bytes: &[u8]);
+    /// Text for people: a verbatim string in RESP3.
+    fn verbatim(&mut self, text: &[u8]);
+    /// An error: code and text without `-` and line end.
+    fn error(&mut self, text: &[u8]);
+    /// The head of an array; `len` elements follow.
+    fn array(&mut self, len: usize);
+    /// The head of a map; `len` pairs follow.
+    fn map(&mut self, len: usize);
+    /// The head of an array whose length is told by [`Reply::close_array`].
+    fn open_array(&mut self);
+    /// Tells how many elements followed [`Reply::open_array`].
+    fn close_array(&mut self, len: usize);
+
+    /// A string that is a value of the keyspace.
+    fn value(&mut self, entry: &Entry) {
+        self.bulk(entry.value().bytes());
+    }
+
+    /// `+OK`.
+    fn ok(&mut self) {
+        self.simple("OK");
+    }
+}
+
+/// A reply written down, to be played to another sink on another thread.
+#[derive(Default)]
+pub struct Tape {
+    bytes: Vec<u8>,
+    simple: Vec<&'static str>,
+    shared: Vec<SharedValue>,
+    shared_bytes: usize,
+}
+
+const SIMPLE: u8 = 0;
+const NULL: u8 = 1;
+const INTEGER: u8 = 2;
+const BULK: u8 = 3;
+const VERBATIM: u8 = 4;
+const ERROR: u8 = 5;
+const ARRAY: u8 = 6;
+const MAP: u8 = 7;
+const OPEN: u8 = 8;
+const CLOSE: u8 = 9;
+const SHARED: u8 = 10;
+
+impl Tape {
+    /// How large the reply is, roughly.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.shared_bytes
+    }
+
+    /// Whether nothing has been said.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn number(&mut self, mark: u8, number: u64) {
+        self.bytes.push(mark);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn string(&mut self, mark: u8, bytes: &[u8]) {
+        self.number(mark, bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Says everything again to `to`.
+    pub fn play(&self, to: &mut dyn Reply) {
+        let mut rest = Rest(&self.bytes);
+        let mut shared = self.shared.iter();
+        let mut simple = self.simple.iter();
+        while let Some(mark) = rest.mark() {
+            match mark {
+                SIMPLE => to.simple(simple.next().copied().unwrap_or_default()),
+                NULL => to.null(),
+                INTEGER => to.integer(rest.number() as i64),
+                BULK => to.bulk(rest.string()),
+                VERBATIM => to.verbatim(rest.string()),
+                ERROR => to.error(rest.string()),
+                ARRAY => to.array(rest.number() as usize),
+                MAP => to.map(rest.number() as usize),
+                OPEN => to.open_array(),
+                CLOSE => to.close_array(rest.number() as usize),
+                _ => to.bulk(shared.next().map_or(&[], SharedValue::bytes)),
+            }
+        }
+    }
+}
+
+/// What is still to be played.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn mark(&mut self) -> Option<u8> {
+        let (&mark, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(mark)
+    }
+
+    fn number(&mut self) -> u64 {
+        let (number, rest) = self.0.split_at(8);
+        self.0 = rest;
+        u64::from_le_bytes(number.try_into().unwrap_or_default())
+    }
+
+    fn string(&mut self) -> &'a [u8] {
+        let len = self.number() as usize;
+        let (string, rest) = self.0.split_at(len);
+        self.0 = rest;
+        string
+    }
+}
+
+impl Reply for Tape {
+    fn simple(&mut self, text: &'static str) {
+        self.bytes.push(SIMPLE);
+        self.simple.push(text);
+    }
+    fn null(&mut self) {
+        self.bytes.push(NULL);
+    }
+    fn integer(&mut self, number: i64) {
+        self.number(INTEGER, number as u64);
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.string(BULK, bytes);
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        self.string(VERBATIM, text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        self.string(ERROR, text);
+    }
+    fn array(&mut self, len: usize) {
+        self.number(ARRAY, len as u64);
+    }
+    fn map(&mut self, len: usize) {
+        self.number(MAP, len as u64);
+    }
+    fn open_array(&mut self) {
+        self.bytes.push(OPEN);
+    }
+    fn close_array(&mut self, len: usize) {
+        self.number(CLOSE, len as u64);
+    }
+    fn value(&mut self, entry: &Entry) {
+        match entry.shared_value() {
+            Some(value) => {
+                self.bytes.push(SHARED);
+                self.shared_bytes += value.bytes().len();
+                self.shared.push(value);
+            }
+            None => self.bulk(entry.value().bytes()),
+        }
+    }
+}
