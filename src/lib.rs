@@ -1,3 +1,5 @@
 //! midi
 pub mod command;
+pub mod limits;
+pub mod shard;
 pub mod store;

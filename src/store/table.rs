@@ -446,10 +446,14 @@ pub struct Remains {
 }
 
 impl Remains {
-    /// Frees one segment. False when nothing is left.
-    pub fn free_some(&mut self) -> bool {
-        self.segments.pop();
-        !self.segments.is_empty()
+    /// Frees one segment; tells how many keys that were.
+    pub fn free_some(&mut self) -> usize {
+        self.segments.pop().map_or(0, |segment| segment.used())
+    }
+
+    /// Whether all has been freed.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
     }
 
     /// Keys not yet freed.

@@ -1,0 +1,78 @@
+//! Every bound in one place, with its reason. What a user may want otherwise is
+//! a setting; its name stands beside the default.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// `midi.threads`: 0 means one worker per core.
+pub const THREADS: RangeInclusive<i64> = 0..=256;
+
+/// `midi.shards`, a power of two. Two threads scale 1.8 × with 1024 shards, and
+/// more bring little; a shard costs 128 bytes plus its tables.
+pub const SHARDS: RangeInclusive<i64> = 1..=65_536;
+/// Default of `midi.shards`.
+pub const SHARDS_DEFAULT: i64 = 1024;
+
+/// `midi.max-jobs`: long commands at once. Each takes its turns, so a thousand
+/// of them would make each other crawl.
+pub const MAX_JOBS_DEFAULT: i64 = 128;
+
+/// `midi.max-queued-commands`: commands that wait for a shard, all clients
+/// together. A client waits with one at most, so this guards memory only.
+pub const MAX_QUEUED_DEFAULT: i64 = 100_000;
+
+/// `midi.max-pattern-bytes`: a pattern may cost its length times the key's.
+pub const MAX_PATTERN_BYTES_DEFAULT: i64 = 4096;
+
+/// `midi.max-key-bytes` and `midi.max-value-bytes`: Redis's proto-max-bulk-len.
+pub const MAX_STRING_BYTES_DEFAULT: i64 = 512 << 20;
+/// The most that either may be set to; lengths are kept in 32 bits.
+pub const MAX_STRING_BYTES: i64 = (4 << 30) - 1;
+
+/// `midi.keep-bytes`: from here on the host has the argument in a buffer of
+/// its own, and keeping it is cheaper than copying it.
+pub const KEEP_BYTES_DEFAULT: i64 = 32 << 10;
+
+/// Replies above this are made on a worker, never in one go on the main
+/// thread: it is the size of a client's own reply buffer, which small replies
+/// fit into and large ones would overflow with an allocation per piece.
+pub const MAX_MAIN_REPLY_BYTES: usize = 16 << 10;
+
+/// How long a job may hold a shard, or a worker its turn, in one go.
+pub const SLICE: Duration = Duration::from_micros(50);
+
+/// How long work on the host's keyspace may hold the global lock in one go.
+pub const LOCK_SLICE: Duration = Duration::from_micros(200);
+
+/// How long the global lock stays free after such a slice when the main loop
+/// gives no sign of having turned: long enough for a main thread that was woken
+/// meanwhile to be given the processor and take it.
+pub const LOCK_PAUSE: Duration = Duration::from_micros(150);
+
+/// How many pending messages a holder runs before it leaves the rest to the owner.
+pub const PENDING_PER_HOLD: usize = 32;
+
+/// Tries on a held token before the request is queued: some hundred
+/// nanoseconds on a worker, about a microsecond on the main thread, whose
+/// blocking a client costs more.
+pub const WORKER_SPINS: u32 = 16;
+/// See [`WORKER_SPINS`].
+pub const MAIN_SPINS: u32 = 48;
+
+/// Tries of a command on several shards before it goes to the main thread.
+pub const MANY_TRIES: u8 = 8;
+
+/// SCAN looks at this many keys at once on the main thread; more is a job.
+pub const SCAN_AT_ONCE: usize = 1000;
+
+/// How often a worker looks for keys that are due.
+pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
+
+/// The part of a tick that expiry may take: a quarter, as in Redis.
+pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
+
+/// How much of a job's output is handed on in one piece.
+pub const CHUNK_BYTES: usize = 8 << 10;
+
+/// One call in so many is timed; the others only counted.
+pub const TIMED_CALLS: u64 = 16;

@@ -1,0 +1,200 @@
+//! Counters without shared writes: each thread has a seat, writes its own
+//! cache lines, and whoever reads adds them up.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::command::COMMANDS;
+use crate::limits::TIMED_CALLS;
+
+pub use crate::store::Census;
+
+/// A counter that one thread writes and all may read.
+#[derive(Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn add(&self, number: u64) {
+        self.0.store(self.get() + number, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A sum that goes up and down, written by one thread.
+#[derive(Default)]
+struct Sum(AtomicI64);
+
+impl Sum {
+    #[inline]
+    fn add(&self, number: i64) {
+        if number != 0 {
+            self.0.store(self.get() + number, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread has counted. Seat 0 is the holder's of the host's global
+/// lock (the main thread), seat `1 + n` is worker `n`'s.
+pub struct Seat {
+    /// This seat's number.
+    pub number: usize,
+    commands: Box<[PerCommand]>,
+    databases: Box<[PerDatabase]>,
+    bytes: Sum,
+    expired: Sum,
+    pub(super) at_once: Count,
+    pub(super) queued: Count,
+    pub(super) ran_queued: Count,
+    pub(super) slices: Count,
+    pub(super) turns: Count,
+}
+
+#[derive(Default)]
+struct PerCommand {
+    calls: Count,
+    timed: Count,
+    timed_ns: Count,
+}
+
+#[derive(Default)]
+struct PerDatabase {
+    keys: Sum,
+    expiring: Sum,
+}
+
+/// A command's calls and time, all threads together.
+#[derive(Clone, Copy, Default)]
+pub struct CommandCount {
+    /// How often it was called.
+    pub calls: u64,
+    timed: u64,
+    timed_ns: u64,
+}
+
+impl CommandCount {
+    /// Mean time of a call in microseconds, from the calls that were timed.
+    pub fn usec_per_call(&self) -> f64 {
+        if self.timed == 0 {
+            return 0.0;
+        }
+        self.timed_ns as f64 / self.timed as f64 / 1000.0
+    }
+
+    /// Time of all calls in microseconds, extrapolated from the timed ones.
+    pub fn usec(&self) -> u64 {
+        (self.usec_per_call() * self.calls as f64) as u64
+    }
+}
+
+impl Seat {
+    /// A seat with all counters at zero.
+    pub(super) fn new(number: usize, databases: usize) -> Self {
+        Seat {
+            number,
+            commands: COMMANDS.iter().map(|_| PerCommand::default()).collect(),
+            databases: (0..databases).map(|_| PerDatabase::default()).collect(),
+            bytes: Sum::default(),
+            expired: Sum::default(),
+            at_once: Count::default(),
+            queued: Count::default(),
+            ran_queued: Count::default(),
+            slices: Count::default(),
+            turns: Count::default(),
+        }
+    }
+
+    /// Books what a table gained or lost.
+    #[inline]
+    pub(super) fn book(&self, db: u32, change: Census) {
+        if change == Census::default() {
+            return;
+        }
+        if let Some(database) = self.databases.get(db as usize) {
+            database.keys.add(change.keys);
+            database.expiring.add(change.expiring);
+        }
+        self.bytes.add(change.bytes);
+        self.expired.add(change.expired);
+    }
+
+    /// Counts a call of command number `command`, and times some.
+    #[inline]
+    pub(super) fn counted<R>(&self, command: usize, run: impl FnOnce() -> R) -> R {
+        let count = &self.commands[command];
+        count.calls.add(1);
+        if !count.calls.get().is_multiple_of(TIMED_CALLS) {
+            return run();
+        }
+        let start = Instant::now();
+        let result = run();
+        self.timed(command, start.elapsed());
+        result
+    }
+
+    /// Books the time of a call that was counted before.
+    pub(super) fn timed(&self, command: usize, time: Duration) {
+        let count = &self.commands[command];
+        count.timed.add(1);
+        count.timed_ns.add(time.as_nanos() as u64);
+    }
+
+    /// Counts a call that is timed elsewhere.
+    pub(super) fn called(&self, command: usize) {
+        self.commands[command].calls.add(1);
+    }
+
+    pub(super) fn add_census(&self, db: usize, sum: &mut Census) {
+        let Some(database) = self.databases.get(db) else {
+            return;
+        };
+        sum.keys += database.keys.get();
+        sum.expiring += database.expiring.get();
+    }
+
+    pub(super) fn add_totals(&self, sum: &mut Census) {
+        sum.bytes += self.bytes.get();
+        sum.expired += self.expired.get();
+    }
+
+    pub(super) fn add_command(&self, command: usize, sum: &mut CommandCount) {
+        let count = &self.commands[command];
+        sum.calls += count.calls.get();
+        sum.timed += count.timed.get();
+        sum.timed_ns += count.timed_ns.get();
+    }
+
+    /// Commands that ran at once on this thread.
+    pub fn at_once(&self) -> u64 {
+        self.at_once.get()
+    }
+
+    /// Commands that this thread gave to others.
+    pub fn queued(&self) -> u64 {
+        self.queued.get()
+    }
+
+    /// Commands of others that this thread ran.
+    pub fn ran_queued(&self) -> u64 {
+        self.ran_queued.get()
+    }
+
+    /// Slices of jobs.
+    pub fn slices(&self) -> u64 {
+        self.slices.get()
+    }
+
+    /// Turns of the thread's loop.
+    pub fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+}

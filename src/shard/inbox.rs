@@ -1,0 +1,100 @@
+//! A thread's inbox: what others want it to do, and whether it must be woken.
+//!
+//! Pushing costs one CAS. Only when the thread has said that it goes to sleep
+//! does somebody pay for waking it, and only one of them.
+
+use std::collections::VecDeque;
+use std::ptr;
+
+use super::sync::{AtomicBool, AtomicPtr, Ordering};
+
+struct Node<M> {
+    older: *mut Node<M>,
+    message: M,
+}
+
+/// Messages for one thread.
+pub struct Inbox<M> {
+    newest: AtomicPtr<Node<M>>,
+    asleep: AtomicBool,
+}
+
+// SAFETY: nodes are handed over through `newest` with release and acquire order.
+unsafe impl<M: Send> Send for Inbox<M> {}
+// SAFETY: as above.
+unsafe impl<M: Send> Sync for Inbox<M> {}
+
+impl<M> Default for Inbox<M> {
+    fn default() -> Self {
+        Inbox {
+            newest: AtomicPtr::new(ptr::null_mut()),
+            asleep: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<M> Inbox<M> {
+    /// Leaves a message. True when the caller must wake the thread.
+    #[must_use]
+    pub fn push(&self, message: M) -> bool {
+        let node = Box::into_raw(Box::new(Node {
+            older: ptr::null_mut(),
+            message,
+        }));
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the node is ours until the CAS succeeds.
+            unsafe { (*node).older = newest };
+            // SeqCst, here and in `may_sleep`: either the sleeper sees the
+            // message, or we see that it sleeps. Weaker order allows neither.
+            match self.newest.compare_exchange_weak(
+                newest,
+                node,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => newest = now,
+            }
+        }
+        self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes all messages, oldest first.
+    pub fn take(&self) -> VecDeque<M> {
+        let mut found = VecDeque::new();
+        if self.newest.load(Ordering::Relaxed).is_null() {
+            return found;
+        }
+        let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
+        while !newest.is_null() {
+            // SAFETY: the swap made the list ours; each node came from `push`.
+            let node = unsafe { Box::from_raw(newest) };
+            newest = node.older;
+            found.push_front(node.message);
+        }
+        found
+    }
+
+    /// Announces sleep. False when there is a message: then do not sleep.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.newest.load(Ordering::SeqCst).is_null() {
+            return true;
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+        false
+    }
+
+    /// Says that the thread is up again.
+    pub fn awake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<M> Drop for Inbox<M> {
+    fn drop(&mut self) {
+        self.take();
+    }
+}

@@ -1,0 +1,405 @@
+//! Long work in short slices, shared out among the workers.
+//!
+//! A job's *parts* run on the workers, a slice each turn, round-robin with the
+//! parts of other jobs. When the last part is done, its worker makes the reply,
+//! in slices too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::counters::Seat;
+use super::engine::{Engine, Request};
+use super::token::Held;
+use super::worker::Message;
+use crate::command::{COMMANDS, Error, Reply};
+use crate::limits::SLICE;
+use crate::store::Store;
+
+/// How a slice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// There is more to do, but not now: what is needed was busy.
+    Blocked,
+    /// This part is finished.
+    Done,
+}
+
+/// What every part of a job shares, and how its reply is made.
+pub trait Task: Send + Sync {
+    /// Goes on with the reply, as far as the slice allows. True when it is complete.
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
+}
+
+/// One worker's share of a job.
+pub trait Part: Send {
+    /// Works until the slice is over.
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress;
+}
+
+/// Long work, ready to be started.
+pub struct Work {
+    /// What the parts share.
+    pub task: Arc<dyn Task>,
+    /// The shares; each goes to the worker of its place, modulo their number.
+    pub parts: Vec<Box<dyn Part>>,
+    /// What `done` counts up to.
+    pub total: u64,
+    /// The worker of the first part.
+    pub first_worker: usize,
+}
+
+/// A job's reply sink, on whichever worker.
+pub trait JobReply: Send {
+    /// The sink.
+    fn sink(&mut self) -> &mut dyn Reply;
+    /// The reply is complete.
+    fn finish(self: Box<Self>);
+}
+
+/// A running job, as MIDI.JOBS shows it.
+pub struct Job {
+    /// Its number, from 1.
+    pub id: u64,
+    /// The command's number; `None` for work of midi's own, which nobody may cancel.
+    pub command: Option<usize>,
+    /// What it is called.
+    pub name: &'static str,
+    /// The client's database.
+    pub db: u32,
+    /// The client's id; 0 for work of midi's own.
+    pub client: u64,
+    /// When it began.
+    pub started: Instant,
+    /// How much there is to do, in units of the command's own.
+    pub total: AtomicU64,
+    /// How much is done.
+    pub done: AtomicU64,
+    parts_left: AtomicUsize,
+    stop: AtomicU8,
+    refusal: Mutex<Option<Error>>,
+    task: Arc<dyn Task>,
+    reply: Mutex<Option<Box<dyn JobReply>>>,
+}
+
+const GO_ON: u8 = 0;
+const CANCELLED: u8 = 1;
+const CLIENT_GONE: u8 = 2;
+const REFUSED: u8 = 3;
+
+impl Job {
+    /// Stops it: MIDI.JOBS CANCEL.
+    pub fn cancel(&self) {
+        let _ = self
+            .stop
+            .compare_exchange(GO_ON, CANCELLED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Stops it because nobody waits for it any more.
+    pub fn client_gone(&self) {
+        self.stop.store(CLIENT_GONE, Ordering::Relaxed);
+    }
+
+    /// Stops it because of an error, which becomes its reply.
+    pub fn refuse(&self, error: Error) {
+        self.refusal.lock().get_or_insert(error);
+        let _ = self
+            .stop
+            .compare_exchange(GO_ON, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How long it has been running.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != GO_ON
+    }
+
+    /// What it answers instead of a result, if it was stopped.
+    fn error(&self) -> Option<Error> {
+        match self.stop.load(Ordering::Relaxed) {
+            GO_ON => None,
+            CANCELLED | CLIENT_GONE => Some(Error::JobCancelled(self.id)),
+            _ => Some(self.refusal.lock().unwrap_or(Error::Internal)),
+        }
+    }
+}
+
+/// All running jobs.
+#[derive(Default)]
+pub struct Jobs {
+    running: Mutex<Vec<Arc<Job>>>,
+    started: AtomicU64,
+    /// Whether any job runs; read without the lock.
+    any: AtomicBool,
+}
+
+impl Jobs {
+    /// The running jobs, oldest first.
+    pub fn list(&self) -> Vec<Arc<Job>> {
+        self.running.lock().clone()
+    }
+
+    /// How many were ever started.
+    pub fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// Whether any is running.
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, job: &Arc<Job>) {
+        let mut running = self.running.lock();
+        running.push(Arc::clone(job));
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn remove(&self, job: &Job) {
+        let mut running = self.running.lock();
+        running.retain(|other| other.id != job.id);
+        self.any.store(!running.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// The time a slice has, and the means to use it.
+pub struct Slice<'a> {
+    /// The keyspace.
+    pub engine: &'a Engine,
+    /// The thread's books.
+    pub seat: &'a Seat,
+    /// The job, where it is one that can be watched and stopped.
+    pub job: Option<&'a Job>,
+    deadline: Option<Instant>,
+}
+
+impl<'a> Slice<'a> {
+    /// A slice of a worker's turn.
+    pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
+        Slice {
+            engine,
+            seat,
+            job,
+            deadline: Some(Instant::now() + SLICE),
+        }
+    }
+
+    /// All the time in the world, for the holder of the global lock.
+    pub fn endless(engine: &'a Engine, seat: &'a Seat) -> Self {
+        Slice {
+            engine,
+            seat,
+            job: None,
+            deadline: None,
+        }
+    }
+
+    /// Whether it is time to stop.
+    pub fn spent(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether the work runs to its end on the thread that holds the global lock.
+    pub fn is_endless(&self) -> bool {
+        self.deadline.is_none()
+    }
+
+    /// A shard's token, marked as held by long work; `None` when busy.
+    pub fn take(&self, shard: u32) -> Option<Held<'a, Store, Box<Request>>> {
+        let token = &self.engine.shard(shard).token;
+        match self.deadline {
+            Some(_) => token.try_take_long(),
+            None => Some(token.take_waiting(&self.engine.room, crate::limits::MAIN_SPINS)),
+        }
+    }
+
+    /// Counts finished units.
+    pub fn advance(&self, units: u64) {
+        if let Some(job) = self.job {
+            job.done.fetch_add(units, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who a job is for.
+pub struct Owner {
+    /// The command's number.
+    pub command: usize,
+    /// The client's database.
+    pub db: u32,
+    /// The client's id.
+    pub client: u64,
+}
+
+impl Engine {
+    /// Whether one more long command may start.
+    ///
+    /// # Errors
+    /// [`Error::TooManyJobs`] at the limit.
+    pub fn room_for_job(&self) -> Result<(), Error> {
+        let max = self.settings.max_jobs.load(Ordering::Relaxed);
+        let clients = self
+            .jobs
+            .running
+            .lock()
+            .iter()
+            .filter(|job| job.command.is_some())
+            .count();
+        if clients >= max {
+            Err(Error::TooManyJobs(max))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Starts a job for a client; `reply` gets its reply on some worker.
+    pub fn start_job(
+        &self,
+        command: usize,
+        db: u32,
+        client: u64,
+        work: Work,
+        reply: Box<dyn JobReply>,
+    ) -> Arc<Job> {
+        let name = COMMANDS[command].name;
+        self.launch(Some(command), name, db, client, work, Some(reply))
+    }
+
+    /// Starts work of midi's own.
+    pub fn start_own_job(&self, name: &'static str, work: Work) {
+        self.launch(None, name, 0, 0, work, None);
+    }
+
+    fn launch(
+        &self,
+        command: Option<usize>,
+        name: &'static str,
+        db: u32,
+        client: u64,
+        work: Work,
+        reply: Option<Box<dyn JobReply>>,
+    ) -> Arc<Job> {
+        let job = Arc::new(Job {
+            id: self.jobs.started.fetch_add(1, Ordering::Relaxed) + 1,
+            command,
+            name,
+            db,
+            client,
+            started: Instant::now(),
+            total: AtomicU64::new(work.total),
+            done: AtomicU64::new(0),
+            parts_left: AtomicUsize::new(work.parts.len()),
+            stop: AtomicU8::new(GO_ON),
+            refusal: Mutex::new(None),
+            task: work.task,
+            reply: Mutex::new(reply),
+        });
+        self.jobs.add(&job);
+        for (number, part) in work.parts.into_iter().enumerate() {
+            let worker = (work.first_worker + number) % self.config.workers;
+            let share = Share {
+                job: Arc::clone(&job),
+                stage: Stage::Work(part),
+            };
+            self.workers.send(worker, Message::Share(Box::new(share)));
+        }
+        job
+    }
+
+    /// Runs long work to its end on this thread, which holds the global lock:
+    /// SAFEMODE, MULTI, scripts, and wherever no client may be blocked.
+    pub fn run_to_end(&self, work: Work, reply: &mut dyn Reply) {
+        let slice = Slice::endless(self, self.main_seat());
+        for mut part in work.parts {
+            while part.slice(&slice) != Progress::Done {}
+        }
+        while !work.task.reply(reply, &slice) {}
+    }
+}
+
+/// A part on its worker.
+pub(super) struct Share {
+    job: Arc<Job>,
+    stage: Stage,
+}
+
+enum Stage {
+    Work(Box<dyn Part>),
+    Reply(Box<dyn JobReply>),
+}
+
+impl Share {
+    /// One slice. `Done` when this share is finished for good.
+    pub(super) fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        let slice = Slice::short(engine, seat, Some(&self.job));
+        match &mut self.stage {
+            Stage::Work(_) if self.job.stopped() => self.finish_part(engine, seat),
+            Stage::Work(part) => match part.slice(&slice) {
+                Progress::Done => self.finish_part(engine, seat),
+                other => other,
+            },
+            Stage::Reply(reply) => {
+                if self.job.task.reply(reply.sink(), &slice) {
+                    self.finish_job(engine, seat)
+                } else {
+                    Progress::More
+                }
+            }
+        }
+    }
+
+    /// The last part to be done makes the reply.
+    fn finish_part(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        if self.job.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Progress::Done;
+        }
+        let Some(mut reply) = self.job.reply.lock().take() else {
+            engine.jobs.remove(&self.job);
+            return Progress::Done;
+        };
+        let error = self.job.error();
+        if let Some(error) = error {
+            reply
+                .sink()
+                .error(&error.text(self.job.name, &crate::command::Args::new(&[])));
+        }
+        // The part is freed before the reply is made.
+        self.stage = Stage::Reply(reply);
+        if error.is_some() {
+            self.finish_job(engine, seat)
+        } else {
+            Progress::More
+        }
+    }
+
+    fn finish_job(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        engine.jobs.remove(&self.job);
+        if let Some(command) = self.job.command {
+            seat.called(command);
+            seat.timed(command, self.job.started.elapsed());
+        }
+        if let Stage::Reply(reply) =
+            std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing)))
+        {
+            reply.finish();
+        }
+        Progress::Done
+    }
+}
+
+/// The part of a finished job.
+struct Nothing;
+
+impl Part for Nothing {
+    fn slice(&mut self, _: &Slice<'_>) -> Progress {
+        Progress::Done
+    }
+}

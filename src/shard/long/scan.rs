@@ -1,0 +1,167 @@
+//! SCAN: a walk over the shards in order, from a cursor to a cursor.
+//!
+//! ```text
+//! cursor = shard × 2^32 + place in the shard's scan order
+//! ```
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::keys::Chunk;
+use crate::command::glob::Pattern;
+use crate::command::{Reply, ScanArgs};
+use crate::shard::Held;
+use crate::shard::{Engine, Part, Progress, Request, Seat, Slice, Task, Work};
+use crate::store::{Now, Store};
+
+/// A walk that goes on until enough keys have been looked at.
+pub struct ScanState {
+    pattern: Pattern,
+    strings: bool,
+    db: u32,
+    /// How many keys may still be looked at.
+    left: usize,
+    shard: u32,
+    visited: u32,
+    shards: u32,
+    place: u32,
+    found: Chunk,
+}
+
+impl ScanState {
+    /// A cursor beyond the last shard is at the end.
+    pub fn new(engine: &Engine, args: &ScanArgs, db: u32) -> Self {
+        let shards = engine.shard_count();
+        let shard = u32::try_from(args.cursor >> 32)
+            .unwrap_or(shards)
+            .min(shards);
+        ScanState {
+            pattern: args.pattern.clone(),
+            strings: args.strings,
+            db,
+            left: args.count,
+            shard,
+            visited: shard,
+            shards,
+            place: args.cursor as u32,
+            found: Chunk::default(),
+        }
+    }
+
+    /// Whether there is nothing more to look at, or enough was.
+    pub fn is_done(&self) -> bool {
+        self.shard == self.shards || self.left == 0
+    }
+
+    /// The shard to visit next.
+    pub fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// The shard that was visited last.
+    pub fn visited(&self) -> u32 {
+        self.visited
+    }
+
+    /// What the reply takes, roughly.
+    pub fn bytes(&self) -> usize {
+        self.found.bytes()
+    }
+
+    /// Looks at keys of the held shard, to its end or until enough.
+    pub fn visit(
+        &mut self,
+        engine: &Engine,
+        _seat: &Seat,
+        held: &mut Held<'_, Store, Box<Request>>,
+        now: &Now,
+        spent: &mut dyn FnMut() -> bool,
+    ) {
+        self.visited = self.shard;
+        let table = held.db(self.db);
+        let mut next = (!table.is_empty()).then_some(self.place);
+        while let Some(at) = next {
+            let mut seen = 0;
+            next = table.scan_bucket(&engine.hasher, at, &mut |entry| {
+                seen += 1;
+                if self.strings && self.pattern.matches(entry.key()) && !entry.is_expired(now) {
+                    self.found.push(entry.key());
+                }
+            });
+            self.left = self.left.saturating_sub(seen);
+            if self.left == 0 || spent() {
+                break;
+            }
+        }
+        match next {
+            Some(place) => self.place = place,
+            None => {
+                self.shard += 1;
+                self.place = 0;
+            }
+        }
+    }
+
+    /// The reply so far: cursor and keys.
+    pub fn reply(&self, reply: &mut dyn Reply) {
+        let cursor = if self.shard == self.shards {
+            0
+        } else {
+            u64::from(self.shard) << 32 | u64::from(self.place)
+        };
+        reply.array(2);
+        reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+        reply.array(self.found.len());
+        self.found.say(reply);
+    }
+}
+
+/// The same with a large COUNT.
+pub(super) fn work(engine: &Engine, db: u32, args: &ScanArgs) -> Work {
+    let state = Arc::new(Mutex::new(ScanState::new(engine, args, db)));
+    let first_worker = engine.owner(state.lock().shard());
+    Work {
+        parts: vec![Box::new(ScanPart(Arc::clone(&state)))],
+        task: Arc::new(ScanTask(state)),
+        total: args.count as u64,
+        first_worker,
+    }
+}
+
+struct ScanPart(Arc<Mutex<ScanState>>);
+
+impl Part for ScanPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let now = Now::lazy(slice.engine.config.clock);
+        let mut state = self.0.lock();
+        while !state.is_done() {
+            let Some(mut held) = slice.take(state.shard()) else {
+                return Progress::Blocked;
+            };
+            let before = state.left;
+            state.visit(slice.engine, slice.seat, &mut held, &now, &mut || {
+                slice.spent()
+            });
+            slice.engine.release(state.visited(), held);
+            slice.advance((before - state.left) as u64);
+            if slice.spent() {
+                return if state.is_done() {
+                    Progress::Done
+                } else {
+                    Progress::More
+                };
+            }
+        }
+        Progress::Done
+    }
+}
+
+struct ScanTask(Arc<Mutex<ScanState>>);
+
+impl Task for ScanTask {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        self.0.lock().reply(reply);
+        true
+    }
+}

@@ -1,0 +1,39 @@
+//! The atomics, or loom's stand-ins for them when the models are checked.
+
+#[cfg(not(loom))]
+pub(super) use std::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::{Condvar, Mutex},
+};
+
+#[cfg(loom)]
+pub(super) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::{Condvar, Mutex},
+};
+
+#[cfg(loom)]
+pub(super) use loom_cell::UnsafeCell;
+
+/// loom's cell takes closures; this gives it std's face, tracked all the same.
+#[cfg(loom)]
+mod loom_cell {
+    pub struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub fn new(value: T) -> Self {
+            UnsafeCell(loom::cell::UnsafeCell::new(value))
+        }
+
+        pub fn get(&self) -> *mut T {
+            self.0.with_mut(|inside| inside)
+        }
+
+        pub fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+    }
+}

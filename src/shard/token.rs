@@ -1,0 +1,406 @@
+//! The token of a shard and its mailbox: one atomic word.
+//!
+//! ```text
+//! word = pointer to the newest pending message │ LEFT │ WAITER │ LONG │ HELD
+//! ```
+//!
+//! | word              | meaning                                                    |
+//! |-------------------|------------------------------------------------------------|
+//! | 0                 | free, nothing to do: one CAS takes it                      |
+//! | HELD              | somebody is at work                                        |
+//! | HELD, LONG        | a job's slice: not worth spinning for                      |
+//! | HELD, pointer     | messages were pushed meanwhile                             |
+//! | pointer or LEFT   | free, but messages lie here: the owner has been told       |
+//! | HELD, WAITER      | the holder of the host's global lock sleeps until let in   |
+//!
+//! Letting go is a CAS too, which fails when a message came in between, so
+//! no message is overlooked, and nobody is woken just to pass the token on.
+//! LEFT says that messages, older than those at the pointer, wait inside.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+
+use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, spin_loop};
+
+const HELD: usize = 1;
+const LONG: usize = 1 << 1;
+const WAITER: usize = 1 << 2;
+const LEFT: usize = 1 << 3;
+const FLAGS: usize = HELD | LONG | WAITER | LEFT;
+
+/// A message on its way. Aligned, so that the flags fit below its address.
+#[repr(align(16))]
+struct Node<M> {
+    older: *mut Node<M>,
+    message: M,
+}
+
+/// Data that only the holder of its token touches, and a mailbox for everyone else.
+pub struct Token<T, M> {
+    word: AtomicUsize,
+    inside: UnsafeCell<Inside<T, M>>,
+}
+
+struct Inside<T, M> {
+    data: T,
+    /// Messages taken from the word but not yet run, oldest first.
+    left: VecDeque<M>,
+}
+
+// SAFETY: `inside` is touched by the holder of HELD alone; messages are handed
+// over through the word with release and acquire order.
+unsafe impl<T: Send, M: Send> Send for Token<T, M> {}
+// SAFETY: as above; a shared Token gives access to T and M to one thread at a time.
+unsafe impl<T: Send, M: Send> Sync for Token<T, M> {}
+
+/// Where the one thread that may wait for tokens sleeps. One per keyspace.
+#[derive(Default)]
+pub struct WaitingRoom {
+    seat: Mutex<()>,
+    call: Condvar,
+}
+
+/// What became of a message.
+pub enum Pushed<'a, T, M> {
+    /// It waits; the holder or the owner will run it.
+    Queued,
+    /// The shard was free: the caller now holds it, and the message is
+    /// pending in its hands.
+    Taken(Held<'a, T, M>),
+}
+
+/// What became of a message that must not be run by who pushed it.
+pub enum Left<M> {
+    /// It waits; the holder or the owner will run it.
+    Queued,
+    /// The shard is free, so it can be had at once.
+    Free(M),
+}
+
+/// The state after letting go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "pending messages need the owner's attention"]
+pub enum Released {
+    /// Nothing is pending, or it went to a waiter who sees to it.
+    Clean,
+    /// Messages lie in the mailbox: tell the owner.
+    Pending,
+}
+
+impl<T, M> Token<T, M> {
+    /// A free token over `data`.
+    pub fn new(data: T) -> Self {
+        Token {
+            word: AtomicUsize::new(0),
+            inside: UnsafeCell::new(Inside {
+                data,
+                left: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Takes the token if it is free and nothing is pending.
+    #[inline]
+    pub fn try_take(&self) -> Option<Held<'_, T, M>> {
+        self.try_take_as(HELD)
+    }
+
+    /// The same, for a job's slice.
+    #[inline]
+    pub fn try_take_long(&self) -> Option<Held<'_, T, M>> {
+        self.try_take_as(HELD | LONG)
+    }
+
+    #[inline]
+    fn try_take_as(&self, flags: usize) -> Option<Held<'_, T, M>> {
+        self.word
+            .compare_exchange(0, flags, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Held { token: self })
+    }
+
+    /// Tries again for a while, unless a job's slice holds the token.
+    #[inline]
+    pub fn try_take_spinning(&self, tries: u32) -> Option<Held<'_, T, M>> {
+        for _ in 0..tries {
+            if let Some(held) = self.try_take() {
+                return Some(held);
+            }
+            if self.word.load(Ordering::Relaxed) & LONG != 0 {
+                return None;
+            }
+            spin_loop();
+        }
+        self.try_take()
+    }
+
+    /// Takes the token if nobody holds it, with whatever is pending.
+    pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & HELD == 0 {
+            match self.word.compare_exchange_weak(
+                word,
+                word | HELD,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Held { token: self }),
+                Err(now) => word = now,
+            }
+        }
+        None
+    }
+
+    /// Waits for the token. Only for the thread that holds the host's global
+    /// lock, so there is one waiter at most in the whole keyspace. What is
+    /// pending stays pending: it is other connections' work.
+    pub fn take_waiting(&self, room: &WaitingRoom, tries: u32) -> Held<'_, T, M> {
+        for _ in 0..tries {
+            if let Some(held) = self.try_take_with_pending() {
+                return held;
+            }
+            spin_loop();
+        }
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            let waiting = if word & HELD == 0 {
+                word | HELD
+            } else {
+                word | WAITER
+            };
+            // AcqRel: taking, or telling the holder that somebody sleeps.
+            if self
+                .word
+                .compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            if word & HELD != 0 {
+                self.sleep_until_let_in(room);
+            }
+            return Held { token: self };
+        }
+    }
+
+    /// The holder clears WAITER but leaves HELD set: the token is then ours.
+    fn sleep_until_let_in(&self, room: &WaitingRoom) {
+        let mut seat = lock(&room.seat);
+        while self.word.load(Ordering::Acquire) & WAITER != 0 {
+            seat = wait(&room.call, seat);
+        }
+    }
+
+    /// Leaves a message, and takes the token where it is free.
+    pub fn push(&self, message: M) -> Pushed<'_, T, M> {
+        let node = Box::into_raw(Box::new(Node {
+            older: ptr::null_mut(),
+            message,
+        }));
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the node is ours until the CAS succeeds.
+            unsafe { (*node).older = pointer(word) };
+            let new = node as usize | (word & FLAGS) | HELD;
+            // AcqRel: the message is published; a free shard is acquired.
+            match self
+                .word
+                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) if word & HELD == 0 => return Pushed::Taken(Held { token: self }),
+                Ok(_) => return Pushed::Queued,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Leaves a message for others to run, unless there is nothing in the way
+    /// of running it at once.
+    pub fn leave(&self, message: M) -> Left<M> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        let node = Box::into_raw(Box::new(Node {
+            older: ptr::null_mut(),
+            message,
+        }));
+        while word != 0 {
+            // SAFETY: the node is ours until the CAS succeeds.
+            unsafe { (*node).older = pointer(word) };
+            let new = node as usize | (word & FLAGS);
+            match self
+                .word
+                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return Left::Queued,
+                Err(now) => word = now,
+            }
+        }
+        // SAFETY: made above, and never published.
+        Left::Free(unsafe { Box::from_raw(node) }.message)
+    }
+}
+
+impl<T, M> Drop for Token<T, M> {
+    fn drop(&mut self) {
+        let word = self.word.load(Ordering::Acquire);
+        drop(messages::<M>(pointer(word)));
+    }
+}
+
+fn pointer<M>(word: usize) -> *mut Node<M> {
+    (word & !FLAGS) as *mut Node<M>
+}
+
+/// The messages of a list that has been taken out of its word, oldest first.
+fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
+    let mut found = VecDeque::new();
+    while !newest.is_null() {
+        // SAFETY: whoever took the list owns its nodes, each made by `push`.
+        let node = unsafe { Box::from_raw(newest) };
+        newest = node.older;
+        found.push_front(node.message);
+    }
+    found
+}
+
+/// The token in the hands of its holder. It must be given back with
+/// [`Held::release`]; dropping it any other way ends the process, because a
+/// shard that a panic left half-changed must not be served or saved.
+pub struct Held<'a, T, M> {
+    token: &'a Token<T, M>,
+}
+
+impl<T, M> Held<'_, T, M> {
+    fn inside(&self) -> *mut Inside<T, M> {
+        self.token.inside.get()
+    }
+
+    /// The next pending message, oldest first.
+    #[inline]
+    pub fn next_pending(&mut self) -> Option<M> {
+        if self.token.word.load(Ordering::Relaxed) & !(HELD | LONG | WAITER) == 0 {
+            return None;
+        }
+        self.next_pending_slow()
+    }
+
+    /// LEFT is set in the word exactly while `left` holds messages.
+    #[cold]
+    fn next_pending_slow(&mut self) -> Option<M> {
+        let word = &self.token.word;
+        // SAFETY: we hold the token.
+        let left = unsafe { &mut (*self.inside()).left };
+        if left.is_empty() {
+            let taken = word.fetch_and(HELD | LONG | WAITER, Ordering::Acquire);
+            *left = messages(pointer(taken));
+            if left.len() > 1 {
+                word.fetch_or(LEFT, Ordering::Relaxed);
+            }
+        } else if left.len() == 1 {
+            word.fetch_and(!LEFT, Ordering::Relaxed);
+        }
+        left.pop_front()
+    }
+
+    /// Gives the token back: to a waiter, or to nobody.
+    #[inline]
+    pub fn release(self, room: &WaitingRoom) -> Released {
+        let token = self.token;
+        std::mem::forget(self);
+        // SeqCst: the owner's sleep flag is read after this, by whoever is
+        // told that something is pending.
+        match token
+            .word
+            .compare_exchange(HELD, 0, Ordering::SeqCst, Ordering::Relaxed)
+        {
+            Ok(_) => Released::Clean,
+            Err(word) => Held { token }.release_slow(word, room),
+        }
+    }
+
+    #[cold]
+    fn release_slow(self, mut word: usize, room: &WaitingRoom) -> Released {
+        let token = self.token;
+        std::mem::forget(self);
+        loop {
+            let rest = word & !(HELD | LONG | WAITER);
+            let to_waiter = word & WAITER != 0;
+            let new = if to_waiter { rest | HELD } else { rest };
+            match token
+                .word
+                .compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) if to_waiter => {
+                    // The seat is locked so that the call cannot fall between
+                    // the waiter's look and its sleep.
+                    drop(lock(&room.seat));
+                    room.call.notify_all();
+                    return Released::Clean;
+                }
+                Ok(_) => {
+                    return if rest == 0 {
+                        Released::Clean
+                    } else {
+                        Released::Pending
+                    };
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+impl<T, M> Deref for Held<'_, T, M> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: we hold the token, so nobody else touches the inside.
+        unsafe { &(*self.inside()).data }
+    }
+}
+
+impl<T, M> DerefMut for Held<'_, T, M> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: we hold the token, so nobody else touches the inside.
+        unsafe { &mut (*self.inside()).data }
+    }
+}
+
+impl<T, M> Drop for Held<'_, T, M> {
+    fn drop(&mut self) {
+        eprintln!(
+            "midi: a thread lost a shard's token; the shard may be half-changed, so the server stops"
+        );
+        std::process::abort();
+    }
+}
+
+#[cfg(not(loom))]
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(not(loom))]
+fn wait<'a, T>(call: &Condvar, seat: std::sync::MutexGuard<'a, T>) -> std::sync::MutexGuard<'a, T> {
+    call.wait(seat)
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(loom)]
+fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(loom)]
+fn wait<'a, T>(
+    call: &Condvar,
+    seat: loom::sync::MutexGuard<'a, T>,
+) -> loom::sync::MutexGuard<'a, T> {
+    call.wait(seat)
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,51 @@
+//! What a thread sleeps on: an eventfd, so that one wait can cover messages
+//! and, on the ports, sockets.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{read, write};
+
+/// An eventfd.
+pub struct Waker(OwnedFd);
+
+impl Waker {
+    /// # Errors
+    /// The system's, where it gives out no more descriptors.
+    pub fn new() -> io::Result<Self> {
+        Ok(Waker(eventfd(
+            0,
+            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
+        )?))
+    }
+
+    /// Ends the sleep of whoever waits.
+    pub fn wake(&self) {
+        // It fails only when 2^64 - 2 calls have gone unread: awake enough.
+        let _ = write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until woken or until the time is over.
+    pub fn sleep(&self, at_most: Duration) {
+        let limit = Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: i64::from(at_most.subsec_nanos()),
+        };
+        let mut watched = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        // An interrupted sleep is a short sleep.
+        let _ = poll(&mut watched, Some(&limit));
+        self.clear();
+    }
+
+    /// Forgets calls so far.
+    pub fn clear(&self) {
+        let _ = read(&self.0, &mut [0; 8]);
+    }
+
+    /// The descriptor, for a foreign event loop.
+    pub fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,0 +1,396 @@
+//! The workers: one thread each, one loop. A turn takes what the inbox holds,
+//! gives every running job one slice in its turn, looks after expiry, and sleeps
+//! when there is nothing to do.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::counters::Seat;
+use super::engine::{Engine, Outcome, Request, Taking, Verdict};
+use super::inbox::Inbox;
+use super::job::{Progress, Share};
+use super::token::{Held, Pushed, Released};
+use super::wake::Waker;
+use crate::command::{Action, COMMANDS, Tape};
+use crate::limits::{EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE};
+use crate::store::Store;
+
+/// How long a worker sleeps when all its work was blocked by others.
+const BLOCKED_NAP: Duration = Duration::from_micros(50);
+
+/// What a worker can be asked.
+pub(super) enum Message {
+    /// Run this command.
+    Run(Box<Request>),
+    /// All of these.
+    Batch(Vec<Message>),
+    /// Messages lie in this shard's mailbox.
+    Shard(u32),
+    /// Take part in a job.
+    Share(Box<Share>),
+    /// Go home.
+    Stop,
+}
+
+/// The workers' inboxes, and what they sleep on.
+pub struct Workers {
+    desks: Vec<Desk>,
+}
+
+struct Desk {
+    inbox: Inbox<Message>,
+    waker: Waker,
+}
+
+impl Workers {
+    pub(super) fn new(count: usize) -> io::Result<Self> {
+        let desk = |_| {
+            Ok(Desk {
+                inbox: Inbox::default(),
+                waker: Waker::new()?,
+            })
+        };
+        Ok(Workers {
+            desks: (0..count).map(desk).collect::<io::Result<_>>()?,
+        })
+    }
+
+    pub(super) fn send(&self, worker: usize, message: Message) {
+        let desk = &self.desks[worker];
+        if desk.inbox.push(message) {
+            desk.waker.wake();
+        }
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system's, where it gives out no more threads.
+    pub fn start(engine: &Arc<Engine>, on_panic: fn(String)) -> io::Result<Vec<JoinHandle<()>>> {
+        (0..engine.config.workers)
+            .map(|number| {
+                let engine = Arc::clone(engine);
+                std::thread::Builder::new()
+                    .name(format!("midi-{number}"))
+                    .spawn(move || Worker::new(&engine, number, on_panic).run())
+            })
+            .collect()
+    }
+
+    /// Asks all threads to end.
+    pub fn stop(&self) {
+        for worker in 0..self.desks.len() {
+            self.send(worker, Message::Stop);
+        }
+    }
+}
+
+impl Engine {
+    /// The workers.
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+}
+
+struct Worker<'a> {
+    engine: &'a Engine,
+    number: usize,
+    seat: &'a Seat,
+    on_panic: fn(String),
+    /// Commands to run; those that were blocked come again.
+    requests: VecDeque<Box<Request>>,
+    /// Shards with messages in their mailbox.
+    shards: VecDeque<u32>,
+    shares: VecDeque<Box<Share>>,
+    expiry: Expiry,
+    stopped: bool,
+}
+
+/// The search for keys that are due.
+struct Expiry {
+    next_tick: Instant,
+    /// Shards to go in this round.
+    shards: VecDeque<u32>,
+    db: u32,
+    position: usize,
+    spent: Duration,
+}
+
+impl<'a> Worker<'a> {
+    fn new(engine: &'a Engine, number: usize, on_panic: fn(String)) -> Self {
+        Worker {
+            engine,
+            number,
+            seat: engine.seat(number + 1),
+            on_panic,
+            requests: VecDeque::new(),
+            shards: VecDeque::new(),
+            shares: VecDeque::new(),
+            expiry: Expiry {
+                next_tick: Instant::now() + EXPIRY_TICK,
+                shards: VecDeque::new(),
+                db: 0,
+                position: 0,
+                spent: Duration::ZERO,
+            },
+            stopped: false,
+        }
+    }
+
+    fn run(mut self) {
+        while !self.stopped {
+            // A panic outside a token costs the request or the job's part it
+            // happened in; one inside ends the process (see Held).
+            let turn = catch_unwind(AssertUnwindSafe(|| self.turn()));
+            if let Err(panic) = turn {
+                (self.on_panic)(panic_text(&*panic));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.seat.turns.add(1);
+        let desk = &self.engine.workers.desks[self.number];
+        for message in desk.inbox.take() {
+            self.accept(message);
+        }
+        let mut progress = self.run_requests();
+        progress |= self.visit_shards();
+        progress |= self.one_slice();
+        progress |= self.expire();
+        if progress || self.stopped {
+            return;
+        }
+        let idle = self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty();
+        let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
+        if desk.inbox.may_sleep() {
+            desk.waker.sleep(nap);
+            desk.inbox.awake();
+        }
+    }
+
+    fn accept(&mut self, message: Message) {
+        match message {
+            Message::Run(request) => self.requests.push_back(request),
+            Message::Batch(messages) => messages
+                .into_iter()
+                .for_each(|message| self.accept(message)),
+            Message::Shard(shard) => self.shards.push_back(shard),
+            Message::Share(share) => self.shares.push_back(share),
+            Message::Stop => self.stopped = true,
+        }
+    }
+
+    /// Runs each waiting command once. True when any was run.
+    fn run_requests(&mut self) -> bool {
+        let mut progress = false;
+        for _ in 0..self.requests.len() {
+            let Some(request) = self.requests.pop_front() else {
+                break;
+            };
+            progress |= self.run_request(request);
+        }
+        progress
+    }
+
+    fn run_request(&mut self, mut request: Box<Request>) -> bool {
+        let engine = self.engine;
+        let args = std::mem::take(&mut request.args);
+        let (outcome, tape) = args.with(|args| {
+            let mut tape = Tape::default();
+            let call = engine.call_of(&request, args);
+            (
+                engine.attempt(self.seat, &call, Taking::WORKER, &mut tape),
+                tape,
+            )
+        });
+        match outcome {
+            Outcome::Done => {
+                engine.done(self.seat, request, tape);
+                return true;
+            }
+            Outcome::Long | Outcome::TooLarge => {
+                request.args = args;
+                self.needs_main(request);
+                return true;
+            }
+            Outcome::Busy => request.args = args,
+        }
+        if matches!(COMMANDS[request.command].action, Action::OneKey(_)) {
+            self.leave_in_shard(request);
+            return true;
+        }
+        request.tries += 1;
+        if request.tries >= MANY_TRIES {
+            self.needs_main(request);
+            return true;
+        }
+        self.requests.push_back(request);
+        false
+    }
+
+    fn needs_main(&self, mut request: Box<Request>) {
+        request.verdict = Verdict::NeedsMain;
+        self.engine.send_home(request);
+    }
+
+    /// The holder of the shard will find it, or we hold the shard now.
+    fn leave_in_shard(&mut self, request: Box<Request>) {
+        let engine = self.engine;
+        let shard = request
+            .args
+            .with(|args| engine.shard_of(engine.hasher.hash(args.get(1))));
+        if let Pushed::Taken(held) = engine.shard(shard).token.push(request) {
+            self.run_pending(shard, held);
+        }
+    }
+
+    /// Runs what is pending in shards that others told us of.
+    fn visit_shards(&mut self) -> bool {
+        let mut progress = false;
+        for _ in 0..self.shards.len() {
+            let Some(shard) = self.shards.pop_front() else {
+                break;
+            };
+            // If somebody holds it, they will find the messages when they let go.
+            if let Some(held) = self.engine.shard(shard).token.try_take_with_pending() {
+                self.run_pending(shard, held);
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    /// Runs pending messages, so many or so long; the rest is for our next turn
+    /// if we own the shard, and else for the owner.
+    fn run_pending(&mut self, shard: u32, mut held: Held<'_, Store, Box<Request>>) {
+        let start = Instant::now();
+        for _ in 0..PENDING_PER_HOLD {
+            let Some(request) = held.next_pending() else {
+                break;
+            };
+            self.engine
+                .run_pending(self.seat, shard, &mut held, request);
+            if start.elapsed() > SLICE {
+                break;
+            }
+        }
+        if self.engine.owner(shard) != self.number {
+            self.engine.release(shard, held);
+        } else if held.release(&self.engine.room) == Released::Pending {
+            self.shards.push_back(shard);
+        }
+    }
+
+    /// One slice of the job whose turn it is.
+    fn one_slice(&mut self) -> bool {
+        for _ in 0..self.shares.len() {
+            let Some(mut share) = self.shares.pop_front() else {
+                break;
+            };
+            self.seat.slices.add(1);
+            let progress = share.slice(self.engine, self.seat);
+            if progress != Progress::Done {
+                self.shares.push_back(share);
+            }
+            if progress != Progress::Blocked {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn until_tick(&self) -> Duration {
+        self.expiry
+            .next_tick
+            .saturating_duration_since(Instant::now())
+    }
+
+    /// One slice of expiry, if any is due and its share of the tick is not used up.
+    fn expire(&mut self) -> bool {
+        let now = Instant::now();
+        if now >= self.expiry.next_tick {
+            self.expiry.next_tick = now + EXPIRY_TICK;
+            self.expiry.spent = Duration::ZERO;
+            if self.expiry.shards.is_empty() {
+                self.find_due();
+            }
+        }
+        if self.expiry.shards.is_empty() || self.expiry.spent > EXPIRY_PER_TICK {
+            return false;
+        }
+        let progress = self.expire_slice(now);
+        self.expiry.spent += now.elapsed();
+        progress
+    }
+
+    fn find_due(&mut self) {
+        let engine = self.engine;
+        let wall = (engine.config.clock)();
+        let own = (self.number as u32..engine.shard_count()).step_by(engine.config.workers);
+        self.expiry.shards = own.filter(|&shard| engine.due(shard) <= wall).collect();
+        (self.expiry.db, self.expiry.position) = (0, 0);
+    }
+
+    fn expire_slice(&mut self, start: Instant) -> bool {
+        let (engine, expiry) = (self.engine, &mut self.expiry);
+        let wall = (engine.config.clock)();
+        let mut progress = false;
+        while let Some(&shard) = expiry.shards.front() {
+            let Some(mut held) = engine.shard(shard).token.try_take_long() else {
+                // Go on with it later, from its beginning: it may change meanwhile.
+                expiry.shards.rotate_left(1);
+                (expiry.db, expiry.position) = (0, 0);
+                return progress;
+            };
+            progress = true;
+            let done = expire_shard(engine, self.seat, expiry, &mut held, wall, start);
+            if done {
+                engine.set_due(shard, &held);
+                expiry.shards.pop_front();
+                (expiry.db, expiry.position) = (0, 0);
+            }
+            engine.release(shard, held);
+            if start.elapsed() > SLICE {
+                break;
+            }
+        }
+        progress
+    }
+}
+
+/// Goes through the databases of one shard. True when all are done.
+fn expire_shard(
+    engine: &Engine,
+    seat: &Seat,
+    expiry: &mut Expiry,
+    held: &mut Held<'_, Store, Box<Request>>,
+    wall: i64,
+    start: Instant,
+) -> bool {
+    while expiry.db < held.databases() {
+        let table = held.db(expiry.db);
+        if table.next_due() <= wall || expiry.position > 0 {
+            let before = table.census();
+            let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, &mut || {
+                start.elapsed() < SLICE
+            });
+            engine.book(seat, expiry.db, table.census() - before);
+            if !done {
+                return false;
+            }
+        }
+        expiry.db += 1;
+    }
+    true
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}
