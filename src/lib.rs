@@ -1,5 +1,52 @@
-//! midi
-pub mod command;
+//! midi: a second keyspace for Redis and Valkey that every core can serve.
+//!
+//! ```text
+//! redis clients ─► host's main thread ─► host::door ─┐            ┌─ shard 0: token, mailbox, tables
+//!                    (MIDI.* commands)               ├─► engine ─►├─ shard 1
+//!                    worker threads: queued          │            └─ …
+//!                    commands, jobs, expiry ─────────┘
+//! ```
+//!
+//! Data flows one way: `store ← command ← shard ← host`. A module may use what
+//! stands before it in this list, never what stands after it; a test sees to that.
+
 pub mod limits;
-pub mod shard;
+
 pub mod store;
+
+pub mod command;
+
+pub mod shard;
+
+pub mod host;
+
+use std::ffi::c_int;
+
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+
+/// All memory comes from the host.
+#[global_allocator]
+static ALLOCATOR: host::HostAlloc = host::HostAlloc;
+
+/// Called by the host when it loads the module.
+///
+/// # Safety
+/// Only the host may call this, with its own context and arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the host's promise.
+    unsafe { host::on_load(ctx, argv, argc) }
+}
+
+/// Called by the host when it is asked to unload the module.
+///
+/// # Safety
+/// Only the host may call this, with its own context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
+    host::on_unload(ctx)
+}

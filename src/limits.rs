@@ -49,6 +49,10 @@ pub const LOCK_SLICE: Duration = Duration::from_micros(200);
 /// meanwhile to be given the processor and take it.
 pub const LOCK_PAUSE: Duration = Duration::from_micros(150);
 
+/// After this long without a slice, work on the host's keyspace gets one from
+/// the main thread itself: a fifth of a busy main loop at most.
+pub const LOCK_STARVING: Duration = Duration::from_millis(1);
+
 /// How many pending messages a holder runs before it leaves the rest to the owner.
 pub const PENDING_PER_HOLD: usize = 32;
 

@@ -26,10 +26,7 @@ impl<'a> Args<'a> {
 
     /// Slices of a door that can keep large arguments.
     pub fn with_keeper(list: &'a [&'a [u8]], keeper: &'a dyn Keep) -> Self {
-        Args {
-            list,
-            keeper: Some(keeper),
-        }
+        Args { list, keeper: Some(keeper) }
     }
 
     /// How many there are, the name included.
@@ -143,15 +140,9 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
             return None;
         }
         // Counted downwards: there is one negative number more.
-        number = number
-            .checked_mul(10)?
-            .checked_sub(i64::from(digit - b'0'))?;
+        number = number.checked_mul(10)?.checked_sub(i64::from(digit - b'0'))?;
     }
-    if digits.len() == text.len() {
-        number.checked_neg()
-    } else {
-        Some(number)
-    }
+    if digits.len() == text.len() { number.checked_neg() } else { Some(number) }
 }
 
 #[cfg(test)]
@@ -190,10 +181,7 @@ mod tests {
         let owned = Args::new(&list).to_owned(1000);
         owned.with(|args| {
             assert_eq!(args.len(), 3);
-            assert_eq!(
-                (args.get(0), args.get(1), args.get(2)),
-                (list[0], list[1], list[2])
-            );
+            assert_eq!((args.get(0), args.get(1), args.get(2)), (list[0], list[1], list[2]));
             assert_eq!(args.get(3), b"");
             assert!(args.keep(2, 10).is_none(), "plain slices cannot be kept");
         });

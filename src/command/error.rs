@@ -45,6 +45,8 @@ pub enum Error {
     HasReplicas,
     /// A database beyond the host's `databases`.
     DbOutOfRange,
+    /// The host refused a write of EXPORT; its log has the reason.
+    HostRefused,
     /// A panic was caught; its place is in the host's log.
     Internal,
     /// Not a failure: the reply is too large for this thread, and nothing has
@@ -61,19 +63,11 @@ impl Error {
             Error::Arity => format!("ERR wrong number of arguments for '{name}' command").into(),
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
-            Error::InvalidExpireTime => {
-                format!("ERR invalid expire time in '{name}' command").into()
-            }
+            Error::InvalidExpireTime => format!("ERR invalid expire time in '{name}' command").into(),
             Error::UnsupportedOption(at) => [b"ERR Unsupported option ", printable(args.get(at))]
                 .concat()
                 .iter()
-                .map(|&byte| {
-                    if matches!(byte, b'\r' | b'\n') {
-                        b' '
-                    } else {
-                        byte
-                    }
-                })
+                .map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
                 .collect(),
             Error::NxWithOthers => {
                 "ERR NX and XX, GT or LT options at the same time are not compatible".into()
@@ -81,40 +75,32 @@ impl Error {
             Error::GtWithLt => "ERR GT and LT options at the same time are not compatible".into(),
             Error::InvalidCursor => "ERR invalid cursor".into(),
             Error::PatternTooLong(limit) => {
-                format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})")
-                    .into()
+                format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})").into()
             }
             Error::KeyTooLong(limit) => {
                 format!("ERR key exceeds maximum allowed size (midi.max-key-bytes {limit})").into()
             }
             Error::ValueTooLong(limit) => {
-                format!("ERR string exceeds maximum allowed size (midi.max-value-bytes {limit})")
+                format!("ERR string exceeds maximum allowed size (midi.max-value-bytes {limit})").into()
+            }
+            Error::TooManyJobs(limit) => {
+                format!("BUSY too many long commands are running (midi.max-jobs {limit}). See MIDI.JOBS.")
                     .into()
             }
-            Error::TooManyJobs(limit) => format!(
-                "BUSY too many long commands are running (midi.max-jobs {limit}). See MIDI.JOBS."
-            )
-            .into(),
             Error::TooManyQueued(limit) => {
-                format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})")
-                    .into()
+                format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})").into()
             }
             Error::NoSuchJob => "ERR no such job".into(),
-            Error::JobCancelled(id) => {
-                format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
-            }
+            Error::JobCancelled(id) => format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into(),
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-            Error::AofOn => {
-                "MISCONF midi does not write its data to the AOF yet, so it refuses writes \
+            Error::AofOn => "MISCONF midi does not write its data to the AOF yet, so it refuses writes \
                              while appendonly is on. Use CONFIG SET appendonly no to allow them."
-                    .into()
-            }
-            Error::HasReplicas => {
-                "MISCONF midi does not replicate its data yet, so it refuses writes \
+                .into(),
+            Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses writes \
                                    while replicas are attached."
-                    .into()
-            }
+                .into(),
             Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::HostRefused => "ERR the host refused a write; its log has the reason".into(),
             Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
         }
@@ -123,9 +109,6 @@ impl Error {
 
 /// Up to the first NUL, as Redis prints an argument.
 fn printable(bytes: &[u8]) -> &[u8] {
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(bytes.len());
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     &bytes[..end]
 }

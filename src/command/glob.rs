@@ -14,10 +14,7 @@ pub struct Pattern {
 impl Pattern {
     /// Any bytes are a valid pattern.
     pub fn new(text: &[u8]) -> Self {
-        Pattern {
-            text: text.to_vec(),
-            all: text == b"*",
-        }
+        Pattern { text: text.to_vec(), all: text == b"*" }
     }
 
     /// Whether every text matches.

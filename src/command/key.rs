@@ -2,46 +2,29 @@
 //! family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply,
-    arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg, word,
 };
 use crate::store::{Found, UnixMs};
 
 const KEY: &[Arg] = &[arg("key", ArgKind::Key)];
 const KEYS: &[Arg] = &[arg("key", ArgKind::Key).multiple()];
 
-const CONDITION: &[Arg] = &[
-    word("nx", "NX"),
-    word("xx", "XX"),
-    word("gt", "GT"),
-    word("lt", "LT"),
-];
+const CONDITION: &[Arg] = &[word("nx", "NX"), word("xx", "XX"), word("gt", "GT"), word("lt", "LT")];
 
 pub(super) static DEL: Command = Command {
     name: "del",
     arity: -2,
-    flags: Flags {
-        write: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write slow",
-    docs: Docs {
-        summary: "Deletes keys.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
+    docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
     action: Action::ManyKeys(del),
 };
 
 pub(super) static UNLINK: Command = Command {
     name: "unlink",
     arity: -2,
-    flags: Flags {
-        write: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write fast",
     docs: Docs {
@@ -55,11 +38,7 @@ pub(super) static UNLINK: Command = Command {
 pub(super) static EXISTS: Command = Command {
     name: "exists",
     arity: -2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
     categories: "keyspace read fast",
     docs: Docs {
@@ -73,11 +52,7 @@ pub(super) static EXISTS: Command = Command {
 pub(super) static TYPE: Command = Command {
     name: "type",
     arity: 2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
     docs: Docs {
@@ -91,11 +66,7 @@ pub(super) static TYPE: Command = Command {
 pub(super) static EXPIRE: Command = Command {
     name: "expire",
     arity: -3,
-    flags: Flags {
-        write: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
     docs: Docs {
@@ -113,11 +84,7 @@ pub(super) static EXPIRE: Command = Command {
 pub(super) static PEXPIRE: Command = Command {
     name: "pexpire",
     arity: -3,
-    flags: Flags {
-        write: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
     docs: Docs {
@@ -135,11 +102,7 @@ pub(super) static PEXPIRE: Command = Command {
 pub(super) static TTL: Command = Command {
     name: "ttl",
     arity: 2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
     docs: Docs {
@@ -153,11 +116,7 @@ pub(super) static TTL: Command = Command {
 pub(super) static PTTL: Command = Command {
     name: "pttl",
     arity: 2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
     docs: Docs {
@@ -171,18 +130,10 @@ pub(super) static PTTL: Command = Command {
 pub(super) static PERSIST: Command = Command {
     name: "persist",
     arity: 2,
-    flags: Flags {
-        write: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Removes a key's time to live.",
-        complexity: "O(1)",
-        args: KEY,
-    },
+    docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
     action: Action::OneKey(persist),
 };
 
@@ -190,8 +141,7 @@ impl OneKey<'_> {
     /// The key's entry, unless it has expired.
     #[inline]
     pub(super) fn find(&mut self) -> Option<Found> {
-        self.table
-            .find_live(self.hasher, self.hash, self.args.get(1), self.now)
+        self.table.find_live(self.hasher, self.hash, self.args.get(1), self.now)
     }
 }
 
@@ -221,11 +171,7 @@ fn exists(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn type_of(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.simple(if cx.find().is_some() {
-        "string"
-    } else {
-        "none"
-    });
+    reply.simple(if cx.find().is_some() { "string" } else { "none" });
     Ok(())
 }
 
@@ -248,9 +194,7 @@ fn time_to_live(cx: &mut OneKey<'_>) -> Result<i64, i64> {
 }
 
 fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let expiring = cx
-        .find()
-        .filter(|&found| cx.table.entry(found).expire_at().is_some());
+    let expiring = cx.find().filter(|&found| cx.table.entry(found).expire_at().is_some());
     if let Some(found) = expiring {
         cx.table.set_expire_at(found, None);
     }
@@ -270,13 +214,9 @@ fn expire_generic(cx: &mut OneKey<'_>, reply: &mut dyn Reply, unit_ms: i64) -> R
     let conditions = Conditions::parse(&cx.args)?;
     let number = cx.args.integer(2)?;
     let now = cx.now.ms();
-    let at = number
-        .checked_mul(unit_ms)
-        .and_then(|ms| ms.checked_add(now))
-        .ok_or(Error::InvalidExpireTime)?;
-    let due = cx
-        .find()
-        .filter(|&found| conditions.allow(cx.table.entry(found).expire_at(), at));
+    let at =
+        number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(now)).ok_or(Error::InvalidExpireTime)?;
+    let due = cx.find().filter(|&found| conditions.allow(cx.table.entry(found).expire_at(), at));
     if let Some(found) = due {
         if at <= now {
             cx.table.remove(cx.hasher, cx.hash, found);
@@ -322,9 +262,7 @@ impl Conditions {
     fn allow(&self, current: Option<UnixMs>, new: UnixMs) -> bool {
         match current {
             None => !self.xx && !self.gt,
-            Some(current) => {
-                !self.nx && !(self.gt && new <= current) && !(self.lt && new >= current)
-            }
+            Some(current) => !self.nx && !(self.gt && new <= current) && !(self.lt && new >= current),
         }
     }
 }

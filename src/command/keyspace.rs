@@ -3,15 +3,11 @@
 
 use super::glob::Pattern;
 use super::{
-    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Error, Flags, Keys, Keyspace, Limits,
-    arg, word,
+    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Error, Flags, Keys, Keyspace, Limits, arg, word,
 };
 
-const FLUSH: &[Arg] = &[arg(
-    "flush-type",
-    ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")]),
-)
-.optional()];
+const FLUSH: &[Arg] =
+    &[arg("flush-type", ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")])).optional()];
 
 const COPY: &[Arg] = &[
     arg("pattern", ArgKind::Pattern),
@@ -27,24 +23,13 @@ const fn row(
     docs: Docs,
     action: Action,
 ) -> Command {
-    Command {
-        name,
-        arity,
-        flags,
-        keys: Keys::None,
-        categories,
-        docs,
-        action,
-    }
+    Command { name, arity, flags, keys: Keys::None, categories, docs, action }
 }
 
 pub(super) static KEYS: Command = row(
     "keys",
     2,
-    Flags {
-        readonly: true,
-        ..Flags::NONE
-    },
+    Flags { readonly: true, ..Flags::NONE },
     "keyspace read slow dangerous",
     Docs {
         summary: "Returns all keys that match a pattern; other commands go on meanwhile.",
@@ -57,10 +42,7 @@ pub(super) static KEYS: Command = row(
 pub(super) static SCAN: Command = row(
     "scan",
     -2,
-    Flags {
-        readonly: true,
-        ..Flags::NONE
-    },
+    Flags { readonly: true, ..Flags::NONE },
     "keyspace read slow",
     Docs {
         summary: "Iterates over the keys of the database.",
@@ -78,27 +60,16 @@ pub(super) static SCAN: Command = row(
 pub(super) static RANDOMKEY: Command = row(
     "randomkey",
     1,
-    Flags {
-        readonly: true,
-        ..Flags::NONE
-    },
+    Flags { readonly: true, ..Flags::NONE },
     "keyspace read slow",
-    Docs {
-        summary: "Returns a key drawn at random.",
-        complexity: "O(1)",
-        args: &[],
-    },
+    Docs { summary: "Returns a key drawn at random.", complexity: "O(1)", args: &[] },
     Action::Keyspace(Keyspace::RandomKey),
 );
 
 pub(super) static DBSIZE: Command = row(
     "dbsize",
     1,
-    Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    Flags { readonly: true, fast: true, ..Flags::NONE },
     "keyspace read fast",
     Docs {
         summary: "Returns the number of keys in the database.",
@@ -111,10 +82,7 @@ pub(super) static DBSIZE: Command = row(
 pub(super) static FLUSHDB: Command = row(
     "flushdb",
     -1,
-    Flags {
-        write: true,
-        ..Flags::NONE
-    },
+    Flags { write: true, ..Flags::NONE },
     "keyspace write slow dangerous",
     Docs {
         summary: "Deletes all midi keys of the database, at one moment.",
@@ -127,10 +95,7 @@ pub(super) static FLUSHDB: Command = row(
 pub(super) static FLUSHALL: Command = row(
     "flushall",
     -1,
-    Flags {
-        write: true,
-        ..Flags::NONE
-    },
+    Flags { write: true, ..Flags::NONE },
     "keyspace write slow dangerous",
     Docs {
         summary: "Deletes all midi keys of all databases, at one moment.",
@@ -143,11 +108,7 @@ pub(super) static FLUSHALL: Command = row(
 pub(super) static POPULATE: Command = row(
     "populate",
     -2,
-    Flags {
-        write: true,
-        deny_oom: true,
-        ..Flags::NONE
-    },
+    Flags { write: true, deny_oom: true, ..Flags::NONE },
     "keyspace write slow dangerous",
     Docs {
         summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.",
@@ -164,11 +125,7 @@ pub(super) static POPULATE: Command = row(
 pub(super) static IMPORT: Command = row(
     "import",
     -2,
-    Flags {
-        write: true,
-        deny_oom: true,
-        ..Flags::NONE
-    },
+    Flags { write: true, deny_oom: true, ..Flags::NONE },
     "keyspace write slow dangerous",
     Docs {
         summary: "Copies the host's string keys of the database into midi, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
@@ -181,11 +138,7 @@ pub(super) static IMPORT: Command = row(
 pub(super) static EXPORT: Command = row(
     "export",
     -2,
-    Flags {
-        host_write: true,
-        deny_oom: true,
-        ..Flags::NONE
-    },
+    Flags { host_write: true, deny_oom: true, ..Flags::NONE },
     "keyspace write slow dangerous",
     Docs {
         summary: "Copies midi's keys of the database to the host, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
@@ -198,10 +151,7 @@ pub(super) static EXPORT: Command = row(
 pub(super) static JOBS: Command = row(
     "jobs",
     -1,
-    Flags {
-        admin: true,
-        ..Flags::NONE
-    },
+    Flags { admin: true, ..Flags::NONE },
     "admin slow dangerous",
     Docs {
         summary: "Lists long commands that are running, or cancels one.",
@@ -229,11 +179,7 @@ pub(super) static HELP: Command = row(
     1,
     Flags::NONE,
     "slow",
-    Docs {
-        summary: "Returns a line of help for every command.",
-        complexity: "O(1)",
-        args: &[],
-    },
+    Docs { summary: "Returns a line of help for every command.", complexity: "O(1)", args: &[] },
     Action::Door(DoorCommand::Help),
 );
 
@@ -283,10 +229,7 @@ impl ScanArgs {
             }
             if args.is(at, "count") {
                 let count = args.integer(at + 1)?;
-                scan.count = usize::try_from(count)
-                    .ok()
-                    .filter(|&count| count >= 1)
-                    .ok_or(Error::Syntax)?;
+                scan.count = usize::try_from(count).ok().filter(|&count| count >= 1).ok_or(Error::Syntax)?;
             } else if args.is(at, "match") {
                 scan.pattern = key_pattern(args.get(at + 1), limits)?;
             } else if args.is(at, "type") {
@@ -316,15 +259,9 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        cursor = cursor
-            .checked_mul(10)?
-            .checked_add(u64::from(digit - b'0'))?;
+        cursor = cursor.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
-    Some(if negative {
-        cursor.wrapping_neg()
-    } else {
-        cursor
-    })
+    Some(if negative { cursor.wrapping_neg() } else { cursor })
 }
 
 /// POPULATE's arguments, after DEBUG POPULATE in Redis's debug.c.
@@ -352,19 +289,11 @@ impl PopulateArgs {
         };
         let count = positive(1)?;
         let prefix = if args.len() > 2 { args.get(2) } else { b"key" };
-        let size = if args.len() > 3 {
-            positive(3)? as usize
-        } else {
-            0
-        };
+        let size = if args.len() > 3 { positive(3)? as usize } else { 0 };
         limits.value(size)?;
         Ok(PopulateArgs {
             count,
-            prefix: prefix
-                .split(|&byte| byte == 0)
-                .next()
-                .unwrap_or_default()
-                .to_vec(),
+            prefix: prefix.split(|&byte| byte == 0).next().unwrap_or_default().to_vec(),
             size: (size > 0).then_some(size),
         })
     }
@@ -403,21 +332,16 @@ pub struct ImportArgs {
 impl ImportArgs {
     /// Reads pattern, COUNT and REPLACE.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
-        let mut parsed = ImportArgs {
-            pattern: key_pattern(args.get(1), limits)?,
-            count: u64::MAX,
-            replace: false,
-        };
+        let mut parsed =
+            ImportArgs { pattern: key_pattern(args.get(1), limits)?, count: u64::MAX, replace: false };
         let mut at = 2;
         while at < args.len() {
             if args.is(at, "replace") {
                 parsed.replace = true;
                 at += 1;
             } else if args.is(at, "count") && at + 1 < args.len() {
-                parsed.count = u64::try_from(args.integer(at + 1)?)
-                    .ok()
-                    .filter(|&n| n > 0)
-                    .ok_or(Error::NotPositive)?;
+                parsed.count =
+                    u64::try_from(args.integer(at + 1)?).ok().filter(|&n| n > 0).ok_or(Error::NotPositive)?;
                 at += 2;
             } else {
                 return Err(Error::Syntax);

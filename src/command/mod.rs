@@ -146,13 +146,7 @@ pub enum ArgKind {
 
 /// A required argument.
 const fn arg(name: &'static str, kind: ArgKind) -> Arg {
-    Arg {
-        name,
-        kind,
-        token: None,
-        optional: false,
-        multiple: false,
-    }
+    Arg { name, kind, token: None, optional: false, multiple: false }
 }
 
 impl Arg {
@@ -308,17 +302,9 @@ impl Command {
     /// Refuses a wrong number of arguments.
     pub fn check_arity(&self, args: &Args<'_>) -> Result<(), Error> {
         let count = args.len() as i32;
-        let wrong = if self.arity >= 0 {
-            count != self.arity
-        } else {
-            count < -self.arity
-        };
+        let wrong = if self.arity >= 0 { count != self.arity } else { count < -self.arity };
         let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && count % 2 == 0;
-        if wrong || odd_pairs {
-            Err(Error::Arity)
-        } else {
-            Ok(())
-        }
+        if wrong || odd_pairs { Err(Error::Arity) } else { Ok(()) }
     }
 
     /// The arguments that are keys.

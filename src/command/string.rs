@@ -1,8 +1,7 @@
 //! GET, SET and their multi-key forms, after Redis's t_string.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply,
-    arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg, word,
 };
 use crate::store::{Now, UnixMs, Value};
 
@@ -21,11 +20,7 @@ const PAIR: &[Arg] = &[arg("key", ArgKind::Key), arg("value", ArgKind::String)];
 pub(super) static GET: Command = Command {
     name: "get",
     arity: 2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read string fast",
     docs: Docs {
@@ -39,11 +34,7 @@ pub(super) static GET: Command = Command {
 pub(super) static SET: Command = Command {
     name: "set",
     arity: -3,
-    flags: Flags {
-        write: true,
-        deny_oom: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string slow",
     docs: Docs {
@@ -63,11 +54,7 @@ pub(super) static SET: Command = Command {
 pub(super) static MGET: Command = Command {
     name: "mget",
     arity: -2,
-    flags: Flags {
-        readonly: true,
-        fast: true,
-        ..Flags::NONE
-    },
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Read),
     categories: "read string fast",
     docs: Docs {
@@ -81,11 +68,7 @@ pub(super) static MGET: Command = Command {
 pub(super) static MSET: Command = Command {
     name: "mset",
     arity: -3,
-    flags: Flags {
-        write: true,
-        deny_oom: true,
-        ..Flags::NONE
-    },
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Overwrite),
     categories: "write string slow",
     docs: Docs {
@@ -149,15 +132,8 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let options = if cx.args.len() == 3 {
-        SetOptions::default()
-    } else {
-        SetOptions::parse(&cx.args)?
-    };
-    let expire_at = options
-        .expiry
-        .map(|expiry| expiry.at(&cx.args, cx.now))
-        .transpose()?;
+    let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args)? };
+    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
     cx.limits.key(cx.args.get(1))?;
     cx.limits.value(cx.args.get(2).len())?;
 
@@ -180,21 +156,13 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
 
     let kept = cx.args.keep(2, cx.limits.keep_bytes);
-    let value = kept
-        .as_ref()
-        .map_or(Value::Inline(cx.args.get(2)), Value::Shared);
+    let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
     match found {
         Some(found) => {
-            let kept_expiry = if options.keep_ttl {
-                cx.table.entry(found).expire_at()
-            } else {
-                None
-            };
+            let kept_expiry = if options.keep_ttl { cx.table.entry(found).expire_at() } else { None };
             cx.table.overwrite(found, value, expire_at.or(kept_expiry));
         }
-        None => cx
-            .table
-            .insert(cx.hasher, cx.hash, cx.args.get(1), value, expire_at),
+        None => cx.table.insert(cx.hasher, cx.hash, cx.args.get(1), value, expire_at),
     }
     if !options.get {
         reply.ok();
@@ -244,17 +212,12 @@ impl SetOptions {
             _ if args.is(at, "pxat") => (false, false),
             _ => return Err(Error::Syntax),
         };
-        let other = self
-            .expiry
-            .is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
+        let other =
+            self.expiry.is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
         if self.keep_ttl || other || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
-        Ok(Expiry {
-            argument: at + 1,
-            seconds,
-            relative,
-        })
+        Ok(Expiry { argument: at + 1, seconds, relative })
     }
 }
 
@@ -269,11 +232,7 @@ struct Expiry {
 impl Expiry {
     fn at(self, args: &Args<'_>, now: &Now) -> Result<UnixMs, Error> {
         let number = args.integer(self.argument)?;
-        let ms = if self.seconds {
-            number.checked_mul(1000)
-        } else {
-            Some(number)
-        };
+        let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
         let at = match ms {
             Some(ms) if number > 0 && self.relative => ms.checked_add(now.ms()),
             ms => ms,

@@ -83,11 +83,7 @@ mod tests {
     #[test]
     fn rows_make_sense() {
         for command in COMMANDS {
-            assert!(
-                !(command.flags.write && command.flags.readonly),
-                "{}",
-                command.name
-            );
+            assert!(!(command.flags.write && command.flags.readonly), "{}", command.name);
             assert!(command.docs.summary.ends_with('.'), "{}", command.name);
             assert!(command.arity != 0, "{}", command.name);
         }

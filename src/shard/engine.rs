@@ -13,11 +13,11 @@ use super::job::Jobs;
 use super::token::{Held, Left, Released, Token, WaitingRoom};
 use super::worker::{Message, Workers};
 use crate::command::{
-    Action, Args, COMMANDS, Command, Error, HeldTables, Keyspace, Limits, ManyKeys, OneKey,
-    OwnedArgs, Reply, ScanArgs, Tape,
+    Action, Args, COMMANDS, Command, Error, HeldTables, Keyspace, Limits, ManyKeys, OneKey, OwnedArgs, Reply,
+    ScanArgs, Tape,
 };
 use crate::limits::{MAIN_SPINS, SCAN_AT_ONCE, WORKER_SPINS};
-use crate::store::{KeyHash, KeyHasher, Now, Store, Table, UnixMs};
+use crate::store::{KeyHash, KeyHasher, Now, Store, Table, UnixMs, Value};
 
 /// What cannot change while the engine lives.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,24 @@ pub struct Call<'a> {
     pub limits: Limits,
     /// What the door puts before the standard name, for error texts.
     pub prefix: &'static str,
+}
+
+impl Request {
+    /// A copy of a call, for another thread.
+    pub fn new(call: &Call<'_>, home: Home, ticket: usize, large: fn(usize, &Tape)) -> Self {
+        Request {
+            command: call.command,
+            args: call.args.to_owned(call.limits.keep_bytes),
+            db: call.db,
+            prefix: call.prefix,
+            home,
+            ticket,
+            reply: Tape::default(),
+            verdict: Verdict::Done,
+            tries: 0,
+            large,
+        }
+    }
 }
 
 impl Call<'_> {
@@ -208,11 +226,18 @@ pub struct Engine {
     mask: u32,
     seats: Box<[CachePadded<Seat>]>,
     gate: AtomicU8,
+    /// Bytes that long writes may still take before the host is asked again.
+    credit: AtomicI64,
+    credit_wanted: AtomicBool,
     queued_now: AtomicUsize,
     /// Ends the sleep of the main thread.
     wake_main: Box<dyn Fn() + Send + Sync>,
     draws: AtomicU64,
 }
+
+/// Granted even where nothing is left, as long as the host does not refuse
+/// memory: its own accounts are coarser than midi's.
+const MIN_CREDIT: i64 = 1 << 20;
 
 /// Tokens of several shards, in the order of their numbers.
 type ManyHeld<'a> = SmallVec<[(u32, Held<'a, Store, Box<Request>>); 8]>;
@@ -228,10 +253,7 @@ impl Engine {
         wake_main: Box<dyn Fn() + Send + Sync>,
     ) -> std::io::Result<Self> {
         let shard = || {
-            CachePadded::new(Shard {
-                token: Token::new(Store::default()),
-                due: AtomicI64::new(UnixMs::MAX),
-            })
+            CachePadded::new(Shard { token: Token::new(Store::default()), due: AtomicI64::new(UnixMs::MAX) })
         };
         let seat = |number| CachePadded::new(Seat::new(number, config.databases as usize));
         Ok(Engine {
@@ -246,6 +268,8 @@ impl Engine {
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),
             gate: AtomicU8::new(WriteGate::Open as u8),
+            credit: AtomicI64::new(i64::MAX),
+            credit_wanted: AtomicBool::new(false),
             queued_now: AtomicUsize::new(0),
             wake_main,
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
@@ -288,9 +312,40 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets whether writes are allowed.
-    pub fn set_gate(&self, gate: WriteGate) {
+    /// Sets whether writes are allowed, and how many bytes long ones may take
+    /// before the host is asked again; `i64::MAX` for no limit.
+    pub fn set_gate(&self, gate: WriteGate, credit: i64) {
         self.gate.store(gate as u8, Ordering::Relaxed);
+        self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
+        self.credit_wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a long write waits for more credit.
+    pub fn wants_credit(&self) -> bool {
+        self.credit_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether a long write has credit left; asks the main thread where not.
+    pub fn has_credit(&self) -> bool {
+        if self.credit.load(Ordering::Relaxed) > 0 {
+            return true;
+        }
+        if !self.credit_wanted.swap(true, Ordering::Relaxed) {
+            self.wake_main();
+        }
+        false
+    }
+
+    /// Books bytes that a long write took.
+    pub fn spend_credit(&self, bytes: i64) {
+        if self.credit.load(Ordering::Relaxed) != i64::MAX {
+            self.credit.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the main thread's sleep.
+    pub fn wake_main(&self) {
+        (self.wake_main)();
     }
 
     /// Why a write may not be done now, if so. `needs_memory` says whether it
@@ -307,13 +362,7 @@ impl Engine {
 
     /// Tries to run a command on this thread.
     #[inline]
-    pub fn attempt(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
+    pub fn attempt(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
         match call.row().action {
             Action::OneKey(run) => self.attempt_one(seat, call, taking, run, reply),
             Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
@@ -395,9 +444,7 @@ impl Engine {
     }
 
     pub(super) fn set_due(&self, shard: u32, held: &Held<'_, Store, Box<Request>>) {
-        self.shard(shard)
-            .due
-            .store(held.next_due(), Ordering::Relaxed);
+        self.shard(shard).due.store(held.next_due(), Ordering::Relaxed);
     }
 
     /// Gives a token back, and tells the owner where messages are left.
@@ -442,25 +489,16 @@ impl Engine {
         run: fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        let hashes: SmallVec<[KeyHash; 8]> = call
-            .row()
-            .key_arguments(&call.args)
-            .map(|key| self.hasher.hash(key))
-            .collect();
-        let mut shards: SmallVec<[u32; 8]> =
-            hashes.iter().map(|&hash| self.shard_of(hash)).collect();
+        let hashes: SmallVec<[KeyHash; 8]> =
+            call.row().key_arguments(&call.args).map(|key| self.hasher.hash(key)).collect();
+        let mut shards: SmallVec<[u32; 8]> = hashes.iter().map(|&hash| self.shard_of(hash)).collect();
         shards.sort_unstable();
         shards.dedup();
         let Some(mut held) = self.take_many(&shards, taking) else {
             return Outcome::Busy;
         };
         let before = census(&mut held, call.db);
-        let mut tables = HeldByKey {
-            engine: self,
-            hashes: &hashes,
-            held: &mut held,
-            db: call.db,
-        };
+        let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, db: call.db };
         let mut cx = ManyKeys {
             args: call.args,
             tables: &mut tables,
@@ -493,9 +531,7 @@ impl Engine {
             }
             Keyspace::RandomKey => self.random_key(seat, call, taking, reply),
             Keyspace::Scan => self.scan(seat, call, taking, reply),
-            Keyspace::Keys | Keyspace::Populate | Keyspace::FlushDb | Keyspace::FlushAll => {
-                Outcome::Long
-            }
+            Keyspace::Keys | Keyspace::Populate | Keyspace::FlushDb | Keyspace::FlushAll => Outcome::Long,
         }
     }
 
@@ -529,13 +565,7 @@ impl Engine {
 
     /// Draws shards until one gives a key. Each of the keyspace's keys lies in
     /// a shard drawn evenly, at a place drawn evenly.
-    fn random_key(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
+    fn random_key(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
         seat.called(call.command);
         let shards = self.shard_count();
         // A few rounds over all shards find a key if there is one that has
@@ -546,23 +576,14 @@ impl Engine {
                 break;
             }
             let draw = self.draw();
-            let shard = if attempt < drawn {
-                draw as u32 & self.mask
-            } else {
-                attempt - drawn
-            };
+            let shard = if attempt < drawn { draw as u32 & self.mask } else { attempt - drawn };
             let Some(mut held) = self.take(shard, taking) else {
                 if taking == Taking::Wait || attempt < drawn {
                     continue;
                 }
                 return Outcome::Busy;
             };
-            let key = random_entry(
-                held.db(call.db),
-                &self.hasher,
-                (draw >> 32) as u32,
-                &call.now,
-            );
+            let key = random_entry(held.db(call.db), &self.hasher, (draw >> 32) as u32, &call.now);
             self.release(shard, held);
             if let Some(key) = key {
                 reply.bulk(&key);
@@ -575,9 +596,7 @@ impl Engine {
 
     /// A number drawn evenly (splitmix64).
     fn draw(&self) -> u64 {
-        let mut draw = self
-            .draws
-            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut draw = self.draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         draw ^ (draw >> 31)
@@ -636,7 +655,7 @@ impl Engine {
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
-    pub(super) fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
+    pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
         Call {
             command: request.command,
             args,
@@ -695,9 +714,7 @@ impl Engine {
             self.workers.send(worker, message);
             return;
         }
-        let shard = request
-            .args
-            .with(|args| self.shard_of(self.hasher.hash(args.get(1))));
+        let shard = request.args.with(|args| self.shard_of(self.hasher.hash(args.get(1))));
         if let Left::Free(request) = self.shard(shard).token.leave(request) {
             self.workers.send(self.owner(shard), Message::Run(request));
         }
@@ -727,14 +744,40 @@ impl Engine {
     /// The worker that a command is best run by: the owner of its first key's
     /// shard; any, where it has none.
     fn addressed(&self, request: Box<Request>) -> (usize, Message) {
-        let worker =
-            request.args.with(
-                |args| match COMMANDS[request.command].key_arguments(&args).next() {
-                    Some(key) => self.owner(self.shard_of(self.hasher.hash(key))),
-                    None => self.draw() as usize % self.config.workers,
-                },
-            );
+        let worker = request.args.with(|args| match COMMANDS[request.command].key_arguments(&args).next() {
+            Some(key) => self.owner(self.shard_of(self.hasher.hash(key))),
+            None => self.draw() as usize % self.config.workers,
+        });
         (worker, Message::Run(request))
+    }
+
+    /// Puts a key in, unless it is there and `replace` is not wanted. True when
+    /// it was put in. For the holder of the global lock.
+    pub fn put(
+        &self,
+        db: u32,
+        key: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+        replace: bool,
+    ) -> bool {
+        let hash = self.hasher.hash(key);
+        let shard = self.shard_of(hash);
+        let mut held = self.shard(shard).token.take_waiting(&self.room, MAIN_SPINS);
+        let table = held.db(db);
+        let before = table.census();
+        let found = table.find_live(&self.hasher, hash, key, &Now::lazy(self.config.clock));
+        match found {
+            None => table.insert(&self.hasher, hash, key, value, expire_at),
+            Some(found) if replace => table.overwrite(found, value, expire_at),
+            Some(_) => {}
+        }
+        let change = table.census() - before;
+        self.main_seat().book(db, change);
+        self.spend_credit(change.bytes);
+        self.note_due(shard, table);
+        self.release(shard, held);
+        found.is_none() || replace
     }
 
     /// Calls `change` on every shard, all tokens held at once. For the holder

@@ -26,10 +26,7 @@ unsafe impl<M: Send> Sync for Inbox<M> {}
 
 impl<M> Default for Inbox<M> {
     fn default() -> Self {
-        Inbox {
-            newest: AtomicPtr::new(ptr::null_mut()),
-            asleep: AtomicBool::new(false),
-        }
+        Inbox { newest: AtomicPtr::new(ptr::null_mut()), asleep: AtomicBool::new(false) }
     }
 }
 
@@ -37,22 +34,14 @@ impl<M> Inbox<M> {
     /// Leaves a message. True when the caller must wake the thread.
     #[must_use]
     pub fn push(&self, message: M) -> bool {
-        let node = Box::into_raw(Box::new(Node {
-            older: ptr::null_mut(),
-            message,
-        }));
+        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = newest };
             // SeqCst, here and in `may_sleep`: either the sleeper sees the
             // message, or we see that it sleeps. Weaker order allows neither.
-            match self.newest.compare_exchange_weak(
-                newest,
-                node,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            ) {
+            match self.newest.compare_exchange_weak(newest, node, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }

@@ -81,6 +81,8 @@ pub struct Job {
     pub done: AtomicU64,
     parts_left: AtomicUsize,
     stop: AtomicU8,
+    /// Set by the door when nobody waits for the job any more.
+    client_gone: Arc<AtomicBool>,
     refusal: Mutex<Option<Error>>,
     task: Arc<dyn Task>,
     reply: Mutex<Option<Box<dyn JobReply>>>,
@@ -88,28 +90,18 @@ pub struct Job {
 
 const GO_ON: u8 = 0;
 const CANCELLED: u8 = 1;
-const CLIENT_GONE: u8 = 2;
-const REFUSED: u8 = 3;
+const REFUSED: u8 = 2;
 
 impl Job {
     /// Stops it: MIDI.JOBS CANCEL.
     pub fn cancel(&self) {
-        let _ = self
-            .stop
-            .compare_exchange(GO_ON, CANCELLED, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Stops it because nobody waits for it any more.
-    pub fn client_gone(&self) {
-        self.stop.store(CLIENT_GONE, Ordering::Relaxed);
+        let _ = self.stop.compare_exchange(GO_ON, CANCELLED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Stops it because of an error, which becomes its reply.
     pub fn refuse(&self, error: Error) {
         self.refusal.lock().get_or_insert(error);
-        let _ = self
-            .stop
-            .compare_exchange(GO_ON, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.stop.compare_exchange(GO_ON, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// How long it has been running.
@@ -118,14 +110,14 @@ impl Job {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) != GO_ON
+        self.stop.load(Ordering::Relaxed) != GO_ON || self.client_gone.load(Ordering::Relaxed)
     }
 
     /// What it answers instead of a result, if it was stopped.
     fn error(&self) -> Option<Error> {
         match self.stop.load(Ordering::Relaxed) {
-            GO_ON => None,
-            CANCELLED | CLIENT_GONE => Some(Error::JobCancelled(self.id)),
+            GO_ON => self.client_gone.load(Ordering::Relaxed).then_some(Error::JobCancelled(self.id)),
+            CANCELLED => Some(Error::JobCancelled(self.id)),
             _ => Some(self.refusal.lock().unwrap_or(Error::Internal)),
         }
     }
@@ -183,28 +175,17 @@ pub struct Slice<'a> {
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
     pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
-        Slice {
-            engine,
-            seat,
-            job,
-            deadline: Some(Instant::now() + SLICE),
-        }
+        Slice { engine, seat, job, deadline: Some(Instant::now() + SLICE) }
     }
 
     /// All the time in the world, for the holder of the global lock.
     pub fn endless(engine: &'a Engine, seat: &'a Seat) -> Self {
-        Slice {
-            engine,
-            seat,
-            job: None,
-            deadline: None,
-        }
+        Slice { engine, seat, job: None, deadline: None }
     }
 
     /// Whether it is time to stop.
     pub fn spent(&self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Whether the work runs to its end on the thread that holds the global lock.
@@ -230,13 +211,14 @@ impl<'a> Slice<'a> {
 }
 
 /// Who a job is for.
-pub struct Owner {
-    /// The command's number.
-    pub command: usize,
+#[derive(Default)]
+pub struct JobOwner {
     /// The client's database.
     pub db: u32,
-    /// The client's id.
+    /// The client's id; 0 for work of midi's own.
     pub client: u64,
+    /// Set when the client goes away.
+    pub gone: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -246,58 +228,40 @@ impl Engine {
     /// [`Error::TooManyJobs`] at the limit.
     pub fn room_for_job(&self) -> Result<(), Error> {
         let max = self.settings.max_jobs.load(Ordering::Relaxed);
-        let clients = self
-            .jobs
-            .running
-            .lock()
-            .iter()
-            .filter(|job| job.command.is_some())
-            .count();
-        if clients >= max {
-            Err(Error::TooManyJobs(max))
-        } else {
-            Ok(())
-        }
+        let clients = self.jobs.running.lock().iter().filter(|job| job.command.is_some()).count();
+        if clients >= max { Err(Error::TooManyJobs(max)) } else { Ok(()) }
     }
 
     /// Starts a job for a client; `reply` gets its reply on some worker.
-    pub fn start_job(
-        &self,
-        command: usize,
-        db: u32,
-        client: u64,
-        work: Work,
-        reply: Box<dyn JobReply>,
-    ) -> Arc<Job> {
-        let name = COMMANDS[command].name;
-        self.launch(Some(command), name, db, client, work, Some(reply))
+    pub fn start_job(&self, command: usize, owner: JobOwner, work: Work, reply: Box<dyn JobReply>) {
+        self.launch(Some(command), COMMANDS[command].name, owner, work, Some(reply));
     }
 
     /// Starts work of midi's own.
     pub fn start_own_job(&self, name: &'static str, work: Work) {
-        self.launch(None, name, 0, 0, work, None);
+        self.launch(None, name, JobOwner::default(), work, None);
     }
 
     fn launch(
         &self,
         command: Option<usize>,
         name: &'static str,
-        db: u32,
-        client: u64,
+        owner: JobOwner,
         work: Work,
         reply: Option<Box<dyn JobReply>>,
-    ) -> Arc<Job> {
+    ) {
         let job = Arc::new(Job {
             id: self.jobs.started.fetch_add(1, Ordering::Relaxed) + 1,
             command,
             name,
-            db,
-            client,
+            db: owner.db,
+            client: owner.client,
             started: Instant::now(),
             total: AtomicU64::new(work.total),
             done: AtomicU64::new(0),
             parts_left: AtomicUsize::new(work.parts.len()),
             stop: AtomicU8::new(GO_ON),
+            client_gone: owner.gone,
             refusal: Mutex::new(None),
             task: work.task,
             reply: Mutex::new(reply),
@@ -305,13 +269,9 @@ impl Engine {
         self.jobs.add(&job);
         for (number, part) in work.parts.into_iter().enumerate() {
             let worker = (work.first_worker + number) % self.config.workers;
-            let share = Share {
-                job: Arc::clone(&job),
-                stage: Stage::Work(part),
-            };
+            let share = Share { job: Arc::clone(&job), stage: Stage::Work(part) };
             self.workers.send(worker, Message::Share(Box::new(share)));
         }
-        job
     }
 
     /// Runs long work to its end on this thread, which holds the global lock:
@@ -346,6 +306,8 @@ impl Share {
                 Progress::Done => self.finish_part(engine, seat),
                 other => other,
             },
+            // The reply of a client that went away need not be complete.
+            Stage::Reply(_) if self.job.client_gone.load(Ordering::Relaxed) => self.finish_job(engine, seat),
             Stage::Reply(reply) => {
                 if self.job.task.reply(reply.sink(), &slice) {
                     self.finish_job(engine, seat)
@@ -367,17 +329,11 @@ impl Share {
         };
         let error = self.job.error();
         if let Some(error) = error {
-            reply
-                .sink()
-                .error(&error.text(self.job.name, &crate::command::Args::new(&[])));
+            reply.sink().error(&error.text(self.job.name, &crate::command::Args::new(&[])));
         }
         // The part is freed before the reply is made.
         self.stage = Stage::Reply(reply);
-        if error.is_some() {
-            self.finish_job(engine, seat)
-        } else {
-            Progress::More
-        }
+        if error.is_some() { self.finish_job(engine, seat) } else { Progress::More }
     }
 
     fn finish_job(&mut self, engine: &Engine, seat: &Seat) -> Progress {
@@ -386,9 +342,7 @@ impl Share {
             seat.called(command);
             seat.timed(command, self.job.started.elapsed());
         }
-        if let Stage::Reply(reply) =
-            std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing)))
-        {
+        if let Stage::Reply(reply) = std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing))) {
             reply.finish();
         }
         Progress::Done

@@ -18,11 +18,9 @@ mod wake;
 mod worker;
 
 pub use counters::{Census, CommandCount, Seat};
-pub use engine::{
-    Call, Config, Engine, Home, Outcome, Request, Settings, Shard, Taking, Verdict, WriteGate,
-};
+pub use engine::{Call, Config, Engine, Home, Outcome, Request, Settings, Shard, Taking, Verdict, WriteGate};
 pub use inbox::Inbox;
-pub use job::{Job, JobReply, Part, Progress, Slice, Task, Work};
+pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
 pub use long::long_work;
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
 pub use wake::Waker;

@@ -91,13 +91,7 @@ pub enum Released {
 impl<T, M> Token<T, M> {
     /// A free token over `data`.
     pub fn new(data: T) -> Self {
-        Token {
-            word: AtomicUsize::new(0),
-            inside: UnsafeCell::new(Inside {
-                data,
-                left: VecDeque::new(),
-            }),
-        }
+        Token { word: AtomicUsize::new(0), inside: UnsafeCell::new(Inside { data, left: VecDeque::new() }) }
     }
 
     /// Takes the token if it is free and nothing is pending.
@@ -139,12 +133,7 @@ impl<T, M> Token<T, M> {
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & HELD == 0 {
-            match self.word.compare_exchange_weak(
-                word,
-                word | HELD,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
+            match self.word.compare_exchange_weak(word, word | HELD, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(Held { token: self }),
                 Err(now) => word = now,
             }
@@ -164,17 +153,9 @@ impl<T, M> Token<T, M> {
         }
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            let waiting = if word & HELD == 0 {
-                word | HELD
-            } else {
-                word | WAITER
-            };
+            let waiting = if word & HELD == 0 { word | HELD } else { word | WAITER };
             // AcqRel: taking, or telling the holder that somebody sleeps.
-            if self
-                .word
-                .compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
+            if self.word.compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
             if word & HELD != 0 {
@@ -194,20 +175,14 @@ impl<T, M> Token<T, M> {
 
     /// Leaves a message, and takes the token where it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
-        let node = Box::into_raw(Box::new(Node {
-            older: ptr::null_mut(),
-            message,
-        }));
+        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
             let new = node as usize | (word & FLAGS) | HELD;
             // AcqRel: the message is published; a free shard is acquired.
-            match self
-                .word
-                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if word & HELD == 0 => return Pushed::Taken(Held { token: self }),
                 Ok(_) => return Pushed::Queued,
                 Err(now) => word = now,
@@ -219,18 +194,12 @@ impl<T, M> Token<T, M> {
     /// of running it at once.
     pub fn leave(&self, message: M) -> Left<M> {
         let mut word = self.word.load(Ordering::Relaxed);
-        let node = Box::into_raw(Box::new(Node {
-            older: ptr::null_mut(),
-            message,
-        }));
+        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
         while word != 0 {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
             let new = node as usize | (word & FLAGS);
-            match self
-                .word
-                .compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed)
-            {
+            match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Left::Queued,
                 Err(now) => word = now,
             }
@@ -309,10 +278,7 @@ impl<T, M> Held<'_, T, M> {
         std::mem::forget(self);
         // SeqCst: the owner's sleep flag is read after this, by whoever is
         // told that something is pending.
-        match token
-            .word
-            .compare_exchange(HELD, 0, Ordering::SeqCst, Ordering::Relaxed)
-        {
+        match token.word.compare_exchange(HELD, 0, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => Released::Clean,
             Err(word) => Held { token }.release_slow(word, room),
         }
@@ -326,10 +292,7 @@ impl<T, M> Held<'_, T, M> {
             let rest = word & !(HELD | LONG | WAITER);
             let to_waiter = word & WAITER != 0;
             let new = if to_waiter { rest | HELD } else { rest };
-            match token
-                .word
-                .compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed)
-            {
+            match token.word.compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) if to_waiter => {
                     // The seat is locked so that the call cannot fall between
                     // the waiter's look and its sleep.
@@ -338,11 +301,7 @@ impl<T, M> Held<'_, T, M> {
                     return Released::Clean;
                 }
                 Ok(_) => {
-                    return if rest == 0 {
-                        Released::Clean
-                    } else {
-                        Released::Pending
-                    };
+                    return if rest == 0 { Released::Clean } else { Released::Pending };
                 }
                 Err(now) => word = now,
             }
@@ -369,38 +328,27 @@ impl<T, M> DerefMut for Held<'_, T, M> {
 
 impl<T, M> Drop for Held<'_, T, M> {
     fn drop(&mut self) {
-        eprintln!(
-            "midi: a thread lost a shard's token; the shard may be half-changed, so the server stops"
-        );
+        eprintln!("midi: a thread lost a shard's token; the shard may be half-changed, so the server stops");
         std::process::abort();
     }
 }
 
 #[cfg(not(loom))]
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(not(loom))]
 fn wait<'a, T>(call: &Condvar, seat: std::sync::MutexGuard<'a, T>) -> std::sync::MutexGuard<'a, T> {
-    call.wait(seat)
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    call.wait(seat).unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(loom)]
 fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(loom)]
-fn wait<'a, T>(
-    call: &Condvar,
-    seat: loom::sync::MutexGuard<'a, T>,
-) -> loom::sync::MutexGuard<'a, T> {
-    call.wait(seat)
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+fn wait<'a, T>(call: &Condvar, seat: loom::sync::MutexGuard<'a, T>) -> loom::sync::MutexGuard<'a, T> {
+    call.wait(seat).unwrap_or_else(|poisoned| poisoned.into_inner())
 }

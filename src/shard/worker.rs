@@ -48,15 +48,8 @@ struct Desk {
 
 impl Workers {
     pub(super) fn new(count: usize) -> io::Result<Self> {
-        let desk = |_| {
-            Ok(Desk {
-                inbox: Inbox::default(),
-                waker: Waker::new()?,
-            })
-        };
-        Ok(Workers {
-            desks: (0..count).map(desk).collect::<io::Result<_>>()?,
-        })
+        let desk = |_| Ok(Desk { inbox: Inbox::default(), waker: Waker::new()? });
+        Ok(Workers { desks: (0..count).map(desk).collect::<io::Result<_>>()? })
     }
 
     pub(super) fn send(&self, worker: usize, message: Message) {
@@ -176,9 +169,7 @@ impl<'a> Worker<'a> {
     fn accept(&mut self, message: Message) {
         match message {
             Message::Run(request) => self.requests.push_back(request),
-            Message::Batch(messages) => messages
-                .into_iter()
-                .for_each(|message| self.accept(message)),
+            Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
             Message::Shard(shard) => self.shards.push_back(shard),
             Message::Share(share) => self.shares.push_back(share),
             Message::Stop => self.stopped = true,
@@ -203,10 +194,7 @@ impl<'a> Worker<'a> {
         let (outcome, tape) = args.with(|args| {
             let mut tape = Tape::default();
             let call = engine.call_of(&request, args);
-            (
-                engine.attempt(self.seat, &call, Taking::WORKER, &mut tape),
-                tape,
-            )
+            (engine.attempt(self.seat, &call, Taking::WORKER, &mut tape), tape)
         });
         match outcome {
             Outcome::Done => {
@@ -241,9 +229,7 @@ impl<'a> Worker<'a> {
     /// The holder of the shard will find it, or we hold the shard now.
     fn leave_in_shard(&mut self, request: Box<Request>) {
         let engine = self.engine;
-        let shard = request
-            .args
-            .with(|args| engine.shard_of(engine.hasher.hash(args.get(1))));
+        let shard = request.args.with(|args| engine.shard_of(engine.hasher.hash(args.get(1))));
         if let Pushed::Taken(held) = engine.shard(shard).token.push(request) {
             self.run_pending(shard, held);
         }
@@ -273,8 +259,7 @@ impl<'a> Worker<'a> {
             let Some(request) = held.next_pending() else {
                 break;
             };
-            self.engine
-                .run_pending(self.seat, shard, &mut held, request);
+            self.engine.run_pending(self.seat, shard, &mut held, request);
             if start.elapsed() > SLICE {
                 break;
             }
@@ -305,9 +290,7 @@ impl<'a> Worker<'a> {
     }
 
     fn until_tick(&self) -> Duration {
-        self.expiry
-            .next_tick
-            .saturating_duration_since(Instant::now())
+        self.expiry.next_tick.saturating_duration_since(Instant::now())
     }
 
     /// One slice of expiry, if any is due and its share of the tick is not used up.
@@ -376,9 +359,8 @@ fn expire_shard(
         let table = held.db(expiry.db);
         if table.next_due() <= wall || expiry.position > 0 {
             let before = table.census();
-            let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, &mut || {
-                start.elapsed() < SLICE
-            });
+            let done =
+                table.remove_due(&engine.hasher, wall, &mut expiry.position, &mut || start.elapsed() < SLICE);
             engine.book(seat, expiry.db, table.census() - before);
             if !done {
                 return false;
@@ -391,6 +373,5 @@ fn expire_shard(
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -83,11 +83,7 @@ impl Shape {
             flags |= WIDE_VALUE;
         }
         assert!(key.len() <= u32::MAX as usize && value_len <= u32::MAX as usize);
-        Shape {
-            flags,
-            key_len: key.len(),
-            value_len,
-        }
+        Shape { flags, key_len: key.len(), value_len }
     }
 
     #[inline]
@@ -132,11 +128,7 @@ pub fn block_bytes(bytes: usize) -> usize {
     if bytes <= 8 {
         return 8;
     }
-    let step = if bytes <= 128 {
-        16
-    } else {
-        bytes.next_power_of_two() / 8
-    };
+    let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
     bytes.div_ceil(step) * step
 }
 
@@ -151,9 +143,7 @@ impl Entry {
         let layout = layout(shape.block());
         // SAFETY: the layout's size is at least 8.
         let block = unsafe { alloc(layout) };
-        let Some(block) = NonNull::new(block) else {
-            handle_alloc_error(layout)
-        };
+        let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         let mut entry = Entry(block);
         entry.fill(shape, key, value, expire_at);
         entry
@@ -183,10 +173,7 @@ impl Entry {
                 _ => at.cast::<u32>().write_unaligned(shape.value_len as u32),
             }
             if shape.flags & HAS_EXPIRY != 0 {
-                block
-                    .add(shape.expiry_at())
-                    .cast::<UnixMs>()
-                    .write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
+                block.add(shape.expiry_at()).cast::<UnixMs>().write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
             }
             let to = block.add(shape.value_at());
             match value {
@@ -214,11 +201,7 @@ impl Entry {
                 WIDE_VALUE => at.cast::<u32>().read_unaligned() as usize,
                 _ => SHARED_BYTES,
             };
-            Shape {
-                flags,
-                key_len,
-                value_len,
-            }
+            Shape { flags, key_len, value_len }
         }
     }
 
@@ -266,11 +249,7 @@ impl Entry {
         // copy is only looked at: ManuallyDrop keeps its count untouched.
         let shared = unsafe {
             std::mem::ManuallyDrop::new(
-                self.0
-                    .as_ptr()
-                    .add(shape.value_at())
-                    .cast::<SharedValue>()
-                    .read_unaligned(),
+                self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
             )
         };
         look(&shared)
@@ -284,13 +263,7 @@ impl Entry {
             return None;
         }
         // SAFETY: HAS_EXPIRY says that the field is there.
-        let at = unsafe {
-            self.0
-                .as_ptr()
-                .add(shape.expiry_at())
-                .cast::<UnixMs>()
-                .read_unaligned()
-        };
+        let at = unsafe { self.0.as_ptr().add(shape.expiry_at()).cast::<UnixMs>().read_unaligned() };
         (at != NO_EXPIRY).then_some(at)
     }
 
@@ -344,13 +317,7 @@ impl Entry {
             // SAFETY: `fill` wrote a SharedValue there; both callers overwrite
             // or free the field next, so it is dropped once.
             unsafe {
-                drop(
-                    self.0
-                        .as_ptr()
-                        .add(shape.value_at())
-                        .cast::<SharedValue>()
-                        .read_unaligned(),
-                );
+                drop(self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned());
             }
         }
     }
@@ -421,21 +388,12 @@ mod tests {
     fn overwriting_reaches_every_shape_from_every_shape() {
         let shared = SharedValue::new(vec![5; 40_000]);
         let long = vec![1; 300];
-        let values = [
-            Value::Inline(b""),
-            Value::Inline(b"0123456789"),
-            Value::Inline(&long),
-            Value::Shared(&shared),
-        ];
+        let values =
+            [Value::Inline(b""), Value::Inline(b"0123456789"), Value::Inline(&long), Value::Shared(&shared)];
         let key = b"some key";
         for from in values {
             for to in values {
-                for (before, after) in [
-                    (None, None),
-                    (Some(1), None),
-                    (None, Some(2)),
-                    (Some(3), Some(4)),
-                ] {
+                for (before, after) in [(None, None), (Some(1), None), (None, Some(2)), (Some(3), Some(4))] {
                     let mut entry = Entry::new(key, from, before);
                     entry.overwrite(to, after);
                     check(&entry, key, to.bytes(), after);

@@ -69,9 +69,6 @@ impl Store {
 
     /// A lower bound of the next moment at which a key of any database is due.
     pub fn next_due(&self) -> UnixMs {
-        self.others
-            .iter()
-            .map(Table::next_due)
-            .fold(self.first.next_due(), UnixMs::min)
+        self.others.iter().map(Table::next_due).fold(self.first.next_due(), UnixMs::min)
     }
 }

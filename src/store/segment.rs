@@ -91,10 +91,7 @@ impl Bucket {
         // SAFETY: a slot with a tag holds the address that `put` stored there,
         // and EntryRef is only looked at, never dropped.
         let entry = unsafe { Entry::from_address(self.address(slot)) };
-        EntryRef {
-            entry: ManuallyDrop::new(entry),
-            bucket: PhantomData,
-        }
+        EntryRef { entry: ManuallyDrop::new(entry), bucket: PhantomData }
     }
 
     fn put(&mut self, slot: usize, tag: u8, entry: Entry) {
@@ -127,9 +124,7 @@ fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
-    line.iter().enumerate().fold(0, |bits, (at, &other)| {
-        bits | u32::from(other == byte) << at
-    })
+    line.iter().enumerate().fold(0, |bits, (at, &other)| bits | u32::from(other == byte) << at)
 }
 
 /// A look at an entry in its slot.
@@ -266,10 +261,7 @@ impl Segment {
             while matching != 0 {
                 let slot = matching.trailing_zeros() as usize;
                 if bucket.entry(slot).key() == key {
-                    return Some(Place {
-                        bucket: at as u16,
-                        slot: slot as u8,
-                    });
+                    return Some(Place { bucket: at as u16, slot: slot as u8 });
                 }
                 matching &= matching - 1;
             }
@@ -295,11 +287,7 @@ impl Segment {
         // SAFETY: the slot is in use; EntryMut keeps it borrowed and writes
         // the address back when it ends.
         let entry = unsafe { Entry::from_address(bucket.address(slot)) };
-        EntryMut {
-            entry: ManuallyDrop::new(entry),
-            bucket,
-            slot,
-        }
+        EntryMut { entry: ManuallyDrop::new(entry), bucket, slot }
     }
 
     /// Puts a new entry in. The segment must have room.
@@ -338,9 +326,7 @@ impl Segment {
 
     /// All entries, to be looked at.
     pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
-        self.buckets
-            .iter()
-            .flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
+        self.buckets.iter().flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
     }
 
     /// Takes all entries out, in no order; the segment is then empty.
@@ -355,12 +341,7 @@ impl Segment {
     }
 
     /// Removes what is due at `now`, and makes `next_due` exact.
-    pub(super) fn remove_due(
-        &mut self,
-        hasher: &KeyHasher,
-        now: UnixMs,
-        mut removed: impl FnMut(Entry),
-    ) {
+    pub(super) fn remove_due(&mut self, hasher: &KeyHasher, now: UnixMs, mut removed: impl FnMut(Entry)) {
         let mut next_due = UnixMs::MAX;
         for at in 0..self.buckets.len() {
             for slot in bits(self.buckets[at].used()) {
@@ -368,10 +349,7 @@ impl Segment {
                 match entry.expire_at() {
                     Some(due) if due <= now => {
                         let hash = hasher.hash(entry.key());
-                        let place = Place {
-                            bucket: at as u16,
-                            slot: slot as u8,
-                        };
+                        let place = Place { bucket: at as u16, slot: slot as u8 };
                         removed(self.remove(hash, place));
                     }
                     Some(due) => next_due = next_due.min(due),
@@ -384,12 +362,7 @@ impl Segment {
 
     /// Visits the keys whose home is the bucket that `order` falls into, from
     /// `order` on; gives the first order value after that bucket.
-    pub(super) fn visit_bucket(
-        &self,
-        hasher: &KeyHasher,
-        order: u32,
-        visit: &mut dyn FnMut(&Entry),
-    ) -> u64 {
+    pub(super) fn visit_bucket(&self, hasher: &KeyHasher, order: u32, visit: &mut dyn FnMut(&Entry)) -> u64 {
         let home = self.home(order);
         let width = 1u64 << (32 - self.depth - self.bucket_bits);
         let end = u64::from(self.start) + (home as u64 + 1) * width;

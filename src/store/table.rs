@@ -125,13 +125,7 @@ impl Table {
 
     /// Finds a key that is still there at `now`. One that has expired is removed.
     #[inline]
-    pub fn find_live(
-        &mut self,
-        hasher: &KeyHasher,
-        hash: KeyHash,
-        key: &[u8],
-        now: &Now,
-    ) -> Option<Found> {
+    pub fn find_live(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], now: &Now) -> Option<Found> {
         let found = self.find(hash, key)?;
         if self.entry(found).is_expired(now) {
             self.expired += 1;
@@ -188,8 +182,7 @@ impl Table {
     }
 
     fn note_expiry(&mut self, before: Option<UnixMs>, after: Option<UnixMs>) {
-        self.expiring =
-            self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
         if let Some(at) = after {
             self.next_due = self.next_due.min(at);
         }
@@ -258,11 +251,7 @@ impl Table {
         let mut high = Segment::new(middle, depth + 1, MAX_BUCKET_BITS);
         for entry in self.segments[at].drain() {
             let hash = hasher.hash(entry.key());
-            let half = if hash.order() < middle {
-                &mut low
-            } else {
-                &mut high
-            };
+            let half = if hash.order() < middle { &mut low } else { &mut high };
             half.insert(hash, entry);
         }
         self.bucket_bytes += high.bytes();
@@ -304,10 +293,7 @@ impl Table {
             return;
         }
         if self.len == 0 {
-            *self = Table {
-                expired: self.expired,
-                ..Table::default()
-            };
+            *self = Table { expired: self.expired, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {
@@ -349,22 +335,13 @@ impl Table {
         self.directory = self.directory.iter().copied().step_by(2).collect();
         self.depth -= 1;
         let live = |at: &&Segment| at.bytes() > 0;
-        self.deepest = self
-            .segments
-            .iter()
-            .filter(live)
-            .filter(|segment| segment.depth == self.depth)
-            .count() as u32;
+        self.deepest =
+            self.segments.iter().filter(live).filter(|segment| segment.depth == self.depth).count() as u32;
     }
 
     /// Visits the keys from `cursor` to the end of its bucket (about eight),
     /// expired ones included. Gives the next cursor, `None` at the end.
-    pub fn scan_bucket(
-        &self,
-        hasher: &KeyHasher,
-        cursor: u32,
-        visit: &mut dyn FnMut(&Entry),
-    ) -> Option<u32> {
+    pub fn scan_bucket(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let end = self.segments[at as usize].visit_bucket(hasher, cursor, visit);
         u32::try_from(end).ok()
@@ -409,12 +386,7 @@ impl Table {
             }
         }
         *position = 0;
-        self.next_due = self
-            .segments
-            .iter()
-            .map(|s| s.next_due)
-            .min()
-            .unwrap_or(UnixMs::MAX);
+        self.next_due = self.segments.iter().map(|s| s.next_due).min().unwrap_or(UnixMs::MAX);
         true
     }
 
@@ -434,9 +406,7 @@ impl Table {
 
     /// Gives all keys up, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
-        Remains {
-            segments: self.segments,
-        }
+        Remains { segments: self.segments }
     }
 }
 

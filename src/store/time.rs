@@ -15,18 +15,12 @@ pub struct Now {
 impl Now {
     /// A time that is read from `source` when it is first asked for.
     pub fn lazy(source: fn() -> UnixMs) -> Self {
-        Now {
-            read: Cell::new(None),
-            source,
-        }
+        Now { read: Cell::new(None), source }
     }
 
     /// A time that is already known.
     pub fn fixed(ms: UnixMs) -> Self {
-        Now {
-            read: Cell::new(Some(ms)),
-            source: || unreachable!("a fixed time has been read"),
-        }
+        Now { read: Cell::new(Some(ms)), source: || unreachable!("a fixed time has been read") }
     }
 
     /// The moment, in milliseconds.

@@ -16,10 +16,7 @@ pub(super) fn work(engine: &Engine, remains: Vec<Remains>) -> Work {
     }
     Work {
         task: Arc::new(SayOk),
-        parts: parts
-            .into_iter()
-            .map(|part| Box::new(part) as Box<dyn Part>)
-            .collect(),
+        parts: parts.into_iter().map(|part| Box::new(part) as Box<dyn Part>).collect(),
         total,
         first_worker: 0,
     }

@@ -25,17 +25,12 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
         KeysPart {
             task: Arc::clone(&task),
             db,
-            shards: (0..engine.shard_count())
-                .filter(owned)
-                .map(|shard| (shard, 0))
-                .collect(),
+            shards: (0..engine.shard_count()).filter(owned).map(|shard| (shard, 0)).collect(),
             chunk: Chunk::default(),
         }
     };
     Work {
-        parts: (0..engine.config.workers)
-            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
-            .collect(),
+        parts: (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>).collect(),
         task: task.clone(),
         total: u64::from(engine.shard_count()),
         first_worker: 0,
@@ -134,9 +129,7 @@ impl KeysPart {
     fn hand_on(&mut self, bytes: usize) {
         if self.chunk.len() > 0 && self.chunk.bytes() > bytes {
             let chunk = std::mem::take(&mut self.chunk);
-            self.task
-                .found
-                .fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            self.task.found.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             self.task.chunks.lock().push_back(chunk);
         }
     }

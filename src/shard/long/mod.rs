@@ -9,9 +9,7 @@ pub use scan::ScanState;
 
 use super::engine::{Call, Engine};
 use super::job::{Slice, Task, Work};
-use crate::command::{
-    Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
-};
+use crate::command::{Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern};
 use crate::store::Remains;
 
 /// Long work that a call asks for. For the holder of the global lock: a flush
@@ -24,21 +22,11 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         return Err(Error::Internal);
     };
     match which {
-        Keyspace::Keys => Ok(keys::work(
-            engine,
-            call.db,
-            key_pattern(call.args.get(1), &call.limits)?,
-        )),
-        Keyspace::Scan => Ok(scan::work(
-            engine,
-            call.db,
-            &ScanArgs::parse(&call.args, &call.limits)?,
-        )),
-        Keyspace::Populate => Ok(populate::work(
-            engine,
-            call.db,
-            PopulateArgs::parse(&call.args, &call.limits)?,
-        )),
+        Keyspace::Keys => Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?)),
+        Keyspace::Scan => Ok(scan::work(engine, call.db, &ScanArgs::parse(&call.args, &call.limits)?)),
+        Keyspace::Populate => {
+            Ok(populate::work(engine, call.db, PopulateArgs::parse(&call.args, &call.limits)?))
+        }
         Keyspace::FlushDb => flush(engine, call, Some(call.db)),
         Keyspace::FlushAll => flush(engine, call, None),
         Keyspace::RandomKey | Keyspace::DbSize => Err(Error::Internal),

@@ -31,9 +31,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
     };
     Work {
         task: Arc::new(SayOk),
-        parts: (0..engine.config.workers)
-            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
-            .collect(),
+        parts: (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>).collect(),
         total: args.count,
         first_worker: 0,
     }
@@ -57,6 +55,9 @@ impl Part for PopulatePart {
             if let (Some(job), Some(error)) = (slice.job, slice.engine.write_refusal(true)) {
                 job.refuse(error);
                 return Progress::Done;
+            }
+            if slice.job.is_some() && !slice.engine.has_credit() {
+                return Progress::Blocked;
             }
             for _ in 0..BETWEEN_LOOKS {
                 let Some(number) = self.number() else {
@@ -83,10 +84,7 @@ impl PopulatePart {
             return self.busy.pop_front();
         }
         if self.drawn.is_empty() {
-            let start = self
-                .next
-                .fetch_add(DRAW, Ordering::Relaxed)
-                .min(self.args.count);
+            let start = self.next.fetch_add(DRAW, Ordering::Relaxed).min(self.args.count);
             self.drawn = start..(start + DRAW).min(self.args.count);
         }
         self.drawn.next().or_else(|| self.busy.pop_front())
@@ -103,20 +101,13 @@ impl PopulatePart {
         };
         let table = held.db(self.db);
         let before = table.census();
-        if table
-            .find_live(&engine.hasher, hash, &self.key, now)
-            .is_none()
-        {
+        if table.find_live(&engine.hasher, hash, &self.key, now).is_none() {
             self.args.value(number, &mut self.value);
-            table.insert(
-                &engine.hasher,
-                hash,
-                &self.key,
-                Value::Inline(&self.value),
-                None,
-            );
+            table.insert(&engine.hasher, hash, &self.key, Value::Inline(&self.value), None);
         }
-        engine.book(slice.seat, self.db, table.census() - before);
+        let change = table.census() - before;
+        engine.book(slice.seat, self.db, change);
+        engine.spend_credit(change.bytes);
         engine.release(shard, held);
         slice.advance(1);
         true

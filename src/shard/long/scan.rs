@@ -33,9 +33,7 @@ impl ScanState {
     /// A cursor beyond the last shard is at the end.
     pub fn new(engine: &Engine, args: &ScanArgs, db: u32) -> Self {
         let shards = engine.shard_count();
-        let shard = u32::try_from(args.cursor >> 32)
-            .unwrap_or(shards)
-            .min(shards);
+        let shard = u32::try_from(args.cursor >> 32).unwrap_or(shards).min(shards);
         ScanState {
             pattern: args.pattern.clone(),
             strings: args.strings,
@@ -105,11 +103,8 @@ impl ScanState {
 
     /// The reply so far: cursor and keys.
     pub fn reply(&self, reply: &mut dyn Reply) {
-        let cursor = if self.shard == self.shards {
-            0
-        } else {
-            u64::from(self.shard) << 32 | u64::from(self.place)
-        };
+        let cursor =
+            if self.shard == self.shards { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
         reply.array(2);
         reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
         reply.array(self.found.len());
@@ -140,17 +135,11 @@ impl Part for ScanPart {
                 return Progress::Blocked;
             };
             let before = state.left;
-            state.visit(slice.engine, slice.seat, &mut held, &now, &mut || {
-                slice.spent()
-            });
+            state.visit(slice.engine, slice.seat, &mut held, &now, &mut || slice.spent());
             slice.engine.release(state.visited(), held);
             slice.advance((before - state.left) as u64);
             if slice.spent() {
-                return if state.is_done() {
-                    Progress::Done
-                } else {
-                    Progress::More
-                };
+                return if state.is_done() { Progress::Done } else { Progress::More };
             }
         }
         Progress::Done

@@ -30,20 +30,14 @@ struct Tested {
 
 impl Tested {
     fn new() -> Self {
-        Tested {
-            table: Table::default(),
-            hasher: KeyHasher::default(),
-            model: HashMap::new(),
-        }
+        Tested { table: Table::default(), hasher: KeyHasher::default(), model: HashMap::new() }
     }
 
     fn set(&mut self, key: &[u8], expire_at: Option<UnixMs>) {
         let hash = self.hasher.hash(key);
         match self.table.find(hash, key) {
             Some(found) => self.table.overwrite(found, Value::Inline(key), expire_at),
-            None => self
-                .table
-                .insert(&self.hasher, hash, key, Value::Inline(key), expire_at),
+            None => self.table.insert(&self.hasher, hash, key, Value::Inline(key), expire_at),
         }
         self.model.insert(key.to_vec(), expire_at);
     }
@@ -67,10 +61,7 @@ impl Tested {
 
     fn remove_due(&mut self, now: UnixMs) {
         let mut position = 0;
-        while !self
-            .table
-            .remove_due(&self.hasher, now, &mut position, &mut || false)
-        {}
+        while !self.table.remove_due(&self.hasher, now, &mut position, &mut || false) {}
         self.model.retain(|_, at| at.is_none_or(|at| at > now));
         let first = self.model.values().flatten().min();
         assert!(self.table.next_due() <= *first.unwrap_or(&UnixMs::MAX));
@@ -90,16 +81,10 @@ impl Tested {
     fn check(&self) {
         let census = self.table.census();
         assert_eq!(census.keys as usize, self.model.len());
-        assert_eq!(
-            census.expiring as usize,
-            self.model.values().flatten().count()
-        );
+        assert_eq!(census.expiring as usize, self.model.values().flatten().count());
         let mut bytes = 0;
         for (key, &expire_at) in &self.model {
-            let found = self
-                .table
-                .find(self.hasher.hash(key), key)
-                .expect("a key of the model");
+            let found = self.table.find(self.hasher.hash(key), key).expect("a key of the model");
             let entry = self.table.entry(found);
             assert_eq!(entry.value().bytes(), key);
             assert_eq!(entry.expire_at(), expire_at);
@@ -120,12 +105,7 @@ impl Tested {
         seen
     }
 
-    fn scan_step(
-        &self,
-        from: u32,
-        whole_segments: bool,
-        seen: &mut BTreeSet<Vec<u8>>,
-    ) -> Option<u32> {
+    fn scan_step(&self, from: u32, whole_segments: bool, seen: &mut BTreeSet<Vec<u8>>) -> Option<u32> {
         let mut visit = |entry: &Entry| assert!(seen.insert(entry.key().to_vec()), "seen twice");
         if whole_segments {
             self.table.scan_segment(&self.hasher, from, &mut visit)
@@ -186,9 +166,7 @@ proptest! {
 #[test]
 fn grows_and_shrinks_back_to_nothing() {
     let mut tested = Tested::new();
-    let keys: Vec<_> = (0..20_000)
-        .map(|n| format!("key:{n}").into_bytes())
-        .collect();
+    let keys: Vec<_> = (0..20_000).map(|n| format!("key:{n}").into_bytes()).collect();
     for key in &keys {
         tested.set(key, None);
     }

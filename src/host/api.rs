@@ -1,0 +1,190 @@
+//! The module API, each function in Rust's words. Only what midi uses.
+//!
+//! The functions are pointers that the host fills in at load. [`missing`] makes
+//! sure that those of Redis 7.0 are there, so the wrappers may count on them;
+//! newer ones are asked for one by one.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+
+use redis_module::raw;
+
+pub use raw::{
+    RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx, RedisModuleString as RawString,
+};
+
+/// A function of Redis 7.0's API.
+macro_rules! api {
+    ($name:ident) => {
+        redis_module::raw::$name.expect(concat!(stringify!($name), " is checked at load"))
+    };
+}
+pub(super) use api;
+
+macro_rules! first_missing {
+    ($($name:ident)*) => {
+        // SAFETY: RedisModule_Init has filled the pointers in, and nothing changes them later.
+        unsafe { None$(.or(if { redis_module::raw::$name }.is_none() { Some(stringify!($name)) } else { None }))* }
+    };
+}
+
+/// The first function that midi needs and the host lacks.
+pub fn missing() -> Option<&'static str> {
+    first_missing! {
+        RedisModule_Alloc RedisModule_Free RedisModule_Realloc RedisModule_Calloc
+        RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
+        RedisModule_RegisterNumericConfig RedisModule_RegisterEnumConfig RedisModule_RegisterBoolConfig
+        RedisModule_LoadConfigs RedisModule_EventLoopAdd RedisModule_SubscribeToServerEvent
+        RedisModule_RegisterInfoFunc RedisModule_BlockClient RedisModule_UnblockClient
+        RedisModule_SetDisconnectCallback RedisModule_TrimStringAllocation RedisModule_HoldString
+        RedisModule_ThreadSafeContextTryLock RedisModule_Scan RedisModule_GetAbsExpire
+        RedisModule_GetServerInfo RedisModule_AvoidReplicaTraffic RedisModule_ReplyWithMap
+        RedisModule_ReplyWithVerbatimStringType RedisModule_Log
+    }
+}
+
+/// A context of the host, good for one callback or one hold of the global lock.
+#[derive(Clone, Copy)]
+pub struct Ctx(pub *mut RawCtx);
+
+/// Log levels of the host.
+#[derive(Clone, Copy)]
+pub enum Level {
+    /// Worth knowing.
+    Notice,
+    /// Worth acting on.
+    Warning,
+}
+
+/// Writes a line to the host's log. Safe from any thread.
+pub fn log(ctx: Ctx, level: Level, text: &str) {
+    let level = match level {
+        Level::Notice => c"notice",
+        Level::Warning => c"warning",
+    };
+    let text = c_text(text);
+    // SAFETY: all strings end with NUL and outlive the call; `%s` takes one.
+    unsafe { api!(RedisModule_Log)(ctx.0, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
+}
+
+/// Text for C: what follows a NUL is cut off.
+pub fn c_text(text: &str) -> CString {
+    let text = text.split('\0').next().unwrap_or_default();
+    CString::new(text).unwrap_or_default()
+}
+
+impl Ctx {
+    /// REDISMODULE_CTX_FLAGS_*.
+    pub fn flags(self) -> u32 {
+        // SAFETY: the context is valid for the callback that got it.
+        unsafe { api!(RedisModule_GetContextFlags)(self.0) as u32 }
+    }
+
+    /// The client's database.
+    #[inline]
+    pub fn selected_db(self) -> u32 {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.0) as u32 }
+    }
+
+    /// Makes `db` the one that keys are looked up in. False where there is no such database.
+    pub fn select_db(self, db: u32) -> bool {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_SelectDb)(self.0, db as c_int) == raw::REDISMODULE_OK as c_int }
+    }
+
+    /// The id of the client whose command this is; 0 without one.
+    pub fn client_id(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_GetClientId)(self.0) }
+    }
+
+    /// A number of INFO's, or `None` where there is no such field.
+    pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
+        let mut error = 0;
+        // SAFETY: the data lives until it is freed at the end of this block.
+        let number = unsafe {
+            let data = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
+            api!(RedisModule_FreeServerInfo)(self.0, data);
+            number
+        };
+        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+    }
+
+    /// The value of a numeric setting of the host's.
+    pub fn config_number(self, name: &CStr) -> Option<i64> {
+        // SAFETY: the format says two C strings; replies are freed by the host's
+        // own rule: the outer one frees its elements.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.0,
+                c"CONFIG".as_ptr(),
+                c"cc".as_ptr(),
+                c"GET".as_ptr(),
+                name.as_ptr(),
+            );
+            if reply.is_null() {
+                return None;
+            }
+            let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
+            let mut len = 0;
+            let text = if value.is_null() {
+                ptr::null()
+            } else {
+                api!(RedisModule_CallReplyStringPtr)(value, &mut len)
+            };
+            let number = if text.is_null() {
+                None
+            } else {
+                crate::command::parse_integer(std::slice::from_raw_parts(text.cast(), len))
+            };
+            api!(RedisModule_FreeCallReply)(reply);
+            number
+        }
+    }
+}
+
+/// The bytes of a string of the host's.
+///
+/// # Safety
+/// `string` must live, and stay unchanged, for as long as the slice is used.
+#[inline]
+pub unsafe fn bytes<'a>(string: *mut RawString) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: the caller vouches for the string.
+    unsafe {
+        let text = api!(RedisModule_StringPtrLen)(string, &mut len);
+        std::slice::from_raw_parts(text.cast(), len)
+    }
+}
+
+/// Whether writing to the replication stream would end the server right now:
+/// clients are paused or a failover is under way. Needs the global lock.
+pub fn must_not_replicate() -> bool {
+    // SAFETY: no arguments.
+    unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+}
+
+/// The wall clock in milliseconds; any thread may ask.
+pub fn clock_ms() -> i64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_epoch.map_or(0, |since| since.as_millis() as i64)
+}
+
+/// Asks the host to call `callback` at an event.
+pub fn subscribe(
+    ctx: Ctx,
+    event: u64,
+    callback: unsafe extern "C" fn(*mut RawCtx, raw::RedisModuleEvent, u64, *mut c_void),
+) -> bool {
+    let event = raw::RedisModuleEvent { id: event, dataver: 1 };
+    // SAFETY: the context is OnLoad's; the callback stays, since midi is never unloaded.
+    let result = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.0, event, Some(callback)) };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+/// A NUL-ended copy that is never freed: for tables that the host keeps.
+pub fn leaked(text: &str) -> *const c_char {
+    c_text(text).into_raw()
+}

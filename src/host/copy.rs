@@ -1,0 +1,470 @@
+//! MIDI.IMPORT and MIDI.EXPORT: string keys from the host into midi and back.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use redis_module::raw;
+
+use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate};
+use super::door::{Door, door, may_block};
+use super::lock::{LockPart, LockWork};
+use super::reply::HostReply;
+use crate::command::glob::Pattern;
+use crate::command::{Error, ImportArgs, Reply};
+use crate::shard::{Call, Progress, Slice, Task, Work};
+use crate::store::{Now, SharedValue, UnixMs, Value};
+
+/// From here on a value's encoding is plain in every host, so that it can be
+/// read where it lies; reading a short one so would change its encoding.
+const PLAIN_BYTES: usize = 1024;
+
+/// Keys that EXPORT takes out of a shard before it asks for the lock.
+const EXPORT_BATCH: usize = 256;
+
+/// What a copy answers.
+#[derive(Default)]
+struct Tally {
+    copied: u64,
+    present: u64,
+    not_strings: u64,
+}
+
+impl Tally {
+    fn say(&self, reply: &mut dyn Reply) {
+        reply.array(3);
+        for count in [self.copied, self.present, self.not_strings] {
+            reply.integer(count as i64);
+        }
+    }
+}
+
+/// Either direction.
+trait Copying: LockWork {
+    fn tally(&self) -> &Tally;
+    fn error(&self) -> Option<Error>;
+}
+
+struct CopyTask<C: Copying>(Arc<Mutex<C>>);
+
+impl<C: Copying> Task for CopyTask<C> {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        let copy = self.0.lock();
+        match copy.error() {
+            Some(error) => reply.error(&error.text("", &crate::command::Args::new(&[]))),
+            None => copy.tally().say(reply),
+        }
+        true
+    }
+}
+
+/// Starts a copy as a job, or runs it here where no client may be blocked.
+fn start<C: Copying + 'static>(
+    door: &Door,
+    ctx: Ctx,
+    call: &Call<'_>,
+    mut copy: C,
+    total: u64,
+) -> Result<(), Error> {
+    if door.engine.config.safemode || !may_block(ctx) {
+        let started = Instant::now();
+        let endless = Slice::endless(&door.engine, door.engine.main_seat());
+        while !copy.is_done() {
+            copy.prepare(&endless);
+            copy.slice(ctx, None);
+        }
+        door.engine.book_long(door.engine.main_seat(), call.command, started);
+        match copy.error() {
+            Some(error) => return Err(error),
+            None => copy.tally().say(&mut HostReply(ctx)),
+        }
+        return Ok(());
+    }
+    door.engine.room_for_job()?;
+    let copy = Arc::new(Mutex::new(copy));
+    let work = Work {
+        parts: vec![Box::new(LockPart::new(ctx, copy.clone()))],
+        task: Arc::new(CopyTask(copy)),
+        total,
+        first_worker: door.engine.jobs.started() as usize % door.engine.config.workers,
+    };
+    door.start_job(ctx, call, work);
+    Ok(())
+}
+
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE].
+pub fn import(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
+    let args = ImportArgs::parse(&call.args, &call.limits)?;
+    // SAFETY: on the main thread; DbSize needs a context only.
+    let total = unsafe { api!(RedisModule_DbSize)(ctx.0) };
+    start(door, ctx, call, Import::new(args, call.db), total)
+}
+
+struct Import {
+    args: ImportArgs,
+    db: u32,
+    cursor: Cursor,
+    scanned: u64,
+    tally: Tally,
+    finished: bool,
+    error: Option<Error>,
+}
+
+/// RM_Scan's cursor. It knows no key, so it may be kept between slices.
+struct Cursor(*mut raw::RedisModuleScanCursor);
+
+// SAFETY: a plain number inside, used under the lock.
+unsafe impl Send for Cursor {}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: made by ScanCursorCreate; this frees memory only.
+        unsafe { api!(RedisModule_ScanCursorDestroy)(self.0) };
+    }
+}
+
+/// What one step of the scan found.
+struct Found {
+    pattern: *const Pattern,
+    seen: u64,
+    not_strings: u64,
+    strings: Vec<(*mut RawString, Option<UnixMs>, usize)>,
+}
+
+unsafe extern "C" fn on_scanned(
+    _: *mut RawCtx,
+    name: *mut RawString,
+    key: *mut raw::RedisModuleKey,
+    found: *mut c_void,
+) {
+    // SAFETY: `found` is Import::step's, which waits for the scan; name and key
+    // are the host's, good for this call; the name is held to outlive it.
+    unsafe {
+        let found = &mut *found.cast::<Found>();
+        found.seen += 1;
+        if key.is_null() || !(*found.pattern).matches(bytes(name)) {
+            return;
+        }
+        if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {
+            found.not_strings += 1;
+            return;
+        }
+        let expire_at = api!(RedisModule_GetAbsExpire)(key);
+        let len = api!(RedisModule_ValueLength)(key);
+        let held = api!(RedisModule_HoldString)(ptr::null_mut(), name);
+        found.strings.push((held, (expire_at >= 0).then_some(expire_at), len));
+    }
+}
+
+impl Import {
+    fn new(args: ImportArgs, db: u32) -> Self {
+        Import {
+            args,
+            db,
+            // SAFETY: no arguments.
+            cursor: Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() }),
+            scanned: 0,
+            tally: Tally::default(),
+            finished: false,
+            error: None,
+        }
+    }
+
+    /// One step of the scan: one bucket of the host's table.
+    fn step(&mut self, ctx: Ctx) {
+        let mut found = Found { pattern: &self.args.pattern, seen: 0, not_strings: 0, strings: Vec::new() };
+        // SAFETY: the lock is held; the callback gets what it expects.
+        let more = unsafe {
+            let private = ptr::from_mut(&mut found).cast();
+            api!(RedisModule_Scan)(ctx.0, self.cursor.0, Some(on_scanned), private)
+        };
+        self.scanned += found.seen;
+        self.tally.not_strings += found.not_strings;
+        for (name, expire_at, len) in found.strings {
+            if self.tally.copied < self.args.count {
+                self.copy(ctx, name, expire_at, len);
+            }
+            // SAFETY: held by the callback.
+            unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), name) };
+        }
+        self.finished = more == 0 || self.tally.copied >= self.args.count;
+    }
+
+    fn copy(&mut self, ctx: Ctx, name: *mut RawString, expire_at: Option<UnixMs>, len: usize) {
+        let engine = &door().engine;
+        if expire_at.is_some_and(|at| at <= (engine.config.clock)()) {
+            return;
+        }
+        // SAFETY: the name is held until after this.
+        let key = unsafe { bytes(name) };
+        let mut put = |value: &[u8]| {
+            if engine.put(self.db, key, Value::Inline(value), expire_at, self.args.replace) {
+                self.tally.copied += 1;
+            } else {
+                self.tally.present += 1;
+            }
+        };
+        if len >= PLAIN_BYTES {
+            with_value_in_place(ctx, name, &mut put);
+        } else {
+            with_value_of_get(ctx, name, &mut put);
+        }
+    }
+}
+
+fn with_value_in_place(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the lock is held; the key is closed before anything else happens.
+    unsafe {
+        let key = api!(RedisModule_OpenKey)(ctx.0, name, raw::REDISMODULE_READ as c_int).cast();
+        let mut len = 0;
+        let value = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
+        if !value.is_null() {
+            put(std::slice::from_raw_parts(value.cast(), len));
+        }
+        api!(RedisModule_CloseKey)(key);
+    }
+}
+
+fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the lock is held; the format says one string; the reply's text
+    // lives until the reply is freed.
+    unsafe {
+        let reply = api!(RedisModule_Call)(ctx.0, c"GET".as_ptr(), c"s".as_ptr(), name);
+        if reply.is_null() {
+            return;
+        }
+        let mut len = 0;
+        let value = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+        if !value.is_null() {
+            put(std::slice::from_raw_parts(value.cast(), len));
+        }
+        api!(RedisModule_FreeCallReply)(reply);
+    }
+}
+
+impl LockWork for Import {
+    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
+        let previous = ctx.selected_db();
+        ctx.select_db(self.db);
+        while !self.is_done() {
+            if let Some(error) = door().engine.write_refusal(true) {
+                self.error = Some(error);
+            } else {
+                self.step(ctx);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        ctx.select_db(previous);
+    }
+
+    fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
+        if slice.is_endless() || slice.engine.has_credit() { Progress::Done } else { Progress::Blocked }
+    }
+
+    fn is_done(&self) -> bool {
+        self.finished || self.error.is_some()
+    }
+
+    fn advanced(&mut self) -> u64 {
+        std::mem::take(&mut self.scanned)
+    }
+}
+
+impl Copying for Import {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn error(&self) -> Option<Error> {
+        self.error
+    }
+}
+
+/// MIDI.EXPORT pattern [COUNT n] [REPLACE].
+pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
+    let args = ImportArgs::parse(&call.args, &call.limits)?;
+    let total = door.engine.census(call.db).keys as u64;
+    let export = Export {
+        args,
+        db: call.db,
+        shard: 0,
+        place: 0,
+        scanned: 0,
+        batch: VecDeque::new(),
+        tally: Tally::default(),
+        error: None,
+    };
+    start(door, ctx, call, export, total)
+}
+
+struct Export {
+    args: ImportArgs,
+    db: u32,
+    shard: u32,
+    place: u32,
+    scanned: u64,
+    /// Taken out of midi, to be put into the host.
+    batch: VecDeque<Item>,
+    tally: Tally,
+    error: Option<Error>,
+}
+
+struct Item {
+    key: Vec<u8>,
+    value: Result<Vec<u8>, SharedValue>,
+    expire_at: Option<UnixMs>,
+}
+
+impl Export {
+    fn enough(&self) -> bool {
+        self.tally.copied >= self.args.count
+    }
+
+    /// Takes a batch of keys out of the shards.
+    fn gather(&mut self, slice: &Slice<'_>) -> Progress {
+        let now = Now::lazy(slice.engine.config.clock);
+        while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shard_count() {
+            let Some(mut held) = slice.take(self.shard) else {
+                return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
+            };
+            let (pattern, batch, scanned) = (&self.args.pattern, &mut self.batch, &mut self.scanned);
+            let next = held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
+                *scanned += 1;
+                if pattern.matches(entry.key()) && !entry.is_expired(&now) {
+                    batch.push_back(Item {
+                        key: entry.key().to_vec(),
+                        value: entry.shared_value().map_or_else(|| Ok(entry.value().bytes().to_vec()), Err),
+                        expire_at: entry.expire_at(),
+                    });
+                }
+            });
+            slice.engine.release(self.shard, held);
+            match next {
+                Some(place) => self.place = place,
+                None => {
+                    self.shard += 1;
+                    self.place = 0;
+                }
+            }
+            if slice.spent() {
+                break;
+            }
+        }
+        Progress::Done
+    }
+
+    fn put(&mut self, ctx: Ctx, item: &Item) {
+        let value = item.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice);
+        let condition = if self.args.replace { None } else { Some(c"NX") };
+        match set(ctx, &item.key, value, item.expire_at, condition) {
+            Ok(true) => self.tally.copied += 1,
+            Ok(false) => self.tally.present += 1,
+            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+/// The host's own SET, replicated as such. False when NX found the key.
+fn set(
+    ctx: Ctx,
+    key: &[u8],
+    value: &[u8],
+    expire_at: Option<UnixMs>,
+    condition: Option<&std::ffi::CStr>,
+) -> Result<bool, Error> {
+    let (k, kl, v, vl) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
+    let (pxat, nx) = (c"PXAT".as_ptr(), condition.map_or(ptr::null(), |word| word.as_ptr()));
+    // SAFETY: the lock is held; each format names the arguments that follow:
+    // buffers (b), C strings (c), a number (l). The reply is freed once.
+    unsafe {
+        let call = api!(RedisModule_Call);
+        let command = c"SET".as_ptr();
+        let reply = match (expire_at, condition) {
+            (None, None) => call(ctx.0, command, c"!MEbb".as_ptr(), k, kl, v, vl),
+            (None, Some(_)) => call(ctx.0, command, c"!MEbbc".as_ptr(), k, kl, v, vl, nx),
+            (Some(at), None) => call(ctx.0, command, c"!MEbbcl".as_ptr(), k, kl, v, vl, pxat, at),
+            (Some(at), Some(_)) => call(ctx.0, command, c"!MEbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx),
+        };
+        if reply.is_null() {
+            return Err(Error::HostRefused);
+        }
+        let result = match api!(RedisModule_CallReplyType)(reply) as isize {
+            raw::REDISMODULE_REPLY_NULL => Ok(false),
+            raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply)),
+            _ => Ok(true),
+        };
+        api!(RedisModule_FreeCallReply)(reply);
+        result
+    }
+}
+
+/// # Safety
+/// `reply` is an error reply of the host's.
+unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
+    let mut len = 0;
+    // SAFETY: the caller vouches for the reply, whose text lives as long.
+    let text = unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+        if text.is_null() { &[][..] } else { std::slice::from_raw_parts(text.cast::<u8>(), len) }
+    };
+    if text.starts_with(b"OOM") {
+        return Error::OutOfMemory;
+    }
+    let text = String::from_utf8_lossy(text);
+    log(ctx, Level::Warning, &format!("midi: MIDI.EXPORT stopped: {text}"));
+    Error::HostRefused
+}
+
+impl LockWork for Export {
+    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
+        if must_not_replicate() {
+            return; // Clients are paused; so are we.
+        }
+        let previous = ctx.selected_db();
+        ctx.select_db(self.db);
+        while let Some(item) = self.batch.pop_front() {
+            self.put(ctx, &item);
+            if self.error.is_some() || self.enough() {
+                self.batch.clear();
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        ctx.select_db(previous);
+    }
+
+    fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
+        if !self.batch.is_empty() {
+            return Progress::Done;
+        }
+        match self.gather(slice) {
+            Progress::Done if self.batch.is_empty() && !self.is_done() => Progress::More,
+            progress => progress,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let all = self.shard >= door().engine.shard_count() && self.batch.is_empty();
+        all || self.enough() || self.error.is_some()
+    }
+
+    fn advanced(&mut self) -> u64 {
+        std::mem::take(&mut self.scanned)
+    }
+}
+
+impl Copying for Export {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn error(&self) -> Option<Error> {
+        self.error
+    }
+}

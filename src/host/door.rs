@@ -1,0 +1,260 @@
+//! The host door: MIDI.* commands on the host's own port.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use redis_module::raw;
+use smallvec::SmallVec;
+
+use super::api::{Ctx, RawCtx, RawString, bytes};
+use super::blocked::{Blocked, BlockedReply};
+use super::kept::HostArgs;
+use super::reply::HostReply;
+use super::{copy, events, guarded, info};
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
+use crate::limits::MAX_MAIN_REPLY_BYTES;
+use crate::shard::{Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Work, long_work};
+use crate::store::Now;
+
+/// What the host's commands begin with.
+pub const PREFIX: &str = "midi.";
+
+/// Where no client may be blocked: the command must run here and now.
+const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+    | raw::REDISMODULE_CTX_FLAGS_LUA
+    | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+    | raw::REDISMODULE_CTX_FLAGS_LOADING
+    | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+    | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
+
+/// The door, once the module is loaded.
+pub struct Door {
+    /// The keyspace.
+    pub engine: Arc<Engine>,
+    /// `midi.dispatch pool`: commands of this turn of the main loop.
+    batch: Mutex<Vec<Box<Request>>>,
+}
+
+static DOOR: OnceLock<Door> = OnceLock::new();
+
+/// Opens the door. Once.
+pub fn open(engine: Arc<Engine>) {
+    let door = Door { engine, batch: Mutex::default() };
+    assert!(DOOR.set(door).is_ok(), "the host loads a module once");
+}
+
+/// The door. Everything that asks for it is registered after it was opened.
+#[inline]
+pub fn door() -> &'static Door {
+    DOOR.get().expect("opened before anything could ask for it")
+}
+
+/// Whether there is a door yet.
+pub fn opened() -> bool {
+    DOOR.get().is_some()
+}
+
+/// Every MIDI.* command comes in here.
+pub unsafe extern "C" fn on_command(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+    let done = guarded(false, || {
+        // SAFETY: the host's own arguments, alive until this returns.
+        let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+        door().command(Ctx(ctx), argv);
+        true
+    });
+    if !done {
+        HostReply(Ctx(ctx)).error(&Error::Internal.text("", &Args::new(&[])));
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+impl Door {
+    fn command(&self, ctx: Ctx, argv: &[*mut RawString]) {
+        // SAFETY: arguments of the running command.
+        let Some(number) = find(&unsafe { bytes(argv[0]) }[PREFIX.len()..]) else {
+            return HostReply(ctx).error(b"ERR unknown midi command");
+        };
+        let row = COMMANDS[number];
+        let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
+        let list: SmallVec<[&[u8]; 8]> = argv
+            .iter()
+            .map(|&string| {
+                // SAFETY: arguments of the running command. What is going to be
+                // kept is trimmed first, which may move it.
+                unsafe {
+                    let text = bytes(string);
+                    if row.flags.write && text.len() >= limits.keep_bytes {
+                        HostArgs::trim(string);
+                        return bytes(string);
+                    }
+                    text
+                }
+            })
+            .collect();
+        let keeper = HostArgs(argv);
+        let call = Call {
+            command: number,
+            args: Args::with_keeper(&list, &keeper),
+            db: ctx.selected_db(),
+            now: Now::lazy(self.engine.config.clock),
+            limits,
+            prefix: PREFIX,
+        };
+        if let Err(error) = self.gates(ctx, &call) {
+            return call.refuse(error, &mut HostReply(ctx));
+        }
+        match row.action {
+            Action::Door(which) => self.own_command(ctx, &call, which),
+            _ => self.run(ctx, call),
+        }
+    }
+
+    #[inline]
+    fn gates(&self, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
+        let row = call.row();
+        row.check_arity(&call.args)?;
+        if row.flags.write {
+            events::check_write_gate(ctx);
+            // The host itself has judged memory (deny-oom).
+            if let Some(error) = self.engine.write_refusal(false) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, ctx: Ctx, mut call: Call<'_>) {
+        let engine = &*self.engine;
+        let seat = engine.main_seat();
+        if !engine.config.safemode {
+            let pool = engine.settings.pool.load(Ordering::Relaxed);
+            if pool && may_block(ctx) {
+                return self.hand_over(ctx, &call, true);
+            }
+            match engine.attempt(seat, &call, Taking::MAIN, &mut HostReply(ctx)) {
+                Outcome::Done => return engine.book_at_once(seat),
+                Outcome::Busy | Outcome::TooLarge | Outcome::Long if may_block(ctx) => {
+                    return self.hand_over(ctx, &call, false);
+                }
+                _ => {}
+            }
+        }
+        call.limits.max_reply_bytes = usize::MAX;
+        self.run_to_end(&call, &mut HostReply(ctx));
+    }
+
+    /// Runs a command here and now, waiting for tokens, however long it takes.
+    fn run_to_end(&self, call: &Call<'_>, reply: &mut dyn Reply) {
+        let engine = &*self.engine;
+        let seat = engine.main_seat();
+        if engine.attempt(seat, call, Taking::Wait, reply) == Outcome::Long {
+            let started = Instant::now();
+            match long_work(engine, call) {
+                Ok(work) => engine.run_to_end(work, reply),
+                Err(error) => call.refuse(error, reply),
+            }
+            engine.book_long(seat, call.command, started);
+        }
+        engine.book_at_once(seat);
+    }
+
+    /// Gives a command to the workers: as a job where it is long, else queued.
+    fn hand_over(&self, ctx: Ctx, call: &Call<'_>, batched: bool) {
+        let engine = &*self.engine;
+        if is_long(call) {
+            return match long_work(engine, call) {
+                Ok(work) => self.start_job(ctx, call, work),
+                Err(error) => call.refuse(error, &mut HostReply(ctx)),
+            };
+        }
+        if let Err(error) = engine.room_in_queue() {
+            return call.refuse(error, &mut HostReply(ctx));
+        }
+        let request =
+            Box::new(Request::new(call, Home::Main, Blocked::new(ctx).into_ticket(), Blocked::write_large));
+        if batched {
+            self.batch.lock().push(request);
+        } else {
+            engine.enqueue(engine.main_seat(), request);
+        }
+    }
+
+    /// Starts long work for a client, which waits for its reply.
+    pub fn start_job(&self, ctx: Ctx, call: &Call<'_>, work: Work) {
+        if let Err(error) = self.engine.room_for_job() {
+            return call.refuse(error, &mut HostReply(ctx));
+        }
+        let blocked = Blocked::new(ctx);
+        let owner = JobOwner { db: call.db, client: ctx.client_id(), gone: blocked.watch() };
+        self.engine.start_job(call.command, owner, work, Box::new(BlockedReply::new(blocked)));
+    }
+
+    /// Sends what `pool` gathered, and answers what has come home. On the main
+    /// thread, between commands. True when there was anything.
+    pub fn turn(&self) -> bool {
+        let batch = std::mem::take(&mut *self.batch.lock());
+        let came = self.engine.main.take();
+        let any = !batch.is_empty() || !came.is_empty();
+        if !batch.is_empty() {
+            self.engine.enqueue_batch(self.engine.main_seat(), batch.into_iter());
+        }
+        for request in came {
+            self.came_home(request);
+        }
+        any
+    }
+
+    fn came_home(&self, mut request: Box<Request>) {
+        self.engine.came_home();
+        if request.verdict == Verdict::NeedsMain {
+            let args = std::mem::take(&mut request.args);
+            let mut tape = Tape::default();
+            args.with(|args| {
+                let call = self.engine.call_of(&request, args);
+                self.run_to_end(&call, &mut tape);
+            });
+            request.reply = tape;
+        }
+        Blocked::finish_request(request);
+    }
+
+    fn own_command(&self, ctx: Ctx, call: &Call<'_>, which: DoorCommand) {
+        let reply = &mut HostReply(ctx);
+        let result = match which {
+            DoorCommand::Import => copy::import(self, ctx, call),
+            DoorCommand::Export => copy::export(self, ctx, call),
+            DoorCommand::Jobs => info::jobs(&self.engine, call, reply),
+            DoorCommand::Info => {
+                info::info(&self.engine, call, reply);
+                Ok(())
+            }
+            DoorCommand::Help => {
+                info::help(reply);
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            call.refuse(error, reply);
+        }
+    }
+}
+
+/// Whether this command's client may be blocked.
+pub fn may_block(ctx: Ctx) -> bool {
+    ctx.flags() & MUST_NOT_BLOCK == 0
+}
+
+/// Whether a command is long whatever the tokens say.
+fn is_long(call: &Call<'_>) -> bool {
+    use crate::command::{Keyspace, ScanArgs};
+    match call.row().action {
+        Action::Keyspace(Keyspace::Scan) => ScanArgs::parse(&call.args, &call.limits)
+            .is_ok_and(|args| args.count > crate::limits::SCAN_AT_ONCE),
+        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize) => false,
+        Action::Keyspace(_) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,161 @@
+//! What the host tells us: turns of its main loop, flushes, replicas, settings.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
+use super::door::door;
+use super::{guarded, kept, lock};
+use crate::shard::{Waker, WriteGate};
+
+/// Rounds of answering before the main loop goes on; completions that keep
+/// coming are for the next turn.
+const ROUNDS: usize = 4;
+
+/// Something happened after which the write gate must be looked at again.
+static GATE_STALE: AtomicBool = AtomicBool::new(true);
+
+/// Subscribes to all events. False where the host refuses one.
+pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
+    let watched = [
+        (raw::REDISMODULE_EVENT_EVENTLOOP, on_loop as unsafe extern "C" fn(_, _, _, _)),
+        (raw::REDISMODULE_EVENT_CRON_LOOP, on_cron),
+        (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
+        (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
+        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, on_gate_event),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_gate_event),
+        (raw::REDISMODULE_EVENT_LOADING, on_gate_event),
+    ];
+    let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
+    // 7.0.0 has no CONFIG event; the cron event notices a change there.
+    subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_gate_event);
+    // SAFETY: the callback and what it gets live forever; the function runs in
+    // the parent before each fork and touches one atomic.
+    unsafe {
+        libc::pthread_atfork(Some(before_fork), None, None);
+        let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
+        let data = std::ptr::from_ref(waker).cast_mut().cast::<c_void>();
+        subscribed && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), data) == 0
+    }
+}
+
+/// A worker has something for us. The turn itself follows in BEFORE_SLEEP.
+unsafe extern "C" fn on_wake(_: c_int, waker: *mut c_void, _: c_int) {
+    // SAFETY: given at registration, and 'static.
+    unsafe { &*waker.cast::<Waker>() }.clear();
+}
+
+unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    guarded((), || {
+        if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+            door().engine.main.awake();
+            lock::main_turned();
+            turn();
+        } else {
+            before_sleep(Ctx(ctx));
+        }
+    });
+}
+
+fn turn() {
+    door().turn();
+    kept::free_dropped();
+}
+
+fn before_sleep(ctx: Ctx) {
+    turn();
+    if door().engine.wants_credit() {
+        refresh_gate(ctx);
+    }
+    lock::run_starving(ctx);
+    for _ in 0..ROUNDS {
+        if door().engine.main.may_sleep() {
+            return;
+        }
+        turn();
+    }
+    // More keeps coming: sleep not at all.
+    door().engine.wake_main();
+}
+
+unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    guarded((), || refresh_gate(Ctx(ctx)));
+}
+
+unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    GATE_STALE.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn before_fork() {
+    GATE_STALE.store(true, Ordering::Relaxed);
+}
+
+/// Looks at the write gate again if something happened that may have moved it.
+#[inline]
+pub fn check_write_gate(ctx: Ctx) {
+    if GATE_STALE.load(Ordering::Relaxed) {
+        refresh_gate(ctx);
+    }
+}
+
+/// Asks the host whether midi may write, and how much.
+#[cold]
+fn refresh_gate(ctx: Ctx) {
+    let engine = &door().engine;
+    let flags = ctx.flags();
+    let replicas = ctx.info_number(c"replication", c"connected_slaves").unwrap_or(0);
+    let gate = if flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0 {
+        WriteGate::AofOn
+    } else if replicas > 0 {
+        WriteGate::HasReplicas
+    } else if flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
+        WriteGate::OutOfMemory
+    } else {
+        WriteGate::Open
+    };
+    let credit = if flags & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0 { headroom(ctx) } else { i64::MAX };
+    engine.set_gate(gate, credit);
+    GATE_STALE.store(false, Ordering::Relaxed);
+}
+
+/// Bytes below `maxmemory`.
+fn headroom(ctx: Ctx) -> i64 {
+    let number = |field| ctx.info_number(c"memory", field).unwrap_or(0) as i64;
+    number(c"maxmemory") - number(c"used_memory")
+}
+
+/// The host's FLUSHALL and FLUSHDB act on midi's keys too.
+unsafe extern "C" fn on_flush(_: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+    guarded((), || {
+        // SAFETY: the data of this event is this structure.
+        let flush = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
+        if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+            let engine = &door().engine;
+            let remains = engine.flush(u32::try_from(flush.dbnum).ok());
+            engine.free_later(remains);
+        }
+    });
+}
+
+/// So does its SWAPDB.
+unsafe extern "C" fn on_swap(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+    guarded((), || {
+        // SAFETY: the data of this event is this structure.
+        let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+        if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second)) {
+            door().engine.swap_dbs(a, b);
+        }
+    });
+}
+
+/// Says at load what midi does not do yet.
+pub fn log_promises(ctx: Ctx) {
+    log(
+        ctx,
+        Level::Warning,
+        "midi: save points, BGSAVE and replication do not cover midi's data yet: it is lost at restart. \
+         While AOF is on or replicas are attached midi refuses writes.",
+    );
+}

@@ -1,0 +1,231 @@
+//! What midi tells about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. Read
+//! from counters alone: no token is taken, nobody is stalled.
+
+use std::ffi::c_int;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use redis_module::raw;
+
+use super::api::{Ctx, api, c_text};
+use super::door::{PREFIX, door};
+use super::kept::KEPT;
+use super::{PANICS, guarded};
+use crate::command::{COMMANDS, Error, Reply};
+use crate::shard::{Call, Engine};
+
+/// Takes sections and their fields, in order.
+trait InfoSink {
+    /// Begins a section; false when it is not wanted.
+    fn section(&mut self, name: &str) -> bool;
+    fn field(&mut self, name: &str, value: &str);
+}
+
+type Section = (&'static str, fn(&Engine, &mut dyn InfoSink));
+
+const SECTIONS: [Section; 8] = [
+    ("shards", shards),
+    ("keyspace", keyspace),
+    ("memory", memory),
+    ("expiry", expiry),
+    ("dispatch", dispatch),
+    ("workers", workers),
+    ("jobs", jobs_section),
+    ("commandstats", command_stats),
+];
+
+fn tell(engine: &Engine, sink: &mut dyn InfoSink) {
+    for (name, fields) in SECTIONS {
+        if sink.section(name) {
+            fields(engine, sink);
+        }
+    }
+}
+
+fn shards(engine: &Engine, sink: &mut dyn InfoSink) {
+    sink.field("shards", &engine.shard_count().to_string());
+    sink.field("threads", &engine.config.workers.to_string());
+    sink.field("safemode", if engine.config.safemode { "yes" } else { "no" });
+    sink.field("version", env!("CARGO_PKG_VERSION"));
+    sink.field("panics", &PANICS.load(Ordering::Relaxed).to_string());
+}
+
+fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
+    for db in 0..engine.config.databases {
+        let census = engine.census(db);
+        if census.keys != 0 {
+            sink.field(&format!("db{db}"), &format!("keys={},expires={}", census.keys, census.expiring));
+        }
+    }
+}
+
+fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
+    let keys: i64 = (0..engine.config.databases).map(|db| engine.census(db).keys).sum();
+    let bytes = engine.totals().bytes;
+    sink.field("table_bytes", &bytes.to_string());
+    sink.field("bytes_per_key", &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }));
+    sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
+}
+
+fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
+    let expiring: i64 = (0..engine.config.databases).map(|db| engine.census(db).expiring).sum();
+    sink.field("expiring_keys", &expiring.to_string());
+    sink.field("expired_keys", &engine.totals().expired.to_string());
+}
+
+fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
+    let main = engine.main_seat();
+    let pool = engine.settings.pool.load(Ordering::Relaxed);
+    sink.field("dispatch", if pool { "pool" } else { "adaptive" });
+    sink.field("ran_at_once", &main.at_once().to_string());
+    sink.field("queued", &main.queued().to_string());
+    sink.field("queue_depth", &engine.queued_now().to_string());
+}
+
+fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
+    for seat in engine.seats().skip(1) {
+        let value = format!("commands={},slices={},turns={}", seat.ran_queued(), seat.slices(), seat.turns());
+        sink.field(&format!("worker{}", seat.number - 1), &value);
+    }
+}
+
+fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
+    let jobs = engine.jobs.list();
+    sink.field("jobs_running", &jobs.len().to_string());
+    sink.field("jobs_started", &engine.jobs.started().to_string());
+    for job in jobs {
+        let value = format!(
+            "command={},db={},client={},done={},total={},elapsed_ms={}",
+            job.name,
+            job.db,
+            job.client,
+            job.done.load(Ordering::Relaxed),
+            job.total.load(Ordering::Relaxed),
+            job.elapsed().as_millis(),
+        );
+        sink.field(&format!("job{}", job.id), &value);
+    }
+}
+
+fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
+    for (number, command) in COMMANDS.iter().enumerate() {
+        let count = engine.command_count(number);
+        if count.calls > 0 {
+            let value = format!(
+                "calls={},usec={},usec_per_call={:.2}",
+                count.calls,
+                count.usec(),
+                count.usec_per_call()
+            );
+            sink.field(&format!("cmdstat_{}", command.name), &value);
+        }
+    }
+}
+
+/// The host's INFO asks here for midi's sections.
+pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    // After a crash no lock may be taken, and the counters say little.
+    if for_crash_report == 0 {
+        guarded((), || tell(&door().engine, &mut HostInfo(info)));
+    }
+}
+
+struct HostInfo(*mut raw::RedisModuleInfoCtx);
+
+impl InfoSink for HostInfo {
+    fn section(&mut self, name: &str) -> bool {
+        // SAFETY: the context is good for the callback; the host puts `midi_` in front.
+        unsafe { api!(RedisModule_InfoAddSection)(self.0, c_text(name).as_ptr()) == 0 }
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        // SAFETY: as above; both are copied.
+        unsafe {
+            api!(RedisModule_InfoAddFieldCString)(self.0, c_text(name).as_ptr(), c_text(value).as_ptr())
+        };
+    }
+}
+
+/// MIDI.INFO writes the same as text.
+struct TextInfo<'a> {
+    wanted: &'a [&'a [u8]],
+    text: String,
+}
+
+impl InfoSink for TextInfo<'_> {
+    fn section(&mut self, name: &str) -> bool {
+        let named = |word: &&[u8]| {
+            let word = word.to_ascii_lowercase();
+            let word = word.strip_prefix(b"midi_").unwrap_or(&word);
+            word == name.as_bytes() || matches!(word, b"all" | b"default" | b"everything")
+        };
+        let wanted = self.wanted.is_empty() || self.wanted.iter().any(named);
+        if wanted {
+            let gap = if self.text.is_empty() { "" } else { "\r\n" };
+            let _ = write!(self.text, "{gap}# midi_{name}\r\n");
+        }
+        wanted
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        let _ = write!(self.text, "midi_{name}:{value}\r\n");
+    }
+}
+
+/// MIDI.INFO [section ...].
+pub fn info(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) {
+    let mut sink = TextInfo { wanted: call.args.from(1), text: String::new() };
+    tell(engine, &mut sink);
+    reply.verbatim(sink.text.as_bytes());
+}
+
+/// MIDI.JOBS [CANCEL id].
+pub fn jobs(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match call.args.len() {
+        1 => list_jobs(engine, reply),
+        3 if call.args.is(1, "cancel") => {
+            let id = call.args.integer(2)?;
+            let jobs = engine.jobs.list();
+            let found = jobs.iter().find(|job| job.id as i64 == id && job.command.is_some());
+            found.ok_or(Error::NoSuchJob)?.cancel();
+            reply.ok();
+        }
+        _ => return Err(Error::Syntax),
+    }
+    Ok(())
+}
+
+fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
+    let jobs = engine.jobs.list();
+    reply.array(jobs.len());
+    for job in jobs {
+        reply.map(7);
+        let mut number = |name: &str, value: u64| {
+            reply.bulk(name.as_bytes());
+            reply.integer(value as i64);
+        };
+        number("id", job.id);
+        number("db", job.db.into());
+        number("client", job.client);
+        number("done", job.done.load(Ordering::Relaxed));
+        number("total", job.total.load(Ordering::Relaxed));
+        number("elapsed-ms", job.elapsed().as_millis() as u64);
+        reply.bulk(b"command");
+        reply.bulk(job.name.as_bytes());
+    }
+}
+
+/// MIDI.HELP.
+pub fn help(reply: &mut dyn Reply) {
+    reply.array(COMMANDS.len());
+    for command in COMMANDS {
+        let name = format!("{PREFIX}{}", command.name).to_uppercase();
+        reply.bulk(format!("{name} -- {}", command.docs.summary).as_bytes());
+    }
+}
+
+/// Registers INFO's sections.
+pub fn register(ctx: Ctx) -> bool {
+    // SAFETY: in OnLoad.
+    unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.0, Some(on_info)) == 0 }
+}

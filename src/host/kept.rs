@@ -1,0 +1,97 @@
+//! Large arguments that are kept instead of copied.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::api::{Ctx, RawString, api, bytes};
+use crate::command::Keep;
+use crate::shard::Inbox;
+use crate::store::{SharedBytes, SharedValue};
+
+/// How many arguments were kept, for INFO.
+pub static KEPT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Strings that another thread dropped, for the main thread to free.
+static DROPPED: std::sync::LazyLock<Inbox<Dropped>> = std::sync::LazyLock::new(Inbox::default);
+
+struct Dropped(*mut RawString);
+
+// SAFETY: only carried to the main thread.
+unsafe impl Send for Dropped {}
+
+/// Marks this thread as the host's main thread.
+pub fn this_is_main() {
+    IS_MAIN.set(true);
+}
+
+/// A string of the host's that midi holds a reference to.
+struct Kept {
+    string: *mut RawString,
+    text: &'static [u8],
+}
+
+// SAFETY: the text does not change or move while the reference is held (the
+// string was trimmed before, so the host has no reason to reallocate it), and
+// the count is touched on the main thread only.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+impl SharedBytes for Kept {
+    fn bytes(&self) -> &[u8] {
+        self.text
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if IS_MAIN.get() {
+            free(self.string);
+        } else {
+            // The main thread frees it on its next turn; no hurry.
+            let _ = DROPPED.push(Dropped(self.string));
+        }
+    }
+}
+
+fn free(string: *mut RawString) {
+    // SAFETY: on the main thread, once for each HoldString.
+    unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), string) };
+}
+
+/// Frees what other threads dropped. On the main thread.
+pub fn free_dropped() {
+    for Dropped(string) in DROPPED.take() {
+        free(string);
+    }
+}
+
+/// The arguments of a command on the main thread.
+pub struct HostArgs<'a>(pub &'a [*mut RawString]);
+
+impl HostArgs<'_> {
+    /// Gives away a large argument's spare room, so that the host will not
+    /// move it later. Before its bytes are looked at.
+    pub fn trim(string: *mut RawString) {
+        // SAFETY: an argument of the running command, on the main thread.
+        unsafe { api!(RedisModule_TrimStringAllocation)(string) };
+    }
+}
+
+impl Keep for HostArgs<'_> {
+    fn keep(&self, index: usize) -> Option<SharedValue> {
+        let &string = self.0.get(index)?;
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: an argument of the running command, on the main thread; the
+        // reference keeps it for as long as the slice is used.
+        let (string, text) = unsafe {
+            let held = api!(RedisModule_HoldString)(Ctx(std::ptr::null_mut()).0, string);
+            (held, bytes(held))
+        };
+        Some(SharedValue::new(Kept { string, text }))
+    }
+}

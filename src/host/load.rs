@@ -1,0 +1,83 @@
+//! Loading the module: what must be there, in which order things begin.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use redis_module::raw;
+
+use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
+use super::{config, door, events, info, kept, log_panics, register};
+use crate::shard::{Engine, Waker, Workers};
+
+/// Versions with the functions that midi needs.
+const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
+
+/// RedisModule_OnLoad.
+///
+/// # Safety
+/// Called by the host, once, on its main thread, with its arguments.
+pub unsafe fn on_load(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+    let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
+    // SAFETY: the host's context. Nothing was allocated before this: from here
+    // on the host's allocator is used.
+    let registered =
+        unsafe { raw::Export_RedisModule_Init(ctx, c"midi".as_ptr(), 1, raw::REDISMODULE_APIVER_1 as c_int) };
+    if registered != ok {
+        return err;
+    }
+    let ctx = Ctx(ctx);
+    // SAFETY: the host's own array and strings, alive during this call.
+    let args: Vec<&[u8]> = unsafe {
+        let strings = if argc == 0 { &[] } else { std::slice::from_raw_parts(argv, argc as usize) };
+        strings.iter().map(|&string| bytes(string)).collect()
+    };
+    let loaded = super::guarded(Err("internal error while loading".to_owned()), || load(ctx, &args));
+    match loaded {
+        Ok(()) => ok,
+        Err(reason) => {
+            log(ctx, Level::Warning, &format!("midi: not loaded: {reason}"));
+            err
+        }
+    }
+}
+
+fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
+    if let Some(function) = api::missing() {
+        return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
+    }
+    kept::this_is_main();
+    log_panics();
+    config::load(ctx, args)?;
+    let databases = ctx.config_number(c"databases").and_then(|count| u32::try_from(count).ok()).unwrap_or(16);
+    let engine_config = config::engine_config(databases);
+    let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
+    let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
+    let engine = Arc::new(engine.map_err(|error| error.to_string())?);
+    door::open(Arc::clone(&engine));
+    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, waker);
+    if !told {
+        return Err("the host refused a command, event or INFO section; its log may say why".into());
+    }
+    Workers::start(&engine, |_| {}).map_err(|error| format!("cannot start threads: {error}"))?;
+    events::log_promises(ctx);
+    let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
+    let text = format!(
+        "midi {}: {} workers, {} shards{mode}",
+        env!("CARGO_PKG_VERSION"),
+        engine_config.workers,
+        engine_config.shards
+    );
+    log(ctx, Level::Notice, &text);
+    Ok(())
+}
+
+/// RedisModule_OnUnload: refused. Threads are running in the module's code, and
+/// the data would be gone.
+pub fn on_unload(ctx: *mut RawCtx) -> c_int {
+    log(
+        Ctx(ctx),
+        Level::Warning,
+        "midi: MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead.",
+    );
+    raw::REDISMODULE_ERR as c_int
+}

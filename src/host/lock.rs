@@ -1,0 +1,149 @@
+//! Work on the host's own keyspace, under its global lock, from workers.
+//!
+//! A slice lasts 200 µs at most, and workers only ever *try* to take the lock.
+//! After a slice the lock stays free until the main loop has turned, or until
+//! a pause has passed in which a main thread that was woken meanwhile would have
+//! taken it. A busy main thread leaves the lock free for a moment only, when it
+//! polls: then it runs the starving work's slice itself before it sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::api::{Ctx, RawCtx, api};
+use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
+use crate::shard::{Part, Progress, Slice};
+
+/// Turns of the main loop so far.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// The last slice of anybody: in which turn, and when it ended.
+static LAST: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+
+/// All work under the lock that is not finished, next first.
+static WORKS: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new());
+
+/// Work on the host's keyspace.
+pub trait LockWork: Send {
+    /// Works until `deadline`. The context holds the lock for the length of
+    /// this call; nothing of the host's may be kept for the next.
+    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>);
+
+    /// What can be done without the lock, before the next slice.
+    fn prepare(&mut self, slice: &Slice<'_>) -> Progress;
+
+    /// Whether there is nothing more to do.
+    fn is_done(&self) -> bool;
+
+    /// Units finished since the last call.
+    fn advanced(&mut self) -> u64;
+}
+
+/// The main loop has turned.
+pub fn main_turned() {
+    TURNS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The part of a job that works under the lock, on a worker.
+pub struct LockPart {
+    work: Arc<Mutex<dyn LockWork>>,
+    ctx: *mut RawCtx,
+}
+
+// SAFETY: the context is used between a successful TryLock and the unlock
+// only; the lock is its own guard.
+unsafe impl Send for LockPart {}
+
+impl LockPart {
+    /// On the main thread, with a command's context.
+    pub fn new(ctx: Ctx, work: Arc<Mutex<dyn LockWork>>) -> Self {
+        WORKS.lock().push(Arc::clone(&work));
+        LockPart {
+            work,
+            // SAFETY: on the main thread, with a valid context.
+            ctx: unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) },
+        }
+    }
+
+    /// Runs a slice if the lock is to be had, and free to be taken.
+    fn try_slice(&self, work: &mut dyn LockWork) -> bool {
+        if too_early() {
+            return false;
+        }
+        // SAFETY: TryLock is safe from any thread.
+        if unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.ctx) } != 0 {
+            return false;
+        }
+        work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE));
+        slice_ended();
+        // SAFETY: we hold the lock.
+        unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
+        true
+    }
+}
+
+impl Part for LockPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        // The main thread may be at it.
+        let Some(mut work) = self.work.try_lock() else {
+            return Progress::Blocked;
+        };
+        slice.advance(work.advanced());
+        if work.is_done() {
+            return Progress::Done;
+        }
+        match work.prepare(slice) {
+            Progress::Done if self.try_slice(&mut *work) => Progress::More,
+            Progress::Done => Progress::Blocked,
+            other => other,
+        }
+    }
+}
+
+impl Drop for LockPart {
+    fn drop(&mut self) {
+        WORKS.lock().retain(|work| !Arc::ptr_eq(work, &self.work));
+        SPENT_CONTEXTS.lock().push(SpentContext(self.ctx));
+    }
+}
+
+struct SpentContext(*mut RawCtx);
+
+// SAFETY: only carried to the main thread.
+unsafe impl Send for SpentContext {}
+
+/// Detached contexts are freed on the main thread: before 7.4 their client is
+/// taken out of a list that only the lock guards.
+static SPENT_CONTEXTS: Mutex<Vec<SpentContext>> = Mutex::new(Vec::new());
+
+fn slice_ended() {
+    *LAST.lock() = Some((TURNS.load(Ordering::Relaxed), Instant::now()));
+}
+
+fn too_early() -> bool {
+    let turn = TURNS.load(Ordering::Relaxed);
+    LAST.lock().is_some_and(|(last, ended)| last == turn && ended.elapsed() < LOCK_PAUSE)
+}
+
+/// On the main thread, before it sleeps: runs a slice of work that has not come
+/// by the lock for a while, because the main loop hardly sleeps.
+pub fn run_starving(ctx: Ctx) {
+    for SpentContext(spent) in std::mem::take(&mut *SPENT_CONTEXTS.lock()) {
+        // SAFETY: the part that owned it is gone.
+        unsafe { api!(RedisModule_FreeThreadSafeContext)(spent) };
+    }
+    let starving = LAST.lock().is_none_or(|(_, ended)| ended.elapsed() > LOCK_STARVING);
+    let mut works = WORKS.lock();
+    if works.is_empty() || !starving {
+        return;
+    }
+    works.rotate_left(1);
+    let next = works.last().map(Arc::clone);
+    drop(works);
+    if let Some(mut work) = next.as_ref().and_then(|work| work.try_lock()) {
+        work.slice(ctx, Some(Instant::now() + LOCK_SLICE));
+        slice_ended();
+    }
+}

@@ -1,0 +1,47 @@
+//! The host: Redis or Valkey, through its module API. The only place that
+//! names it.
+//!
+//! ```text
+//! load ─ config, register ─► door ─ attempt ─► engine
+//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─► reply
+//! ```
+
+mod alloc;
+mod api;
+mod blocked;
+mod config;
+mod copy;
+mod door;
+mod events;
+mod info;
+mod kept;
+mod load;
+mod lock;
+mod register;
+mod reply;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use alloc::HostAlloc;
+pub use load::{on_load, on_unload};
+
+/// Panics that were caught, for INFO.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs what the host called us for. A panic must not take the server down: it
+/// is logged with its place, counted, and answered with `otherwise`.
+fn guarded<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        otherwise
+    })
+}
+
+/// Logs where a panic happened, whichever thread it is on.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = format!("midi: internal error: {panic}");
+        api::log(api::Ctx(std::ptr::null_mut()), api::Level::Warning, &text.replace('\n', " "));
+    }));
+}

@@ -1,0 +1,173 @@
+//! The command table, told to the host: commands, flags, key specs, COMMAND
+//! DOCS, ACL categories.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{Ctx, api, c_text, leaked};
+use super::door::{PREFIX, on_command};
+use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Flags, Keys};
+
+/// The first version with these commands.
+const SINCE: &str = "0.1.0";
+
+/// Registers every command. False where the host refuses one.
+pub fn register(ctx: Ctx) -> bool {
+    COMMANDS.iter().all(|command| register_one(ctx, command).is_some())
+}
+
+fn register_one(ctx: Ctx, command: &Command) -> Option<()> {
+    let name = c_text(&format!("{PREFIX}{}", command.name));
+    let (first, last, step) = key_range(command.keys);
+    let ok = raw::REDISMODULE_OK as c_int;
+    // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
+    unsafe {
+        let flags = flags(command.flags);
+        let created = api!(RedisModule_CreateCommand)(
+            ctx.0,
+            name.as_ptr(),
+            Some(on_command),
+            flags.as_ptr(),
+            first,
+            last,
+            step,
+        );
+        let row =
+            if created == ok { api!(RedisModule_GetCommand)(ctx.0, name.as_ptr()) } else { ptr::null_mut() };
+        if row.is_null() {
+            return None;
+        }
+        // Redis 7.2 and later.
+        if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
+            set_categories(row, c_text(command.categories).as_ptr());
+        }
+        (set_info(row, command) == ok).then_some(())
+    }
+}
+
+fn flags(flags: Flags) -> CString {
+    let all = [
+        (flags.write || flags.host_write, "write"),
+        (flags.readonly, "readonly"),
+        (flags.deny_oom, "deny-oom"),
+        (flags.fast, "fast"),
+        (flags.admin, "admin"),
+    ];
+    let set: Vec<_> = all.iter().filter(|(set, _)| *set).map(|&(_, name)| name).collect();
+    c_text(&set.join(" "))
+}
+
+/// First, last and step, as COMMAND shows them.
+fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
+    match keys {
+        Keys::None => (0, 0, 0),
+        Keys::One(_) => (1, 1, 1),
+        Keys::All(_) => (1, -1, 1),
+        Keys::Pairs(_) => (1, -1, 2),
+    }
+}
+
+/// # Safety
+/// `row` is a command that was just created.
+unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_int {
+    let version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    let (summary, complexity, since) =
+        (c_text(command.docs.summary), c_text(command.docs.complexity), c_text(SINCE));
+    let mut specs = key_specs(command.keys);
+    let mut args = arguments(command.docs.args);
+    let info = raw::RedisModuleCommandInfo {
+        version: &version,
+        summary: summary.as_ptr(),
+        complexity: complexity.as_ptr(),
+        since: since.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: command.arity,
+        key_specs: specs.as_mut_ptr(),
+        args: if command.docs.args.is_empty() { ptr::null_mut() } else { args.as_mut_ptr() },
+    };
+    // SAFETY: everything the structure points to lives until the call returns,
+    // and the host copies it; lists end with a zeroed element.
+    unsafe { api!(RedisModule_SetCommandInfo)(row, &info) }
+}
+
+fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
+    // SAFETY: numbers, null pointers and unions of them: all zero is the end mark.
+    let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
+    let (access, last, step) = match keys {
+        Keys::None => return vec![end],
+        Keys::One(access) => (access, 0, 1),
+        Keys::All(access) => (access, -1, 1),
+        Keys::Pairs(access) => (access, -1, 2),
+    };
+    let mut spec = end;
+    spec.flags = access_flags(access);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = 1;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range =
+        raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: last, keystep: step, limit: 0 };
+    vec![spec, end]
+}
+
+fn access_flags(access: Access) -> u64 {
+    let flags = match access {
+        Access::Look => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        Access::Overwrite => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        Access::ReadOverwrite => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
+        }
+        Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        Access::Remove => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+    };
+    u64::from(flags)
+}
+
+/// The documented arguments in the host's form. Their texts are leaked: this
+/// runs once per argument and process.
+fn arguments(args: &[Arg]) -> Vec<raw::RedisModuleCommandArg> {
+    // SAFETY: numbers and null pointers: all zero is the end mark.
+    let end: raw::RedisModuleCommandArg = unsafe { std::mem::zeroed() };
+    args.iter().map(argument).chain([end]).collect()
+}
+
+fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
+    use raw::*;
+    let (kind, inner) = match arg.kind {
+        ArgKind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, &[][..]),
+        ArgKind::String => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, &[][..]),
+        ArgKind::Integer => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, &[][..]),
+        ArgKind::Pattern => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN, &[][..]),
+        ArgKind::UnixTime => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME, &[][..]),
+        ArgKind::Token => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, &[][..]),
+        ArgKind::OneOf(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, inner),
+        ArgKind::Block(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, inner),
+    };
+    let mut flags = 0;
+    if arg.optional {
+        flags |= REDISMODULE_CMD_ARG_OPTIONAL;
+    }
+    if arg.multiple {
+        flags |= REDISMODULE_CMD_ARG_MULTIPLE;
+    }
+    RedisModuleCommandArg {
+        name: leaked(arg.name),
+        type_: kind,
+        key_spec_index: if matches!(arg.kind, ArgKind::Key) { 0 } else { -1 },
+        token: arg.token.map_or(ptr::null::<c_char>(), leaked),
+        summary: ptr::null(),
+        since: ptr::null(),
+        flags: flags as c_int,
+        deprecated_since: ptr::null(),
+        subargs: if inner.is_empty() { ptr::null_mut() } else { arguments(inner).leak().as_mut_ptr() },
+        display_text: ptr::null(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Replies to a client of the host.
+
+use std::ffi::c_long;
+
+use redis_module::raw;
+
+use super::api::{Ctx, api};
+use crate::command::Reply;
+
+/// A client's reply, through a command's context, a reply callback's, or a
+/// blocked client's thread-safe one (any thread).
+pub struct HostReply(pub Ctx);
+
+impl HostReply {
+    fn len(len: usize) -> c_long {
+        c_long::try_from(len).unwrap_or(c_long::MAX)
+    }
+}
+
+// SAFETY of the calls below: the context is valid while this value is used
+// (callbacks are over before their context, and a blocked client's is freed
+// after its reply), and buffers are passed with their length and copied.
+impl Reply for HostReply {
+    #[inline]
+    fn simple(&mut self, text: &'static str) {
+        let mut buffer = [0; 16];
+        let len = text.len().min(buffer.len() - 1);
+        buffer[..len].copy_from_slice(&text.as_bytes()[..len]);
+        // SAFETY: see above; the text ends with the NUL behind its last byte.
+        unsafe { api!(RedisModule_ReplyWithSimpleString)((self.0).0, buffer.as_ptr().cast()) };
+    }
+
+    #[inline]
+    fn null(&mut self) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithNull)((self.0).0) };
+    }
+
+    #[inline]
+    fn integer(&mut self, number: i64) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithLongLong)((self.0).0, number) };
+    }
+
+    #[inline]
+    fn bulk(&mut self, bytes: &[u8]) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithStringBuffer)((self.0).0, bytes.as_ptr().cast(), bytes.len()) };
+    }
+
+    fn verbatim(&mut self, text: &[u8]) {
+        // SAFETY: see above; the type is three letters.
+        unsafe {
+            api!(RedisModule_ReplyWithVerbatimStringType)(
+                (self.0).0,
+                text.as_ptr().cast(),
+                text.len(),
+                c"txt".as_ptr(),
+            )
+        };
+    }
+
+    fn error(&mut self, text: &[u8]) {
+        let mut text = text.to_vec();
+        text.push(0);
+        // SAFETY: see above; what follows an inner NUL is not read.
+        unsafe { api!(RedisModule_ReplyWithError)((self.0).0, text.as_ptr().cast()) };
+    }
+
+    fn array(&mut self, len: usize) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithArray)((self.0).0, Self::len(len)) };
+    }
+
+    fn map(&mut self, len: usize) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithMap)((self.0).0, Self::len(len)) };
+    }
+
+    fn open_array(&mut self) {
+        let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplyWithArray)((self.0).0, postponed) };
+    }
+
+    fn close_array(&mut self, len: usize) {
+        // SAFETY: see above.
+        unsafe { api!(RedisModule_ReplySetArrayLength)((self.0).0, Self::len(len)) };
+    }
+}
