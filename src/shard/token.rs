@@ -111,7 +111,7 @@ impl<T, M> Token<T, M> {
         self.word
             .compare_exchange(0, flags, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Held { token: self })
+            .then(|| Held { token: self })
     }
 
     /// Tries again for a while, unless a job's slice holds the token.

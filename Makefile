@@ -1,0 +1,28 @@
+# The front end. Every target sets up what it needs by itself (scripts/setup.sh).
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-long lint bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: ## build target/release/libmidi.so
+	@bash scripts/cargo.sh build --release --locked
+
+run: ## build, then start redis-server with midi in the foreground; PORT= chooses the port
+	@bash scripts/run.sh
+
+test: ## all tests, against Redis and, where it can be had, Valkey
+	@bash scripts/test.sh
+
+test-long: ## loom, the sanitizers and long random tests
+	@bash scripts/test-long.sh
+
+lint: ## formatting and clippy, warnings are errors
+	@bash scripts/cargo.sh fmt --check
+	@bash scripts/cargo.sh clippy --release --all-targets --locked -- -D warnings
+
+bench: ## micro-benchmarks
+	@bash scripts/cargo.sh bench --locked
+
+clean: ## remove everything that was built, downloaded or written by a run
+	rm -rf target

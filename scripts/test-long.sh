@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# What takes longer than `make test` or needs nightly Rust: loom, address sanitizer, thread
+# sanitizer, long random tests. Runs every stage, and fails at the end if one of them failed.
+. "$(dirname "$0")/setup.sh"
+setup redis
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+failed=()
+heading() { stage=$1; printf '\n==== %s ====\n' "$stage"; }
+skip() { echo "SKIPPED: $*"; }
+run() { "$@" || failed+=("$stage: $*"); }
+
+# cargo with nightly Rust. With --target the flags do not reach build scripts, which
+# could not run with a sanitizer; each sanitizer has a target directory of its own.
+sanitize() { # FLAGS DIRECTORY cargo-arguments...
+    RUSTFLAGS=$1 CARGO_TARGET_DIR=$root/target/$2 cargo +nightly "${@:3}"
+}
+
+have_nightly() {
+    if rustup toolchain list 2>/dev/null | grep -Eq '^nightly(-[a-z]|$)' && rustc +nightly -V; then return; fi
+    skip "no nightly Rust (rustup toolchain install nightly)"
+    return 1
+}
+
+asan_runtime() {
+    local paths
+    paths=$(ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-"$(uname -m)".so 2>/dev/null | sort -V) || true
+    echo "${paths##*$'\n'}"
+}
+
+loom_stage() {
+    heading "loom: every interleaving of the small concurrent parts"
+    run env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$root/target/loom" cargo test --release --locked --test loom
+}
+
+asan_stage() {
+    heading "address sanitizer: the module inside the servers"
+    have_nightly || return 0
+    # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
+    # have none, so clang's is preloaded. Its malloc then serves the host as well: blocks from
+    # RedisModule_Alloc are checked too.
+    echo "Redis only: Valkey loads modules with RTLD_DEEPBIND, which the runtime refuses."
+    [ -n "$(asan_runtime)" ] || apt_install libclang-rt-dev ||
+        { skip "no libclang_rt.asan (Debian package libclang-rt-dev)"; return 0; }
+    local runtime reports=$root/target/asan/report
+    runtime=$(asan_runtime)
+    sanitize -Zsanitizer=address asan build --release --locked --target "$host" ||
+        { failed+=("$stage: build"); return 0; }
+    # A server may die unseen by a test, so the reports go to files. Leaks: the server frees nothing at its end.
+    rm -f "$reports".*
+    run env -u MIDI_VALKEY_SERVER MIDI_MODULE="$root/target/asan/$host/release/libmidi.so" MIDI_SERVER_PRELOAD="$runtime" \
+        ASAN_OPTIONS="detect_leaks=0:log_path='$reports'" cargo test --release --locked --test '*'
+    if any "$reports".*; then
+        cat "$reports".*
+        failed+=("$stage: reports above, in $reports.*")
+    fi
+}
+
+tsan_stage() {
+    heading "thread sanitizer: store and shards without a server"
+    have_nightly || return 0
+    local std=() options=${TSAN_OPTIONS:-} suppressions=$root/target/tsan/suppressions
+    if [ -e "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
+        std=(-Zbuild-std)
+    else
+        echo "Without Rust's sources (rustup component add rust-src --toolchain nightly) the standard"
+        echo "library is not watched: what std's Mutex, Barrier, or scope without join order is"
+        echo "reported as a race although it is none. What is known to be so is left out."
+        # Harness, ends of threads, and what std synchronises inside generic code.
+        mkdir -p "${suppressions%/*}"
+        printf 'race:%s\n' test::event::CompletedTest 'Option<test::run_test::' std::thread::lifecycle::Packet \
+            nptl_deallocate_tsd 'alloc::sync::Arc<*>::drop_slow' std::sync::mpmc:: std::sync::once_lock:: \
+            crossbeam_epoch::collector >"$suppressions"
+        options="suppressions='$suppressions' $options"
+    fi
+    # The ready-made parts of the standard library are not built for the sanitizer: allow the mixture.
+    local flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
+    local test=(test --release --locked --target "$host" ${std[@]+"${std[@]}"})
+    export TSAN_OPTIONS=$options
+    run sanitize "$flags" tsan "${test[@]}" --lib -- store shard
+    run sanitize "$flags" tsan "${test[@]}" --test shard_threads
+    unset TSAN_OPTIONS
+}
+
+random_stage() {
+    heading "random operations against the model"
+    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model
+}
+
+loom_stage
+asan_stage
+tsan_stage
+random_stage
+
+heading "result"
+[ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"
+echo "All stages that ran have passed."
