@@ -66,8 +66,14 @@ pub const MAIN_SPINS: u32 = 48;
 /// Tries of a command on several shards before it goes to the main thread.
 pub const MANY_TRIES: u8 = 8;
 
+/// DEL, UNLINK and EXISTS of more keys than this are a job.
+pub const KEYS_AT_ONCE: usize = 1000;
+
 /// SCAN looks at this many keys at once on the main thread; more is a job.
 pub const SCAN_AT_ONCE: usize = 1000;
+
+/// SCAN visits this many shards at most before it answers, however few keys it met.
+pub const SCAN_SHARDS: usize = 1024;
 
 /// How often a worker looks for keys that are due.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 //! family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
 };
 use crate::store::{Found, UnixMs};
 
@@ -18,7 +18,7 @@ pub(super) static DEL: Command = Command {
     keys: Keys::All(Access::Remove),
     categories: "keyspace write slow",
     docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
-    action: Action::ManyKeys(del),
+    action: Action::EachKey(del),
 };
 
 pub(super) static UNLINK: Command = Command {
@@ -32,7 +32,7 @@ pub(super) static UNLINK: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
-    action: Action::ManyKeys(del),
+    action: Action::EachKey(del),
 };
 
 pub(super) static EXISTS: Command = Command {
@@ -46,7 +46,7 @@ pub(super) static EXISTS: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
-    action: Action::ManyKeys(exists),
+    action: Action::EachKey(exists),
 };
 
 pub(super) static TYPE: Command = Command {
@@ -141,33 +141,20 @@ impl OneKey<'_> {
     /// The key's entry, unless it has expired.
     #[inline]
     pub(super) fn find(&mut self) -> Option<Found> {
-        self.table.find_live(self.hasher, self.hash, self.args.get(1), self.now)
+        self.table.find_live(self.hasher, self.hash, self.key, self.now)
     }
 }
 
-/// Counts the keys that are there, each looked at by `with`.
-fn count(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply, remove: bool) {
-    let mut count = 0;
-    for (number, key) in cx.args.from(1).iter().enumerate() {
-        let (hash, table) = cx.tables.table(number);
-        if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
-            count += 1;
-            if remove {
-                table.remove(cx.hasher, hash, found);
-            }
-        }
+fn del(cx: &mut OneKey<'_>) -> bool {
+    let found = cx.find();
+    if let Some(found) = found {
+        cx.table.remove(cx.hasher, cx.hash, found);
     }
-    reply.integer(count);
+    found.is_some()
 }
 
-fn del(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    count(cx, reply, true);
-    Ok(())
-}
-
-fn exists(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    count(cx, reply, false);
-    Ok(())
+fn exists(cx: &mut OneKey<'_>) -> bool {
+    cx.find().is_some()
 }
 
 fn type_of(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -262,7 +249,7 @@ impl Conditions {
     fn allow(&self, current: Option<UnixMs>, new: UnixMs) -> bool {
         match current {
             None => !self.xx && !self.gt,
-            Some(current) => !self.nx && !(self.gt && new <= current) && !(self.lt && new >= current),
+            Some(current) => !(self.nx || self.gt && new <= current || self.lt && new >= current),
         }
     }
 }

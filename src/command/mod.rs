@@ -176,6 +176,9 @@ const fn word(name: &'static str, token: &'static str) -> Arg {
 pub enum Action {
     /// On the shard of its one key.
     OneKey(fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>),
+    /// On the shard of each of its keys; answers for how many it gave true. Not
+    /// atomic over many keys.
+    EachKey(fn(&mut OneKey<'_>) -> bool),
     /// On the shards of all its keys, held together.
     ManyKeys(fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>),
     /// Over the keyspace, by the engine.
@@ -264,8 +267,10 @@ impl Limits {
 
 /// What a command on one key has in its hands.
 pub struct OneKey<'a> {
-    /// All arguments; the key is number 1.
+    /// All arguments.
     pub args: Args<'a>,
+    /// The key.
+    pub key: &'a [u8],
     /// The key's hash.
     pub hash: KeyHash,
     /// The client's database in the key's shard.
@@ -305,6 +310,16 @@ impl Command {
         let wrong = if self.arity >= 0 { count != self.arity } else { count < -self.arity };
         let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && count % 2 == 0;
         if wrong || odd_pairs { Err(Error::Arity) } else { Ok(()) }
+    }
+
+    /// Whether one shard is all it needs.
+    #[inline]
+    pub fn is_on_one_shard(&self, args: &Args<'_>) -> bool {
+        match self.action {
+            Action::OneKey(_) => true,
+            Action::EachKey(_) => args.len() == 2,
+            _ => false,
+        }
     }
 
     /// The arguments that are keys.

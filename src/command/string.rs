@@ -134,7 +134,7 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args)? };
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
-    cx.limits.key(cx.args.get(1))?;
+    cx.limits.key(cx.key)?;
     cx.limits.value(cx.args.get(2).len())?;
 
     let found = cx.find();
@@ -162,7 +162,7 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             let kept_expiry = if options.keep_ttl { cx.table.entry(found).expire_at() } else { None };
             cx.table.overwrite(found, value, expire_at.or(kept_expiry));
         }
-        None => cx.table.insert(cx.hasher, cx.hash, cx.args.get(1), value, expire_at),
+        None => cx.table.insert(cx.hasher, cx.hash, cx.key, value, expire_at),
     }
     if !options.get {
         reply.ok();

@@ -16,7 +16,9 @@ use super::reply::HostReply;
 use super::{copy, events, guarded, info};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
-use crate::shard::{Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Work, long_work};
+use crate::shard::{
+    Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Work, is_long, long_work,
+};
 use crate::store::Now;
 
 /// What the host's commands begin with.
@@ -35,6 +37,7 @@ pub struct Door {
     /// The keyspace.
     pub engine: Arc<Engine>,
     /// `midi.dispatch pool`: commands of this turn of the main loop.
+    #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     batch: Mutex<Vec<Box<Request>>>,
 }
 
@@ -245,16 +248,4 @@ impl Door {
 /// Whether this command's client may be blocked.
 pub fn may_block(ctx: Ctx) -> bool {
     ctx.flags() & MUST_NOT_BLOCK == 0
-}
-
-/// Whether a command is long whatever the tokens say.
-fn is_long(call: &Call<'_>) -> bool {
-    use crate::command::{Keyspace, ScanArgs};
-    match call.row().action {
-        Action::Keyspace(Keyspace::Scan) => ScanArgs::parse(&call.args, &call.limits)
-            .is_ok_and(|args| args.count > crate::limits::SCAN_AT_ONCE),
-        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize) => false,
-        Action::Keyspace(_) => true,
-        _ => false,
-    }
 }

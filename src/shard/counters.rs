@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::call::Outcome;
 use crate::command::COMMANDS;
 use crate::limits::TIMED_CALLS;
 
@@ -127,18 +128,19 @@ impl Seat {
         self.expired.add(change.expired);
     }
 
-    /// Counts a call of command number `command`, and times some.
+    /// Counts a call of command number `command` if it came to its end, and times some.
     #[inline]
-    pub(super) fn counted<R>(&self, command: usize, run: impl FnOnce() -> R) -> R {
+    pub(super) fn counted(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
         let count = &self.commands[command];
-        count.calls.add(1);
-        if !count.calls.get().is_multiple_of(TIMED_CALLS) {
-            return run();
+        let timed = count.calls.get().is_multiple_of(TIMED_CALLS).then(Instant::now);
+        let outcome = run();
+        if outcome == Outcome::Done {
+            count.calls.add(1);
+            if let Some(start) = timed {
+                self.timed(command, start.elapsed());
+            }
         }
-        let start = Instant::now();
-        let result = run();
-        self.timed(command, start.elapsed());
-        result
+        outcome
     }
 
     /// Books the time of a call that was counted before.

@@ -39,14 +39,13 @@ impl<M> Inbox<M> {
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = newest };
-            // SeqCst, here and in `may_sleep`: either the sleeper sees the
-            // message, or we see that it sleeps. Weaker order allows neither.
-            match self.newest.compare_exchange_weak(newest, node, Ordering::SeqCst, Ordering::Relaxed) {
+            // AcqRel: the message is published; and see `may_sleep`.
+            match self.newest.compare_exchange_weak(newest, node, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }
         }
-        self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst)
+        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 
     /// Takes all messages, oldest first.
@@ -66,10 +65,15 @@ impl<M> Inbox<M> {
     }
 
     /// Announces sleep. False when there is a message: then do not sleep.
+    ///
+    /// The CAS changes nothing but takes its place among the changes of `newest`:
+    /// it fails where a push came before, and what comes after has acquired `asleep`.
+    /// (A plain load in its place needs SeqCst everywhere, which loom cannot check.)
     #[must_use]
     pub fn may_sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
-        if self.newest.load(Ordering::SeqCst).is_null() {
+        self.asleep.store(true, Ordering::Relaxed);
+        let none = ptr::null_mut();
+        if self.newest.compare_exchange(none, none, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             return true;
         }
         self.asleep.store(false, Ordering::Relaxed);

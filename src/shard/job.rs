@@ -11,12 +11,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::counters::Seat;
-use super::engine::{Engine, Request};
-use super::token::Held;
+use super::engine::{Engine, HeldShard};
 use super::worker::Message;
 use crate::command::{COMMANDS, Error, Reply};
 use crate::limits::SLICE;
-use crate::store::Store;
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +192,7 @@ impl<'a> Slice<'a> {
     }
 
     /// A shard's token, marked as held by long work; `None` when busy.
-    pub fn take(&self, shard: u32) -> Option<Held<'a, Store, Box<Request>>> {
+    pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
         let token = &self.engine.shard(shard).token;
         match self.deadline {
             Some(_) => token.try_take_long(),

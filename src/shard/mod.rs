@@ -7,21 +7,26 @@
 //!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► back home
 //! ```
 
+mod call;
 mod counters;
 mod engine;
 mod inbox;
 mod job;
+mod keyspace;
 mod long;
+mod queue;
 mod sync;
 mod token;
 mod wake;
 mod worker;
 
+pub use call::{Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, Seat};
-pub use engine::{Call, Config, Engine, Home, Outcome, Request, Settings, Shard, Taking, Verdict, WriteGate};
+pub use engine::{Config, Engine, HeldShard, Settings, Shard, WriteGate};
 pub use inbox::Inbox;
 pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
-pub use long::long_work;
+pub use long::{is_long, long_work};
+pub use queue::{Home, Request, Verdict};
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
 pub use wake::Waker;
 pub use worker::Workers;

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::call::{Outcome, Taking};
 use super::counters::Seat;
-use super::engine::{Engine, Outcome, Request, Taking, Verdict};
+use super::engine::{Engine, HeldShard};
 use super::inbox::Inbox;
 use super::job::{Progress, Share};
-use super::token::{Held, Pushed, Released};
+use super::queue::{Request, Verdict};
+use super::token::{Pushed, Released};
 use super::wake::Waker;
-use crate::command::{Action, COMMANDS, Tape};
+use crate::command::Tape;
 use crate::limits::{EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE};
-use crate::store::Store;
 
 /// How long a worker sleeps when all its work was blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
@@ -208,7 +209,7 @@ impl<'a> Worker<'a> {
             }
             Outcome::Busy => request.args = args,
         }
-        if matches!(COMMANDS[request.command].action, Action::OneKey(_)) {
+        if request.is_on_one_shard() {
             self.leave_in_shard(request);
             return true;
         }
@@ -253,7 +254,7 @@ impl<'a> Worker<'a> {
 
     /// Runs pending messages, so many or so long; the rest is for our next turn
     /// if we own the shard, and else for the owner.
-    fn run_pending(&mut self, shard: u32, mut held: Held<'_, Store, Box<Request>>) {
+    fn run_pending(&mut self, shard: u32, mut held: HeldShard<'_>) {
         let start = Instant::now();
         for _ in 0..PENDING_PER_HOLD {
             let Some(request) = held.next_pending() else {
@@ -351,7 +352,7 @@ fn expire_shard(
     engine: &Engine,
     seat: &Seat,
     expiry: &mut Expiry,
-    held: &mut Held<'_, Store, Box<Request>>,
+    held: &mut HeldShard<'_>,
     wall: i64,
     start: Instant,
 ) -> bool {

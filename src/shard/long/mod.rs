@@ -1,5 +1,6 @@
 //! The long commands, cut into parts and slices.
 
+mod each;
 mod free;
 mod keys;
 mod populate;
@@ -7,10 +8,25 @@ mod scan;
 
 pub use scan::ScanState;
 
-use super::engine::{Call, Engine};
+use super::call::Call;
+use super::engine::Engine;
 use super::job::{Slice, Task, Work};
 use crate::command::{Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern};
+use crate::limits::{KEYS_AT_ONCE, SCAN_AT_ONCE};
 use crate::store::Remains;
+
+/// Whether a call is long work whatever the tokens say.
+pub fn is_long(call: &Call<'_>) -> bool {
+    match call.row().action {
+        Action::EachKey(_) => call.args.len() > KEYS_AT_ONCE + 1,
+        Action::Keyspace(Keyspace::Scan) => {
+            ScanArgs::parse(&call.args, &call.limits).is_ok_and(|args| args.count > SCAN_AT_ONCE)
+        }
+        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize) => false,
+        Action::Keyspace(_) => true,
+        _ => false,
+    }
+}
 
 /// Long work that a call asks for. For the holder of the global lock: a flush
 /// happens here and now, and what is left to do is to free the memory.
@@ -18,8 +34,10 @@ use crate::store::Remains;
 /// # Errors
 /// What is wrong with the arguments.
 pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
-    let Action::Keyspace(which) = call.row().action else {
-        return Err(Error::Internal);
+    let which = match call.row().action {
+        Action::Keyspace(which) => which,
+        Action::EachKey(each) => return Ok(each::work(engine, call, each)),
+        _ => return Err(Error::Internal),
     };
     match which {
         Keyspace::Keys => Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?)),

@@ -11,9 +11,8 @@ use parking_lot::Mutex;
 use super::keys::Chunk;
 use crate::command::glob::Pattern;
 use crate::command::{Reply, ScanArgs};
-use crate::shard::Held;
-use crate::shard::{Engine, Part, Progress, Request, Seat, Slice, Task, Work};
-use crate::store::{Now, Store};
+use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
+use crate::store::Now;
 
 /// A walk that goes on until enough keys have been looked at.
 pub struct ScanState {
@@ -23,7 +22,6 @@ pub struct ScanState {
     /// How many keys may still be looked at.
     left: usize,
     shard: u32,
-    visited: u32,
     shards: u32,
     place: u32,
     found: Chunk,
@@ -40,7 +38,6 @@ impl ScanState {
             db,
             left: args.count,
             shard,
-            visited: shard,
             shards,
             place: args.cursor as u32,
             found: Chunk::default(),
@@ -57,11 +54,6 @@ impl ScanState {
         self.shard
     }
 
-    /// The shard that was visited last.
-    pub fn visited(&self) -> u32 {
-        self.visited
-    }
-
     /// What the reply takes, roughly.
     pub fn bytes(&self) -> usize {
         self.found.bytes()
@@ -71,12 +63,10 @@ impl ScanState {
     pub fn visit(
         &mut self,
         engine: &Engine,
-        _seat: &Seat,
-        held: &mut Held<'_, Store, Box<Request>>,
+        held: &mut HeldShard<'_>,
         now: &Now,
         spent: &mut dyn FnMut() -> bool,
     ) {
-        self.visited = self.shard;
         let table = held.db(self.db);
         let mut next = (!table.is_empty()).then_some(self.place);
         while let Some(at) = next {
@@ -134,9 +124,9 @@ impl Part for ScanPart {
             let Some(mut held) = slice.take(state.shard()) else {
                 return Progress::Blocked;
             };
-            let before = state.left;
-            state.visit(slice.engine, slice.seat, &mut held, &now, &mut || slice.spent());
-            slice.engine.release(state.visited(), held);
+            let (before, shard) = (state.left, state.shard());
+            state.visit(slice.engine, &mut held, &now, &mut || slice.spent());
+            slice.engine.release(shard, held);
             slice.advance((before - state.left) as u64);
             if slice.spent() {
                 return if state.is_done() { Progress::Done } else { Progress::More };

@@ -1,0 +1,81 @@
+//! DEL, UNLINK and EXISTS of very many keys, a few keys at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::command::{OneKey, OwnedArgs, Reply};
+use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::store::Now;
+
+/// Keys between two looks at the clock.
+const KEYS_AT_A_TIME: usize = 16;
+
+/// Calls `each` on every key; answers for how many it gave true.
+pub(super) fn work(engine: &Engine, call: &Call<'_>, each: fn(&mut OneKey<'_>) -> bool) -> Work {
+    let count = Arc::new(AtomicI64::new(0));
+    let part = EachPart {
+        args: call.args.to_owned(usize::MAX),
+        command: call.command,
+        db: call.db,
+        prefix: call.prefix,
+        next: 1,
+        each,
+        count: Arc::clone(&count),
+    };
+    Work {
+        parts: vec![Box::new(part)],
+        task: Arc::new(EachTask(count)),
+        total: call.args.len() as u64 - 1,
+        first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.args.get(1)))),
+    }
+}
+
+struct EachPart {
+    args: OwnedArgs,
+    command: usize,
+    db: u32,
+    prefix: &'static str,
+    next: usize,
+    each: fn(&mut OneKey<'_>) -> bool,
+    count: Arc<AtomicI64>,
+}
+
+impl Part for EachPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let engine = slice.engine;
+        let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
+        let (next, each) = (&mut self.next, self.each);
+        self.args.with(|args| {
+            let call = Call {
+                command: self.command,
+                args,
+                db: self.db,
+                now: Now::lazy(engine.config.clock),
+                limits: engine.settings.limits(usize::MAX),
+                prefix: self.prefix,
+            };
+            while *next < args.len() {
+                let keys = &args.from(*next)[..KEYS_AT_A_TIME.min(args.len() - *next)];
+                let Some(count) = engine.each_key(slice.seat, &call, keys, taking, each) else {
+                    return Progress::Blocked;
+                };
+                self.count.fetch_add(count, Ordering::Relaxed);
+                *next += keys.len();
+                slice.advance(keys.len() as u64);
+                if slice.spent() {
+                    return Progress::More;
+                }
+            }
+            Progress::Done
+        })
+    }
+}
+
+struct EachTask(Arc<AtomicI64>);
+
+impl Task for EachTask {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        reply.integer(self.0.load(Ordering::Relaxed));
+        true
+    }
+}

@@ -1,0 +1,80 @@
+//! What all integration tests use: a redis-server of their own, a client that
+//! shows replies as they are on the wire, and the three modes.
+//!
+//! Environment: `MIDI_REDIS_SERVER` (server binary), `MIDI_MODULE` (libmidi.so),
+//! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers).
+
+#![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
+
+mod client;
+mod random;
+mod server;
+mod twin;
+
+pub use client::{Client, Value, encoded, shown, text};
+pub use random::Random;
+pub use server::{Builder, Server, module, redis_server};
+pub use twin::Twin;
+
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, also under a sanitizer: a guard against hangs.
+pub const HANG: Duration = Duration::from_secs(90);
+
+/// The ways in which the module executes commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `midi.dispatch adaptive`, the default.
+    Adaptive,
+    /// `midi.dispatch pool`.
+    Pool,
+    /// `SAFEMODE`.
+    Safe,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 3] = [Mode::Adaptive, Mode::Pool, Mode::Safe];
+
+    /// Its load arguments.
+    pub fn arguments(self) -> &'static str {
+        match self {
+            Mode::Adaptive => "dispatch adaptive",
+            Mode::Pool => "dispatch pool",
+            Mode::Safe => "SAFEMODE",
+        }
+    }
+
+    /// A server in this mode, with two workers.
+    pub fn server(self) -> Server {
+        self.builder().start()
+    }
+
+    /// The same, to be set up further.
+    pub fn builder(self) -> Builder {
+        Builder::new().load(self.arguments()).load("threads 2")
+    }
+}
+
+/// Runs one test body in all three modes, each with a server of its own.
+pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
+    for mode in Mode::ALL {
+        println!("mode: {mode:?}");
+        body(mode, &mode.server());
+    }
+}
+
+/// Waits until `done` says so; a hang fails the test.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < HANG, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("after 1970").as_millis() as i64
+}

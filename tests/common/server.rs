@@ -1,0 +1,308 @@
+//! One redis-server per test, in a directory of its own, gone at the end.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::client::{Client, Value};
+use super::{HANG, wait_until};
+
+/// The server binary to test with.
+pub fn redis_server() -> PathBuf {
+    if let Some(path) = std::env::var_os("MIDI_REDIS_SERVER") {
+        return path.into();
+    }
+    let on_path = std::env::var_os("PATH").and_then(|path| {
+        std::env::split_paths(&path).map(|dir| dir.join("redis-server")).find(|file| file.exists())
+    });
+    on_path.unwrap_or_else(|| target_dir().join("tools/redis-server"))
+}
+
+/// The module to test: the one built with this test.
+pub fn module() -> PathBuf {
+    if let Some(path) = std::env::var_os("MIDI_MODULE") {
+        return path.into();
+    }
+    let built = test_executable().ancestors().nth(2).expect("deps/..").join("libmidi.so");
+    assert!(built.exists(), "{} is missing: run cargo build first, or set MIDI_MODULE", built.display());
+    built
+}
+
+fn test_executable() -> PathBuf {
+    std::env::current_exe().expect("this test's path")
+}
+
+/// `target`, above `release/deps/test`.
+fn target_dir() -> PathBuf {
+    test_executable().ancestors().nth(3).expect("target").to_owned()
+}
+
+/// A server that is to be started.
+#[derive(Clone)]
+pub struct Builder {
+    binary: PathBuf,
+    config: Vec<String>,
+    load: Option<String>,
+}
+
+impl Builder {
+    /// Redis with the module and no load arguments.
+    pub fn new() -> Self {
+        Builder { binary: redis_server(), config: Vec::new(), load: Some(String::new()) }
+    }
+
+    /// Without the module.
+    pub fn plain() -> Self {
+        Builder { load: None, ..Builder::new() }
+    }
+
+    /// Another server binary.
+    pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
+        self.binary = binary.into();
+        self
+    }
+
+    /// Adds load arguments.
+    pub fn load(mut self, arguments: &str) -> Self {
+        let load = self.load.get_or_insert_default();
+        load.push(' ');
+        load.push_str(arguments);
+        self
+    }
+
+    /// Adds a line of redis.conf.
+    pub fn config(mut self, line: impl Into<String>) -> Self {
+        self.config.push(line.into());
+        self
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn start(self) -> Server {
+        let log = match self.try_start() {
+            Ok(server) => return server,
+            Err(log) => log,
+        };
+        panic!("the server did not start; its log:\n{log}");
+    }
+
+    /// Starts it; its log where it ends before it answers.
+    pub fn try_start(self) -> Result<Server, String> {
+        for _ in 0..5 {
+            match self.try_once() {
+                Err(log) if log.contains("Address already in use") => {}
+                other => return other,
+            }
+        }
+        Err("no free port".into())
+    }
+
+    fn try_once(&self) -> Result<Server, String> {
+        let dir = new_dir();
+        let port = free_port();
+        fs::write(dir.join("redis.conf"), self.config_file(&dir, port)).expect("write redis.conf");
+        let output = || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
+        let mut command = Command::new(&self.binary);
+        command.arg(dir.join("redis.conf")).stdin(Stdio::null()).stdout(output()).stderr(output());
+        if let Some(preload) = std::env::var_os("MIDI_SERVER_PRELOAD") {
+            command.env("LD_PRELOAD", preload);
+        }
+        let child = command.spawn().unwrap_or_else(|error| {
+            panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", self.binary.display())
+        });
+        let mut server = Server { child, dir, port, checked: true };
+        server.wait_until_ready().map(|()| server)
+    }
+
+    fn config_file(&self, dir: &Path, port: u16) -> String {
+        let mut text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nlogfile \"\"\nsave \"\"\nappendonly no\n\
+             shutdown-timeout 0\nrepl-diskless-sync-delay 0\n\
+             enable-debug-command yes\nenable-module-command yes\n",
+            dir.display()
+        );
+        for line in &self.config {
+            text += line;
+            text.push('\n');
+        }
+        if let Some(arguments) = &self.load {
+            text += &format!("loadmodule {}{arguments}\n", module().display());
+        }
+        text
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder::new()
+    }
+}
+
+fn new_dir() -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("midi-test-{}-{number}", std::process::id()));
+    fs::create_dir_all(&dir).expect("make the server's directory");
+    dir.canonicalize().expect("just made")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// A running server. Dropping it checks that it is well, ends it, and removes
+/// its directory; after a panic it shows the end of its log.
+pub struct Server {
+    child: Child,
+    dir: PathBuf,
+    port: u16,
+    /// Whether its health is judged when it is dropped.
+    checked: bool,
+}
+
+/// What the log of a server in trouble contains.
+const TROUBLE: [&str; 5] =
+    ["BUG REPORT", "midi: internal error", "ERROR: AddressSanitizer", "Assertion", "panicked at"];
+
+impl Server {
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let started = Instant::now();
+        while started.elapsed() < HANG {
+            if self.exit_status().is_some() {
+                self.checked = false;
+                return Err(self.log());
+            }
+            if self.answers() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("no answer to PING\n{}", self.log()))
+    }
+
+    /// Whether it is this very server that answers on the port.
+    fn answers(&self) -> bool {
+        let Ok(mut client) = Client::connect(self.port) else { return false };
+        match client.try_call(&["CONFIG", "GET", "dir"]) {
+            Ok(Value::Array(pair)) => pair[1].text() == self.dir.to_string_lossy(),
+            _ => false,
+        }
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> Client {
+        Client::connect(self.port).unwrap_or_else(|error| panic!("cannot connect: {error}"))
+    }
+
+    /// Where it listens on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What it has logged, warnings of the module and of a sanitizer included.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Its configuration file.
+    pub fn config_file(&self) -> String {
+        fs::read_to_string(self.dir.join("redis.conf")).expect("redis.conf")
+    }
+
+    /// Ends it and starts it again with the same file, which CONFIG REWRITE may have changed.
+    pub fn restart(&mut self, binary: impl AsRef<Path>) {
+        self.stop();
+        let log = fs::File::options().append(true).open(self.dir.join("log")).expect("log");
+        let mut command = Command::new(binary.as_ref());
+        command.arg(self.dir.join("redis.conf")).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("log")).stderr(log);
+        if let Some(preload) = std::env::var_os("MIDI_SERVER_PRELOAD") {
+            command.env("LD_PRELOAD", preload);
+        }
+        self.child = command.spawn().expect("spawn");
+        self.wait_until_ready().unwrap_or_else(|log| panic!("no restart:\n{log}"));
+    }
+
+    /// Fails the test if the server is not well.
+    pub fn check(&mut self) {
+        if let Some(trouble) = self.trouble() {
+            panic!("{trouble}; the log ends:\n{}", self.log_tail());
+        }
+    }
+
+    fn trouble(&mut self) -> Option<String> {
+        if let Some(status) = self.exit_status() {
+            return Some(format!("the server ended by itself: {status}"));
+        }
+        let log = self.log();
+        TROUBLE.iter().find(|mark| log.contains(**mark)).map(|mark| format!("the log says {mark:?}"))
+    }
+
+    fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("our own child")
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+
+    /// Asks it to end; its exit must be an orderly one.
+    fn stop(&mut self) -> Option<String> {
+        // SAFETY: a signal to our own child, which has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let started = Instant::now();
+        while started.elapsed() < HANG {
+            if let Some(status) = self.exit_status() {
+                return status.signal().map(|signal| format!("the server died of signal {signal} at its end"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some("the server does not end".into())
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server's log ends:\n{}", self.log_tail());
+            self.kill();
+        } else if self.checked {
+            let trouble = self.trouble().or_else(|| self.stop()).or_else(|| {
+                let log = self.log();
+                TROUBLE.iter().find(|mark| log.contains(**mark)).map(|mark| format!("the log says {mark:?}"))
+            });
+            self.kill();
+            if let Some(trouble) = trouble {
+                panic!("{trouble}; the log ends:\n{}", self.log_tail());
+            }
+        } else {
+            self.kill();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Waits until no long command runs.
+impl Server {
+    /// See above.
+    pub fn wait_until_idle(&self) {
+        let mut client = self.client();
+        wait_until("MIDI.JOBS is empty", || client.run("MIDI.JOBS").array().is_empty());
+    }
+}
