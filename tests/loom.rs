@@ -342,31 +342,33 @@ fn the_waiter_leaves_what_is_pending() {
 }
 
 /// The holder of the global lock waits for one token while it holds another,
-/// and every other thread tries only.
+/// and every other thread tries only. One room serves the whole keyspace.
 #[test]
 fn the_waiter_takes_several_tokens() {
     check(3, || {
-        let (first, second) = (Shard::new(), Shard::new());
-        let there = Arc::clone(&second);
-        let other = spawn(&first, move |first| {
+        let keyspace = Arc::new((Shard::new(), Shard::new()));
+        let there = Arc::clone(&keyspace);
+        let other = thread::spawn(move || {
+            let (first, second) = &*there;
             // In the opposite order, as nobody should; but it does not wait.
-            if let Some(mut held) = there.token.try_take() {
-                if let Some(mut more) = first.token.try_take() {
-                    more.push((0, 0));
-                    held.push((0, 0));
-                    first.release(more);
-                }
-                there.release(held);
+            let Some(mut held) = second.token.try_take() else {
+                return;
+            };
+            if let Some(mut more) = first.token.try_take() {
+                more.push((0, 0));
+                held.push((0, 0));
+                assert_eq!(more.release(&first.room), Released::Clean);
             }
+            assert_eq!(held.release(&first.room), Released::Clean);
         });
+        let (first, second) = &*keyspace;
         let mut a = first.token.take_waiting(&first.room, 0);
-        // One room serves the whole keyspace.
         let mut b = second.token.take_waiting(&first.room, 0);
         assert_eq!(a.len(), b.len(), "both or none");
         a.push((1, 0));
         b.push((1, 0));
-        second.release(b);
-        first.release(a);
+        assert_eq!(b.release(&first.room), Released::Clean);
+        assert_eq!(a.release(&first.room), Released::Clean);
         join(vec![other]);
     });
 }

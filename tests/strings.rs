@@ -7,9 +7,34 @@ use common::{Client, Mode, Random, Server, Twin, Value, in_all_modes, now_ms};
 
 /// Numbers as people and programs get them wrong.
 const NUMBERS: &[&str] = &[
-    "1", "0", "-0", "00", "01", "-1", "-100", "+1", " 1", "1 ", "", "-", "abc", "1e3", "0x10", "1.0", "100",
-    "9223372036854775", "9223372036854776", "-9223372036854776", "9223372036854775807", "9223372036854775808",
-    "-9223372036854775808", "-9223372036854775809", "99999999999999999999", "9223370000000000000", "1\0", "\u{661}",
+    "1",
+    "0",
+    "-0",
+    "00",
+    "01",
+    "-1",
+    "-100",
+    "+1",
+    " 1",
+    "1 ",
+    "",
+    "-",
+    "abc",
+    "1e3",
+    "0x10",
+    "1.0",
+    "100",
+    "9223372036854775",
+    "9223372036854776",
+    "-9223372036854776",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "99999999999999999999",
+    "9223370000000000000",
+    "1\0",
+    "\u{661}",
 ];
 
 /// Both protocols, one after the other.
@@ -18,11 +43,13 @@ fn twins(server: &Server) -> [Twin; 2] {
 }
 
 fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
-    in_all_modes(|_, server| twins(server).iter_mut().for_each(|twin| {
-        body(twin);
-        twin.flush();
-        twin.client().ok("FLUSHALL");
-    }));
+    in_all_modes(|_, server| {
+        twins(server).iter_mut().for_each(|twin| {
+            body(twin);
+            twin.flush();
+            twin.client().ok("FLUSHALL");
+        })
+    });
 }
 
 #[test]
@@ -30,8 +57,19 @@ fn get_and_set_take_any_bytes() {
     in_all_modes_and_protocols(|twin| {
         let long = vec![b'x'; 3000];
         let all: Vec<u8> = (0..=255).collect();
-        let texts: Vec<&[u8]> =
-            vec![b"", b"\0", b"\r\n", b" ", b"12", b"-12", b"9223372036854775807", b"a\0b", &all, &long, b"\xff\xfe"];
+        let texts: Vec<&[u8]> = vec![
+            b"",
+            b"\0",
+            b"\r\n",
+            b" ",
+            b"12",
+            b"-12",
+            b"9223372036854775807",
+            b"a\0b",
+            &all,
+            &long,
+            b"\xff\xfe",
+        ];
         for key in &texts {
             twin.push(&[b"GET", *key]);
             for value in &texts {
@@ -41,7 +79,7 @@ fn get_and_set_take_any_bytes() {
             }
         }
         twin.push(&[&b"MGET"[..]].iter().chain(&texts).copied().collect::<Vec<_>>());
-        twin.push(&[b"KEYS", b"*"]);
+        twin.push_line("KEYS *");
     });
 }
 
@@ -134,7 +172,9 @@ fn an_expiry_in_the_past_hides_the_key() {
         for option in ["EXAT 1", "PXAT 1", "PXAT 1000"] {
             twin.push_line("SET k old");
             twin.push_line(&format!("SET k new {option}"));
-            for look in ["GET k", "EXISTS k", "TTL k", "TYPE k", "MGET k k", "PERSIST k", "KEYS *", "SET k v XX"] {
+            for look in
+                ["GET k", "EXISTS k", "TTL k", "TYPE k", "MGET k k", "PERSIST k", "KEYS *", "SET k v XX"]
+            {
                 twin.push_line(look);
             }
             twin.push_line("SET k v GET NX");
@@ -161,8 +201,9 @@ fn mget_and_mset_see_all_keys_in_order() {
         ] {
             twin.push_line(line);
         }
-        let many: Vec<String> =
-            (0..400).flat_map(|number| [format!("key:{}", number % 300), format!("value:{number}")]).collect();
+        let many: Vec<String> = (0..400)
+            .flat_map(|number| [format!("key:{}", number % 300), format!("value:{number}")])
+            .collect();
         let mut args = vec!["MSET".to_owned()];
         args.extend(many);
         twin.push(&args);

@@ -264,7 +264,9 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < HANG {
             if let Some(status) = self.exit_status() {
-                return status.signal().map(|signal| format!("the server died of signal {signal} at its end"));
+                return status
+                    .signal()
+                    .map(|signal| format!("the server died of signal {signal} at its end"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }

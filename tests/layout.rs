@@ -1,0 +1,103 @@
+//! The promise: data flows one way, and the folders do not lie.
+//!
+//! `store ← command ← shard ← host`; only `host` (and the entry in lib.rs) names
+//! the module API; `unsafe` lives where the design allows it, with its reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lowest first. A layer may use those before it.
+const LAYERS: [&str; 4] = ["store", "command", "shard", "host"];
+
+/// Where `unsafe` may stand.
+const UNSAFE: [&str; 6] = [
+    "src/lib.rs",
+    "src/store/entry.rs",
+    "src/store/segment.rs",
+    "src/shard/token.rs",
+    "src/shard/inbox.rs",
+    "src/host/",
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of the project") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Every source file: its path from the project's root, and its text.
+fn all_sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let relative = |path: &Path| path.strip_prefix(root).expect("below the root").display().to_string();
+    sources(&root.join("src"))
+        .iter()
+        .map(|path| (relative(path), fs::read_to_string(path).expect("readable text")))
+        .collect()
+}
+
+/// The lines that are not comments, numbered from 1.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(number, line)| (number + 1, line.trim()))
+        .filter(|(_, line)| !line.starts_with("//"))
+}
+
+#[test]
+fn no_layer_uses_a_higher_one() {
+    let mut checked = 0;
+    for (path, text) in all_sources() {
+        let Some(own) = LAYERS.iter().position(|layer| path.starts_with(&format!("src/{layer}/"))) else {
+            continue;
+        };
+        for (number, line) in code(&text) {
+            for higher in &LAYERS[own + 1..] {
+                assert!(!line.contains(&format!("crate::{higher}")), "{path}:{number} uses {higher}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 1000, "the sources were not found");
+}
+
+#[test]
+fn only_the_host_layer_names_the_module_api() {
+    for (path, text) in all_sources() {
+        if path.starts_with("src/host/") || path == "src/lib.rs" {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            assert!(!line.contains("redis_module") && !line.contains("RedisModule_"), "{path}:{number}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    for (path, text) in all_sources() {
+        if UNSAFE.iter().any(|allowed| path.starts_with(allowed)) {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            assert!(!line.contains("unsafe "), "{path}:{number}");
+        }
+    }
+}
+
+#[test]
+fn every_module_file_belongs_to_a_layer() {
+    for (path, _) in all_sources() {
+        let known = LAYERS.iter().any(|layer| path.starts_with(&format!("src/{layer}/")));
+        assert!(
+            known || path == "src/lib.rs" || path == "src/limits.rs",
+            "{path} has no place in the layout"
+        );
+    }
+}
