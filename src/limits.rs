@@ -8,7 +8,8 @@ use std::time::Duration;
 pub const THREADS: RangeInclusive<i64> = 0..=256;
 
 /// `midi.shards`, a power of two. Two threads scale 1.8 × with 1024 shards, and
-/// more bring little; a shard costs 128 bytes plus its tables.
+/// more bring little; a shard costs 256 bytes plus its tables, and a flush
+/// holds the main thread for about 0.2 µs per shard.
 pub const SHARDS: RangeInclusive<i64> = 1..=65_536;
 /// Default of `midi.shards`.
 pub const SHARDS_DEFAULT: i64 = 1024;
@@ -72,6 +73,12 @@ pub const KEYS_AT_ONCE: usize = 1000;
 /// SCAN looks at this many keys at once on the main thread; more is a job.
 pub const SCAN_AT_ONCE: usize = 1000;
 
+/// RANDOMKEY draws this many shards, and looks at this many buckets of each,
+/// before it becomes a search through all.
+pub const RANDOM_DRAWS: usize = 512;
+/// See [`RANDOM_DRAWS`].
+pub const RANDOM_BUCKETS: usize = 4;
+
 /// SCAN visits this many shards at most before it answers, however few keys it met.
 pub const SCAN_SHARDS: usize = 1024;
 
@@ -80,6 +87,9 @@ pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 
 /// The part of a tick that expiry may take: a quarter, as in Redis.
 pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
+
+/// Kept arguments that the main thread frees in a turn.
+pub const FREED_PER_TURN: usize = 64;
 
 /// How much of a job's output is handed on in one piece.
 pub const CHUNK_BYTES: usize = 8 << 10;

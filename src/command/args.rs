@@ -103,6 +103,21 @@ enum Part {
 }
 
 impl OwnedArgs {
+    /// How many there are, the name included.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Argument number `index`, empty where there is none.
+    pub fn get(&self, index: usize) -> &[u8] {
+        self.parts.get(index).map_or(&[], |part| self.part(part))
+    }
+
     /// Lends the arguments.
     pub fn with<R>(&self, use_them: impl FnOnce(Args<'_>) -> R) -> R {
         let list: SmallVec<[&[u8]; 8]> = self.parts.iter().map(|part| self.part(part)).collect();

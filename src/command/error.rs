@@ -45,6 +45,8 @@ pub enum Error {
     HasReplicas,
     /// A database beyond the host's `databases`.
     DbOutOfRange,
+    /// The user may not touch a key that IMPORT or EXPORT came to.
+    NoPermission,
     /// The host refused a write of EXPORT; its log has the reason.
     HostRefused,
     /// A panic was caught; its place is in the host's log.
@@ -100,6 +102,9 @@ impl Error {
                                    while replicas are attached."
                 .into(),
             Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::NoPermission => "NOPERM this user has no permissions to access one of the keys \
+                                    used as arguments"
+                .into(),
             Error::HostRefused => "ERR the host refused a write; its log has the reason".into(),
             Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),

@@ -298,6 +298,11 @@ impl PopulateArgs {
         })
     }
 
+    /// About the size of a value, at least 1.
+    pub fn value_bytes(&self) -> usize {
+        self.size.unwrap_or(16)
+    }
+
     /// Writes the key of that number over `key`.
     pub fn key(&self, number: u64, key: &mut Vec<u8>) {
         key.clear();

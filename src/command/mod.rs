@@ -312,12 +312,12 @@ impl Command {
         if wrong || odd_pairs { Err(Error::Arity) } else { Ok(()) }
     }
 
-    /// Whether one shard is all it needs.
+    /// Whether one shard is all it needs, with so many arguments.
     #[inline]
-    pub fn is_on_one_shard(&self, args: &Args<'_>) -> bool {
+    pub fn is_on_one_shard(&self, arguments: usize) -> bool {
         match self.action {
             Action::OneKey(_) => true,
-            Action::EachKey(_) => args.len() == 2,
+            Action::EachKey(_) => arguments == 2,
             _ => false,
         }
     }

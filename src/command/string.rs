@@ -91,9 +91,12 @@ fn get(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
+/// What an element takes in a reply beside its value, roughly.
+const ELEMENT_BYTES: usize = 8;
+
 fn mget(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let keys = cx.args.from(1);
-    let mut bytes = 0;
+    let mut bytes = keys.len() * ELEMENT_BYTES;
     for (number, key) in keys.iter().enumerate() {
         let (hash, table) = cx.tables.table(number);
         if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {

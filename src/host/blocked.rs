@@ -21,6 +21,7 @@ use crate::shard::{JobReply, Request};
 pub struct Blocked {
     client: *mut RawBlocked,
     ctx: *mut RawCtx,
+    client_id: u64,
 }
 
 // SAFETY: the API allows UnblockClient and replies through the thread-safe
@@ -39,8 +40,17 @@ impl Blocked {
         // reads the client, which only the main thread may.
         unsafe {
             let client = api!(RedisModule_BlockClient)(ctx.0, Some(on_reply), None, Some(on_free), 0);
-            Blocked { client, ctx: api!(RedisModule_GetThreadSafeContext)(client) }
+            Blocked {
+                client,
+                ctx: api!(RedisModule_GetThreadSafeContext)(client),
+                client_id: ctx.client_id(),
+            }
         }
+    }
+
+    /// The client's id.
+    pub fn client_id(&self) -> u64 {
+        self.client_id
     }
 
     /// As a request's ticket; [`Blocked::of_ticket`] takes it back.
@@ -49,7 +59,7 @@ impl Blocked {
     }
 
     /// Ends a ticket.
-    fn of_ticket(ticket: usize) -> Self {
+    pub fn of_ticket(ticket: usize) -> Self {
         // SAFETY: tickets are made by `into_ticket` and ended once, when the
         // request has come home.
         unsafe { *Box::from_raw(ticket as *mut Blocked) }

@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate};
+use super::blocked::Blocked;
 use super::door::{Door, door, may_block};
 use super::lock::{LockPart, LockWork};
 use super::reply::HostReply;
+use super::rights::{Rights, RightsNow};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Reply};
 use crate::shard::{Call, Progress, Slice, Task, Work};
@@ -91,7 +93,7 @@ fn start<C: Copying + 'static>(
         total,
         first_worker: door.engine.jobs.started() as usize % door.engine.config.workers,
     };
-    door.start_job(ctx, call, work);
+    door.start_job(call, work, Blocked::new(ctx));
     Ok(())
 }
 
@@ -100,12 +102,13 @@ pub fn import(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     // SAFETY: on the main thread; DbSize needs a context only.
     let total = unsafe { api!(RedisModule_DbSize)(ctx.0) };
-    start(door, ctx, call, Import::new(args, call.db), total)
+    start(door, ctx, call, Import::new(args, call.db, Rights::of_client(ctx)), total)
 }
 
 struct Import {
     args: ImportArgs,
     db: u32,
+    rights: Rights,
     cursor: Cursor,
     scanned: u64,
     tally: Tally,
@@ -142,7 +145,7 @@ unsafe extern "C" fn on_scanned(
 ) {
     // SAFETY: `found` is Import::step's, which waits for the scan; name and key
     // are the host's, good for this call; the name is held to outlive it.
-    unsafe {
+    super::guarded((), || unsafe {
         let found = &mut *found.cast::<Found>();
         found.seen += 1;
         if key.is_null() || !(*found.pattern).matches(bytes(name)) {
@@ -156,14 +159,15 @@ unsafe extern "C" fn on_scanned(
         let len = api!(RedisModule_ValueLength)(key);
         let held = api!(RedisModule_HoldString)(ptr::null_mut(), name);
         found.strings.push((held, (expire_at >= 0).then_some(expire_at), len));
-    }
+    });
 }
 
 impl Import {
-    fn new(args: ImportArgs, db: u32) -> Self {
+    fn new(args: ImportArgs, db: u32, rights: Rights) -> Self {
         Import {
             args,
             db,
+            rights,
             // SAFETY: no arguments.
             cursor: Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() }),
             scanned: 0,
@@ -174,7 +178,7 @@ impl Import {
     }
 
     /// One step of the scan: one bucket of the host's table.
-    fn step(&mut self, ctx: Ctx) {
+    fn step(&mut self, ctx: Ctx, rights: &RightsNow) {
         let mut found = Found { pattern: &self.args.pattern, seen: 0, not_strings: 0, strings: Vec::new() };
         // SAFETY: the lock is held; the callback gets what it expects.
         let more = unsafe {
@@ -184,7 +188,10 @@ impl Import {
         self.scanned += found.seen;
         self.tally.not_strings += found.not_strings;
         for (name, expire_at, len) in found.strings {
-            if self.tally.copied < self.args.count {
+            if !rights.allow(name) {
+                self.error = Some(Error::NoPermission);
+            }
+            if self.tally.copied < self.args.count && self.error.is_none() {
                 self.copy(ctx, name, expire_at, len);
             }
             // SAFETY: held by the callback.
@@ -209,8 +216,8 @@ impl Import {
         };
         if len >= PLAIN_BYTES {
             with_value_in_place(ctx, name, &mut put);
-        } else {
-            with_value_of_get(ctx, name, &mut put);
+        } else if !with_value_of_get(ctx, name, &mut put) {
+            self.error = Some(Error::HostRefused);
         }
     }
 }
@@ -218,7 +225,11 @@ impl Import {
 fn with_value_in_place(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) {
     // SAFETY: the lock is held; the key is closed before anything else happens.
     unsafe {
-        let key = api!(RedisModule_OpenKey)(ctx.0, name, raw::REDISMODULE_READ as c_int).cast();
+        let key: *mut raw::RedisModuleKey =
+            api!(RedisModule_OpenKey)(ctx.0, name, raw::REDISMODULE_READ as c_int).cast();
+        if key.is_null() {
+            return; // It expired a moment ago.
+        }
         let mut len = 0;
         let value = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
         if !value.is_null() {
@@ -228,32 +239,43 @@ fn with_value_in_place(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8]
     }
 }
 
-fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) {
+/// False where the host does not let us call GET.
+fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) -> bool {
     // SAFETY: the lock is held; the format says one string; the reply's text
     // lives until the reply is freed.
     unsafe {
         let reply = api!(RedisModule_Call)(ctx.0, c"GET".as_ptr(), c"s".as_ptr(), name);
         if reply.is_null() {
-            return;
+            return false;
         }
+        let kind = api!(RedisModule_CallReplyType)(reply) as isize;
         let mut len = 0;
         let value = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-        if !value.is_null() {
+        if kind == raw::REDISMODULE_REPLY_STRING && !value.is_null() {
             put(std::slice::from_raw_parts(value.cast(), len));
         }
         api!(RedisModule_FreeCallReply)(reply);
+        kind != raw::REDISMODULE_REPLY_ERROR
     }
 }
 
 impl LockWork for Import {
     fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
+        let rights = match self.rights.now() {
+            Ok(rights) => rights,
+            Err(error) => return self.error = Some(error),
+        };
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
-        while !self.is_done() {
-            if let Some(error) = door().engine.write_refusal(true) {
+        let engine = &door().engine;
+        while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
+            if deadline.is_none() && !engine.has_credit() {
+                super::events::ask_host();
+            }
+            if let Some(error) = engine.write_refusal(true) {
                 self.error = Some(error);
             } else {
-                self.step(ctx);
+                self.step(ctx, &rights);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break;
@@ -292,6 +314,7 @@ pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
     let export = Export {
         args,
         db: call.db,
+        rights: Rights::of_client(ctx),
         shard: 0,
         place: 0,
         scanned: 0,
@@ -305,6 +328,7 @@ pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
 struct Export {
     args: ImportArgs,
     db: u32,
+    rights: Rights,
     shard: u32,
     place: u32,
     scanned: u64,
@@ -385,10 +409,10 @@ fn set(
         let call = api!(RedisModule_Call);
         let command = c"SET".as_ptr();
         let reply = match (expire_at, condition) {
-            (None, None) => call(ctx.0, command, c"!MEbb".as_ptr(), k, kl, v, vl),
-            (None, Some(_)) => call(ctx.0, command, c"!MEbbc".as_ptr(), k, kl, v, vl, nx),
-            (Some(at), None) => call(ctx.0, command, c"!MEbbcl".as_ptr(), k, kl, v, vl, pxat, at),
-            (Some(at), Some(_)) => call(ctx.0, command, c"!MEbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx),
+            (None, None) => call(ctx.0, command, c"!MESbb".as_ptr(), k, kl, v, vl),
+            (None, Some(_)) => call(ctx.0, command, c"!MESbbc".as_ptr(), k, kl, v, vl, nx),
+            (Some(at), None) => call(ctx.0, command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at),
+            (Some(at), Some(_)) => call(ctx.0, command, c"!MESbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx),
         };
         if reply.is_null() {
             return Err(Error::HostRefused);
@@ -423,12 +447,24 @@ unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
 impl LockWork for Export {
     fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
         if must_not_replicate() {
-            return; // Clients are paused; so are we.
+            // Clients are paused, and so are jobs. Who cannot wait is refused.
+            if deadline.is_none() {
+                self.error = Some(Error::HostRefused);
+            }
+            return;
         }
+        let rights = match self.rights.now() {
+            Ok(rights) => rights,
+            Err(error) => return self.error = Some(error),
+        };
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         while let Some(item) = self.batch.pop_front() {
-            self.put(ctx, &item);
+            if rights.allow_bytes(&item.key) {
+                self.put(ctx, &item);
+            } else {
+                self.error = Some(Error::NoPermission);
+            }
             if self.error.is_some() || self.enough() {
                 self.batch.clear();
             }

@@ -1,7 +1,7 @@
 //! The host door: MIDI.* commands on the host's own port.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::api::{Ctx, RawCtx, RawString, bytes};
+use super::api::{Ctx, RawCtx, RawString, api, bytes};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::reply::HostReply;
@@ -17,7 +17,7 @@ use super::{copy, events, guarded, info};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
-    Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Work, is_long, long_work,
+    Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
 };
 use crate::store::Now;
 
@@ -39,13 +39,41 @@ pub struct Door {
     /// `midi.dispatch pool`: commands of this turn of the main loop.
     #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     batch: Mutex<Vec<Box<Request>>>,
+    /// For questions to the host outside of any command. Under the lock only.
+    ctx: usize,
+    /// Whether the main thread's eventfd was written to since it was last read.
+    called: &'static Calls,
+}
+
+/// How other threads end the main thread's sleep.
+pub struct Calls {
+    /// In the host's event loop.
+    pub waker: Waker,
+    pending: AtomicBool,
+}
+
+impl Calls {
+    /// # Errors
+    /// The system's, where it gives out no more descriptors.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Calls { waker: Waker::new()?, pending: AtomicBool::new(false) })
+    }
+
+    /// Ends the sleep.
+    pub fn call(&self) {
+        // In this order: a call that is read too early is read again.
+        self.waker.wake();
+        self.pending.store(true, Ordering::Release);
+    }
 }
 
 static DOOR: OnceLock<Door> = OnceLock::new();
 
-/// Opens the door. Once.
-pub fn open(engine: Arc<Engine>) {
-    let door = Door { engine, batch: Mutex::default() };
+/// Opens the door. Once, in OnLoad.
+pub fn open(ctx: Ctx, engine: Arc<Engine>, called: &'static Calls) {
+    // SAFETY: on the main thread, with a valid context.
+    let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
+    let door = Door { engine, batch: Mutex::default(), ctx, called };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
 }
 
@@ -75,6 +103,19 @@ pub unsafe extern "C" fn on_command(ctx: *mut RawCtx, argv: *mut *mut RawString,
 }
 
 impl Door {
+    /// A context for the holder of the global lock.
+    pub fn ctx(&self) -> Ctx {
+        Ctx(self.ctx as *mut RawCtx)
+    }
+
+    /// The main thread is up: calls so far have been heard. Reading the eventfd
+    /// is a system call, so it is done only where there was a call.
+    pub fn forget_calls(&self) {
+        if self.called.pending.swap(false, Ordering::Acquire) {
+            self.called.waker.clear();
+        }
+    }
+
     fn command(&self, ctx: Ctx, argv: &[*mut RawString]) {
         // SAFETY: arguments of the running command.
         let Some(number) = find(&unsafe { bytes(argv[0]) }[PREFIX.len()..]) else {
@@ -89,7 +130,7 @@ impl Door {
                 // kept is trimmed first, which may move it.
                 unsafe {
                     let text = bytes(string);
-                    if row.flags.write && text.len() >= limits.keep_bytes {
+                    if text.len() >= limits.keep_bytes {
                         HostArgs::trim(string);
                         return bytes(string);
                     }
@@ -139,7 +180,8 @@ impl Door {
             }
             match engine.attempt(seat, &call, Taking::MAIN, &mut HostReply(ctx)) {
                 Outcome::Done => return engine.book_at_once(seat),
-                Outcome::Busy | Outcome::TooLarge | Outcome::Long if may_block(ctx) => {
+                Outcome::Long if may_block(ctx) => return self.start_long(ctx, &call),
+                Outcome::Busy | Outcome::TooLarge if may_block(ctx) => {
                     return self.hand_over(ctx, &call, false);
                 }
                 _ => {}
@@ -164,63 +206,93 @@ impl Door {
         engine.book_at_once(seat);
     }
 
-    /// Gives a command to the workers: as a job where it is long, else queued.
-    fn hand_over(&self, ctx: Ctx, call: &Call<'_>, batched: bool) {
-        let engine = &*self.engine;
-        if is_long(call) {
-            return match long_work(engine, call) {
-                Ok(work) => self.start_job(ctx, call, work),
-                Err(error) => call.refuse(error, &mut HostReply(ctx)),
-            };
-        }
-        if let Err(error) = engine.room_in_queue() {
-            return call.refuse(error, &mut HostReply(ctx));
-        }
-        let request =
-            Box::new(Request::new(call, Home::Main, Blocked::new(ctx).into_ticket(), Blocked::write_large));
-        if batched {
-            self.batch.lock().push(request);
-        } else {
-            engine.enqueue(engine.main_seat(), request);
+    /// Starts long work as a job. A flush has its effect here, so what could
+    /// refuse the job comes first.
+    fn start_long(&self, ctx: Ctx, call: &Call<'_>) {
+        let work = self.engine.room_for_job().and_then(|()| long_work(&self.engine, call));
+        match work {
+            Ok(work) => self.start_job(call, work, Blocked::new(ctx)),
+            Err(error) => call.refuse(error, &mut HostReply(ctx)),
         }
     }
 
-    /// Starts long work for a client, which waits for its reply.
-    pub fn start_job(&self, ctx: Ctx, call: &Call<'_>, work: Work) {
-        if let Err(error) = self.engine.room_for_job() {
+    /// Gives a command to the workers.
+    fn hand_over(&self, ctx: Ctx, call: &Call<'_>, batched: bool) {
+        let engine = &*self.engine;
+        if is_long(call) {
+            return self.start_long(ctx, call);
+        }
+        if let Err(error) = engine.book_queued(engine.main_seat()) {
             return call.refuse(error, &mut HostReply(ctx));
         }
-        let blocked = Blocked::new(ctx);
-        let owner = JobOwner { db: call.db, client: ctx.client_id(), gone: blocked.watch() };
+        let ticket = Blocked::new(ctx).into_ticket();
+        let request = Box::new(Request::new(call, Home::Main, ticket, Blocked::write_large));
+        if !batched {
+            return engine.enqueue(request);
+        }
+        let mut batch = self.batch.lock();
+        // Commands also run after BEFORE_SLEEP; the batch must not lie until
+        // something else wakes the main loop.
+        if batch.is_empty() && engine.main.is_asleep() {
+            engine.wake_main();
+        }
+        batch.push(request);
+    }
+
+    /// Starts a job for a client that waits for its reply.
+    pub fn start_job(&self, call: &Call<'_>, work: Work, blocked: Blocked) {
+        let owner = JobOwner { db: call.db, client: blocked.client_id(), gone: blocked.watch() };
         self.engine.start_job(call.command, owner, work, Box::new(BlockedReply::new(blocked)));
     }
 
     /// Sends what `pool` gathered, and answers what has come home. On the main
-    /// thread, between commands. True when there was anything.
-    pub fn turn(&self) -> bool {
+    /// thread, between commands.
+    pub fn turn(&self) {
         let batch = std::mem::take(&mut *self.batch.lock());
-        let came = self.engine.main.take();
-        let any = !batch.is_empty() || !came.is_empty();
         if !batch.is_empty() {
-            self.engine.enqueue_batch(self.engine.main_seat(), batch.into_iter());
+            self.engine.enqueue_batch(batch.into_iter());
         }
-        for request in came {
-            self.came_home(request);
+        for request in self.engine.main.take() {
+            guarded((), || self.came_home(request));
         }
-        any
     }
 
     fn came_home(&self, mut request: Box<Request>) {
-        self.engine.came_home();
         if request.verdict == Verdict::NeedsMain {
             let args = std::mem::take(&mut request.args);
-            let mut tape = Tape::default();
-            args.with(|args| {
-                let call = self.engine.call_of(&request, args);
-                self.run_to_end(&call, &mut tape);
-            });
-            request.reply = tape;
+            return args.with(|args| self.go_on(request, args));
         }
+        self.engine.came_home();
+        Blocked::finish_request(request);
+    }
+
+    /// Goes on with a command that a worker could not run.
+    fn go_on(&self, mut request: Box<Request>, args: Args<'_>) {
+        let engine = &*self.engine;
+        let call = engine.call_of(&request, args);
+        let mut tape = Tape::default();
+        let outcome = match engine.late_refusal(&call) {
+            Some(error) => {
+                call.refuse(error, &mut tape);
+                Outcome::Done
+            }
+            None => engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut tape),
+        };
+        if outcome == Outcome::Long {
+            match engine.room_for_job().and_then(|()| long_work(engine, &call)) {
+                Ok(work) => {
+                    engine.came_home();
+                    return self.start_job(&call, work, Blocked::of_ticket(request.ticket));
+                }
+                Err(error) => call.refuse(error, &mut tape),
+            }
+        }
+        request.verdict = Verdict::Done;
+        request.reply = tape;
+        if request.reply.len() > MAX_MAIN_REPLY_BYTES {
+            return engine.reply_on_worker(request);
+        }
+        engine.came_home();
         Blocked::finish_request(request);
     }
 

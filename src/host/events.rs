@@ -36,21 +36,21 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     unsafe {
         libc::pthread_atfork(Some(before_fork), None, None);
         let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
-        let data = std::ptr::from_ref(waker).cast_mut().cast::<c_void>();
-        subscribed && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), data) == 0
+        let nothing = std::ptr::null_mut();
+        subscribed && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), nothing) == 0
     }
 }
 
-/// A worker has something for us. The turn itself follows in BEFORE_SLEEP.
-unsafe extern "C" fn on_wake(_: c_int, waker: *mut c_void, _: c_int) {
-    // SAFETY: given at registration, and 'static.
-    unsafe { &*waker.cast::<Waker>() }.clear();
-}
+/// A worker has something for us. AFTER_SLEEP has seen to it; nothing is cleared
+/// here, because this may be a loop inside a script, where nobody would see to
+/// what the call was for.
+unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {}
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
     guarded((), || {
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             door().engine.main.awake();
+            door().forget_calls();
             lock::main_turned();
             turn();
         } else {
@@ -98,6 +98,11 @@ pub fn check_write_gate(ctx: Ctx) {
     if GATE_STALE.load(Ordering::Relaxed) {
         refresh_gate(ctx);
     }
+}
+
+/// The same at any moment at which this thread holds the global lock.
+pub fn ask_host() {
+    guarded((), || refresh_gate(door().ctx()));
 }
 
 /// Asks the host whether midi may write, and how much.

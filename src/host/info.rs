@@ -195,23 +195,25 @@ pub fn jobs(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) -> Result<(
     Ok(())
 }
 
+fn number(reply: &mut dyn Reply, name: &str, value: u64) {
+    reply.bulk(name.as_bytes());
+    reply.integer(value as i64);
+}
+
+/// `elapsed` is in milliseconds.
 fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
     let jobs = engine.jobs.list();
     reply.array(jobs.len());
     for job in jobs {
         reply.map(7);
-        let mut number = |name: &str, value: u64| {
-            reply.bulk(name.as_bytes());
-            reply.integer(value as i64);
-        };
-        number("id", job.id);
-        number("db", job.db.into());
-        number("client", job.client);
-        number("done", job.done.load(Ordering::Relaxed));
-        number("total", job.total.load(Ordering::Relaxed));
-        number("elapsed-ms", job.elapsed().as_millis() as u64);
+        number(reply, "id", job.id);
         reply.bulk(b"command");
         reply.bulk(job.name.as_bytes());
+        number(reply, "database", job.db.into());
+        number(reply, "client", job.client);
+        number(reply, "done", job.done.load(Ordering::Relaxed));
+        number(reply, "total", job.total.load(Ordering::Relaxed));
+        number(reply, "elapsed", job.elapsed().as_millis() as u64);
     }
 }
 

@@ -1,10 +1,14 @@
 //! Large arguments that are kept instead of copied.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::api::{Ctx, RawString, api, bytes};
 use crate::command::Keep;
+use crate::limits::FREED_PER_TURN;
 use crate::shard::Inbox;
 use crate::store::{SharedBytes, SharedValue};
 
@@ -63,9 +67,16 @@ fn free(string: *mut RawString) {
     unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), string) };
 }
 
-/// Frees what other threads dropped. On the main thread.
+/// Strings that are still to be freed.
+static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
+
+/// Frees some of what other threads dropped: few, because each may be large.
+/// On the main thread, every turn.
 pub fn free_dropped() {
-    for Dropped(string) in DROPPED.take() {
+    let mut to_free = TO_FREE.lock();
+    to_free.extend(DROPPED.take());
+    let now = FREED_PER_TURN.min(to_free.len());
+    for Dropped(string) in to_free.drain(..now) {
         free(string);
     }
 }

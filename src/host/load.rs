@@ -6,8 +6,9 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::{config, door, events, info, kept, log_panics, register};
-use crate::shard::{Engine, Waker, Workers};
+use super::door::Calls;
+use super::{config, count_panic, door, events, info, kept, log_panics, register};
+use crate::shard::{Engine, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
@@ -48,17 +49,21 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
-    let databases = ctx.config_number(c"databases").and_then(|count| u32::try_from(count).ok()).unwrap_or(16);
+    let databases = ctx.config_number(c"databases").and_then(|count| u32::try_from(count).ok());
+    let databases =
+        databases.ok_or("the host does not tell its number of databases (CONFIG GET databases)")?;
     let engine_config = config::engine_config(databases);
-    let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
-    let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
+    let calls: &'static Calls = Box::leak(Box::new(Calls::new().map_err(|error| error.to_string())?));
+    let engine = Engine::new(engine_config, config::settings(), Box::new(|| calls.call()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    door::open(Arc::clone(&engine));
-    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, waker);
+    engine.on_ask_host(events::ask_host);
+    // Threads first: what is registered with the host cannot be taken back.
+    Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
+    door::open(ctx, Arc::clone(&engine), calls);
+    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, &calls.waker);
     if !told {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
-    Workers::start(&engine, |_| {}).map_err(|error| format!("cannot start threads: {error}"))?;
     events::log_promises(ctx);
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let text = format!(

@@ -6,6 +6,7 @@
 //! taken it. A busy main thread leaves the lock free for a moment only, when it
 //! polls: then it runs the starving work's slice itself before it sleeps.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -76,11 +77,16 @@ impl LockPart {
         if unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.ctx) } != 0 {
             return false;
         }
-        work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE));
+        let slice = AssertUnwindSafe(|| work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE)));
+        let result = catch_unwind(slice);
         slice_ended();
         // SAFETY: we hold the lock.
         unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
-        true
+        match result {
+            Ok(()) => true,
+            // The worker answers the client; what matters here is the lock.
+            Err(panic) => resume_unwind(panic),
+        }
     }
 }
 

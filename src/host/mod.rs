@@ -19,6 +19,7 @@ mod load;
 mod lock;
 mod register;
 mod reply;
+mod rights;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,9 +34,14 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 /// is logged with its place, counted, and answered with `otherwise`.
 fn guarded<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        PANICS.fetch_add(1, Ordering::Relaxed);
+        count_panic();
         otherwise
     })
+}
+
+/// A panic was caught somewhere.
+fn count_panic() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Logs where a panic happened, whichever thread it is on.

@@ -72,7 +72,7 @@ impl Engine {
     /// Tries to run a command on this thread.
     #[inline]
     pub fn attempt(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
-        if call.row().is_on_one_shard(&call.args) {
+        if call.row().is_on_one_shard(call.args.len()) {
             return self.attempt_one(seat, call, taking, reply);
         }
         match call.row().action {

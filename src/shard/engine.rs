@@ -1,6 +1,7 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows no host and
 //! no socket.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -112,7 +113,9 @@ pub struct Engine {
     credit_wanted: AtomicBool,
     pub(super) queued_now: AtomicUsize,
     /// Ends the sleep of the main thread.
-    pub(super) wake_main: Box<dyn Fn() + Send + Sync>,
+    wake_main: Box<dyn Fn() + Send + Sync>,
+    /// Asks the host whether, and how much, midi may write.
+    ask_host: OnceLock<fn()>,
     pub(super) draws: AtomicU64,
 }
 
@@ -156,6 +159,7 @@ impl Engine {
             credit_wanted: AtomicBool::new(false),
             queued_now: AtomicUsize::new(0),
             wake_main,
+            ask_host: OnceLock::new(),
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         })
     }
@@ -191,6 +195,11 @@ impl Engine {
         hash.shard(self.mask)
     }
 
+    /// The shards that a worker owns.
+    pub fn owned_by(&self, worker: usize) -> impl Iterator<Item = u32> + use<> {
+        (worker as u32..self.shard_count()).step_by(self.config.workers)
+    }
+
     /// The worker that owns a shard.
     pub fn owner(&self, shard: u32) -> usize {
         shard as usize % self.config.workers
@@ -211,13 +220,29 @@ impl Engine {
 
     /// Whether a long write has credit left; asks the main thread where not.
     pub fn has_credit(&self) -> bool {
-        if self.credit.load(Ordering::Relaxed) > 0 {
+        if self.credit_left() {
             return true;
         }
         if !self.credit_wanted.swap(true, Ordering::Relaxed) {
             self.wake_main();
         }
         false
+    }
+
+    pub(super) fn credit_left(&self) -> bool {
+        self.credit.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sets how the holder of the global lock asks the host about writing; what
+    /// it learns comes back through [`Engine::set_gate`].
+    pub fn on_ask_host(&self, ask: fn()) {
+        let _ = self.ask_host.set(ask);
+    }
+
+    pub(super) fn ask_host(&self) {
+        if let Some(ask) = self.ask_host.get() {
+            ask();
+        }
     }
 
     /// Books bytes that a long write took.
@@ -310,7 +335,9 @@ impl Engine {
         for seat in self.seats() {
             seat.add_census(db as usize, &mut sum);
         }
-        sum
+        // The seats are not read at one moment: a key that was made on one and
+        // deleted on another meanwhile may have been seen going only.
+        Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
     }
 
     /// Bytes of the tables and expired keys so far.
@@ -334,12 +361,6 @@ impl Engine {
     /// Commands waiting for a shard or on their way home.
     pub fn queued_now(&self) -> usize {
         self.queued_now.load(Ordering::Relaxed)
-    }
-
-    /// Books what a table gained or lost on a thread.
-    #[inline]
-    pub(super) fn book(&self, seat: &Seat, db: u32, change: Census) {
-        seat.book(db, change);
     }
 
     /// Counts a command that ran at once.

@@ -67,17 +67,23 @@ impl<M> Inbox<M> {
     /// Announces sleep. False when there is a message: then do not sleep.
     ///
     /// The CAS changes nothing but takes its place among the changes of `newest`:
-    /// it fails where a push came before, and what comes after has acquired `asleep`.
-    /// (A plain load in its place needs SeqCst everywhere, which loom cannot check.)
+    /// it fails where a push came before, and a push after it acquires `asleep`.
+    /// (A load in its place needs SeqCst in all of these, which loom cannot check;
+    /// nor, with a store in the place of the swap, that this is the latest `asleep`.)
     #[must_use]
     pub fn may_sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
+        self.asleep.swap(true, Ordering::Relaxed);
         let none = ptr::null_mut();
-        if self.newest.compare_exchange(none, none, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if self.newest.compare_exchange(none, none, Ordering::Release, Ordering::Relaxed).is_ok() {
             return true;
         }
         self.asleep.store(false, Ordering::Relaxed);
         false
+    }
+
+    /// Whether the thread has announced sleep.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
     }
 
     /// Says that the thread is up again.

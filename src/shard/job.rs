@@ -4,6 +4,7 @@
 //! parts of other jobs. When the last part is done, its worker makes the reply,
 //! in slices too.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::worker::Message;
-use crate::command::{COMMANDS, Error, Reply};
+use crate::command::{Args, COMMANDS, Error, Reply};
 use crate::limits::SLICE;
 
 /// How a slice ended.
@@ -37,6 +38,11 @@ pub trait Task: Send + Sync {
 pub trait Part: Send {
     /// Works until the slice is over.
     fn slice(&mut self, slice: &Slice<'_>) -> Progress;
+
+    /// Whether it goes on when its job was stopped.
+    fn must_finish(&self) -> bool {
+        false
+    }
 }
 
 /// Long work, ready to be started.
@@ -126,8 +132,6 @@ impl Job {
 pub struct Jobs {
     running: Mutex<Vec<Arc<Job>>>,
     started: AtomicU64,
-    /// Whether any job runs; read without the lock.
-    any: AtomicBool,
 }
 
 impl Jobs {
@@ -141,21 +145,12 @@ impl Jobs {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Whether any is running.
-    pub fn any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
-    }
-
     fn add(&self, job: &Arc<Job>) {
-        let mut running = self.running.lock();
-        running.push(Arc::clone(job));
-        self.any.store(true, Ordering::Relaxed);
+        self.running.lock().push(Arc::clone(job));
     }
 
     fn remove(&self, job: &Job) {
-        let mut running = self.running.lock();
-        running.retain(|other| other.id != job.id);
-        self.any.store(!running.is_empty(), Ordering::Relaxed);
+        self.running.lock().retain(|other| other.id != job.id);
     }
 }
 
@@ -168,17 +163,18 @@ pub struct Slice<'a> {
     /// The job, where it is one that can be watched and stopped.
     pub job: Option<&'a Job>,
     deadline: Option<Instant>,
+    refusal: Cell<Option<Error>>,
 }
 
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
     pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
-        Slice { engine, seat, job, deadline: Some(Instant::now() + SLICE) }
+        Slice { engine, seat, job, deadline: Some(Instant::now() + SLICE), refusal: Cell::new(None) }
     }
 
     /// All the time in the world, for the holder of the global lock.
     pub fn endless(engine: &'a Engine, seat: &'a Seat) -> Self {
-        Slice { engine, seat, job: None, deadline: None }
+        Slice { engine, seat, job: None, deadline: None, refusal: Cell::new(None) }
     }
 
     /// Whether it is time to stop.
@@ -198,6 +194,26 @@ impl<'a> Slice<'a> {
             Some(_) => token.try_take_long(),
             None => Some(token.take_waiting(&self.engine.room, crate::limits::MAIN_SPINS)),
         }
+    }
+
+    /// Stops the work; the error becomes its reply.
+    pub fn refuse(&self, error: Error) {
+        match self.job {
+            Some(job) => job.refuse(error),
+            None => self.refusal.set(Some(error)),
+        }
+    }
+
+    /// Whether there is memory left for writes. Where this thread holds the
+    /// global lock the host is asked; elsewhere the main thread is told to.
+    pub fn has_credit(&self) -> bool {
+        if !self.is_endless() {
+            return self.engine.has_credit();
+        }
+        if !self.engine.credit_left() {
+            self.engine.ask_host();
+        }
+        true
     }
 
     /// Counts finished units.
@@ -277,9 +293,12 @@ impl Engine {
     pub fn run_to_end(&self, work: Work, reply: &mut dyn Reply) {
         let slice = Slice::endless(self, self.main_seat());
         for mut part in work.parts {
-            while part.slice(&slice) != Progress::Done {}
+            while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
         }
-        while !work.task.reply(reply, &slice) {}
+        match slice.refusal.get() {
+            Some(error) => reply.error(&error.text("", &Args::new(&[]))),
+            None => while !work.task.reply(reply, &slice) {},
+        }
     }
 }
 
@@ -299,7 +318,7 @@ impl Share {
     pub(super) fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress {
         let slice = Slice::short(engine, seat, Some(&self.job));
         match &mut self.stage {
-            Stage::Work(_) if self.job.stopped() => self.finish_part(engine, seat),
+            Stage::Work(part) if self.job.stopped() && !part.must_finish() => self.finish_part(engine, seat),
             Stage::Work(part) => match part.slice(&slice) {
                 Progress::Done => self.finish_part(engine, seat),
                 other => other,
@@ -316,6 +335,15 @@ impl Share {
         }
     }
 
+    /// After a panic in a slice: the job ends with an error, and its client is answered.
+    pub(super) fn failed(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        self.job.refuse(Error::Internal);
+        match self.stage {
+            Stage::Work(_) => self.finish_part(engine, seat),
+            Stage::Reply(_) => self.finish_job(engine, seat),
+        }
+    }
+
     /// The last part to be done makes the reply.
     fn finish_part(&mut self, engine: &Engine, seat: &Seat) -> Progress {
         if self.job.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -327,7 +355,7 @@ impl Share {
         };
         let error = self.job.error();
         if let Some(error) = error {
-            reply.sink().error(&error.text(self.job.name, &crate::command::Args::new(&[])));
+            reply.sink().error(&error.text(self.job.name, &Args::new(&[])));
         }
         // The part is freed before the reply is made.
         self.stage = Stage::Reply(reply);

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
+
 use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
 use crate::command::{Keyspace, Reply, ScanArgs};
-use crate::limits::{MAIN_SPINS, SCAN_AT_ONCE, SCAN_SHARDS};
+use crate::limits::{MAIN_SPINS, RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
 impl Engine {
@@ -40,12 +42,13 @@ impl Engine {
         }
         let mut scan = ScanState::new(self, &args, call.db);
         for visits in 0..SCAN_SHARDS {
-            if scan.is_done() {
+            // A shorter answer with a good cursor is a good answer.
+            if scan.is_done() || scan.bytes() > call.limits.max_reply_bytes / 2 {
                 break;
             }
             let Some(mut held) = self.take(scan.shard(), taking) else {
                 if visits > 0 {
-                    break; // A shorter answer with a good cursor is a good answer.
+                    break;
                 }
                 return Outcome::Busy;
             };
@@ -56,38 +59,31 @@ impl Engine {
         if scan.bytes() > call.limits.max_reply_bytes {
             return Outcome::TooLarge;
         }
-        scan.reply(reply);
+        scan.reply(reply, None);
         Outcome::Done
     }
 
-    /// Draws shards until one gives a key. Each of the keyspace's keys lies in
-    /// a shard drawn evenly, at a place drawn evenly.
+    /// Draws shards, and in each a bucket, until one gives a key. Where that
+    /// fails for long, because there are few keys or most have expired, it is
+    /// long work to look for one.
     fn random_key(&self, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
-        let shards = self.shard_count();
-        // A few rounds over all shards find a key if there is one that has
-        // not expired, all but surely; then every shard is asked in order.
-        let drawn = 4 * shards;
-        for attempt in 0..drawn + shards {
-            if self.census(call.db).keys == 0 {
-                break;
-            }
+        if self.census(call.db).keys == 0 {
+            reply.null();
+            return Outcome::Done;
+        }
+        for _ in 0..RANDOM_DRAWS {
             let draw = self.draw();
-            let shard = if attempt < drawn { draw as u32 & self.mask } else { attempt - drawn };
-            let Some(mut held) = self.take(shard, taking) else {
-                if taking == Taking::Wait || attempt < drawn {
-                    continue;
-                }
-                return Outcome::Busy;
-            };
-            let key = random_entry(held.db(call.db), &self.hasher, (draw >> 32) as u32, &call.now);
+            let shard = draw as u32 & self.mask;
+            let Some(mut held) = self.take(shard, taking) else { continue };
+            let table = held.existing(call.db);
+            let key = table.and_then(|table| random_entry(table, &self.hasher, draw, &call.now));
             self.release(shard, held);
             if let Some(key) = key {
                 reply.bulk(&key);
                 return Outcome::Done;
             }
         }
-        reply.null();
-        Outcome::Done
+        Outcome::Long
     }
 
     /// A number drawn evenly (splitmix64).
@@ -149,11 +145,8 @@ impl Engine {
         let mut remains = Vec::new();
         let mut lost = vec![Census::default(); self.config.databases as usize];
         self.on_all_shards(|store| {
-            let dbs = match only {
-                Some(db) => db..db + 1,
-                None => 0..store.databases(),
-            };
-            for db in dbs {
+            let mut next = only.or(Some(0));
+            while let Some(db) = next {
                 let table = store.take_db(db);
                 if let Some(sum) = lost.get_mut(db as usize) {
                     let gone = table.census();
@@ -164,6 +157,7 @@ impl Engine {
                 if !table.is_empty() {
                     remains.push(table.into_remains());
                 }
+                next = if only.is_none() { store.next_db(db + 1) } else { None };
             }
         });
         for (db, change) in lost.into_iter().enumerate() {
@@ -176,7 +170,8 @@ impl Engine {
     pub fn swap_dbs(&self, a: u32, b: u32) {
         let mut change = Census::default();
         self.on_all_shards(|store| {
-            let (before_a, before_b) = (store.db(a).census(), store.db(b).census());
+            let mut count = |db| store.existing(db).map_or(Census::default(), |table| table.census());
+            let (before_a, before_b) = (count(a), count(b));
             change.keys += before_b.keys - before_a.keys;
             change.expiring += before_b.expiring - before_a.expiring;
             store.swap_dbs(a, b);
@@ -186,25 +181,21 @@ impl Engine {
     }
 }
 
-/// Some entry near a place of the scan order that is still alive.
-fn random_entry(table: &mut Table, hasher: &KeyHasher, from: u32, now: &Now) -> Option<Vec<u8>> {
-    if table.is_empty() {
-        return None;
-    }
-    let mut cursor = Some(from);
-    while let Some(at) = cursor {
-        let (mut seen, mut chosen) = (0, None);
+/// Any live key of the bucket that a number drawn evenly falls into, or of one
+/// of the next ones; `None` when none of these has one.
+fn random_entry(table: &Table, hasher: &KeyHasher, draw: u64, now: &Now) -> Option<Vec<u8>> {
+    let mut cursor = Some(table.bucket_start((draw >> 32) as u32));
+    for _ in 0..RANDOM_BUCKETS {
+        let at = cursor.unwrap_or(0);
+        let mut live: SmallVec<[Vec<u8>; 8]> = SmallVec::new();
         cursor = table.scan_bucket(hasher, at, &mut |entry| {
             if !entry.is_expired(now) {
-                seen += 1;
-                // Each of the bucket's keys with the same chance.
-                if from.is_multiple_of(seen) {
-                    chosen = Some(entry.key().to_vec());
-                }
+                live.push(entry.key().to_vec());
             }
         });
-        if chosen.is_some() {
-            return chosen;
+        if !live.is_empty() {
+            let chosen = (draw as u32 >> 8) as usize % live.len();
+            return Some(live.swap_remove(chosen));
         }
     }
     None

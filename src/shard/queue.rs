@@ -7,7 +7,7 @@ use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::token::Left;
 use super::worker::Message;
-use crate::command::{Args, COMMANDS, Error, OwnedArgs, Tape};
+use crate::command::{Args, COMMANDS, Error, Keys, OwnedArgs, Tape};
 use crate::store::Now;
 
 /// Who wants a queued command's completion back.
@@ -22,7 +22,8 @@ pub enum Home {
 pub enum Verdict {
     /// It ran: give its reply to the client.
     Done,
-    /// Tokens were not to be had together: the main thread must run it.
+    /// Only the main thread can go on with it: tokens were not to be had
+    /// together, or it turned out to be long work.
     NeedsMain,
 }
 
@@ -46,14 +47,19 @@ pub struct Request {
     pub verdict: Verdict,
     /// How often tokens were not to be had.
     pub(super) tries: u8,
-    /// Makes a reply sink on the worker for a reply too large for the home thread.
+    /// Writes a reply that is too large for the home thread, on the worker.
     pub large: fn(ticket: usize, tape: &Tape),
 }
 
 impl Request {
     /// Whether one shard is all it needs.
     pub(super) fn is_on_one_shard(&self) -> bool {
-        self.args.with(|args| COMMANDS[self.command].is_on_one_shard(&args))
+        COMMANDS[self.command].is_on_one_shard(self.args.len())
+    }
+
+    /// The key that says which shard it needs, or needs first.
+    fn first_key(&self) -> Option<&[u8]> {
+        (COMMANDS[self.command].keys != Keys::None).then(|| self.args.get(1))
     }
 
     /// A copy of a call, for another thread.
@@ -85,10 +91,19 @@ impl Engine {
         let (args, mut tape) = (std::mem::take(&mut request.args), Tape::default());
         args.with(|args| {
             let call = self.call_of(&request, args);
+            if let Some(error) = self.late_refusal(&call) {
+                return call.refuse(error, &mut tape);
+            }
             let hash = self.hasher.hash(args.get(1));
             self.run_one(seat, &call, hash, shard, held, &mut tape);
         });
         self.done(seat, request, tape);
+    }
+
+    /// Why a queued command may not run any more: the write gate may have closed
+    /// since the door looked at it.
+    pub fn late_refusal(&self, call: &Call<'_>) -> Option<Error> {
+        if call.row().flags.write { self.write_refusal(false) } else { None }
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
@@ -119,7 +134,7 @@ impl Engine {
         match request.home {
             Home::Main => {
                 if self.main.push(request) {
-                    (self.wake_main)();
+                    self.wake_main();
                 }
             }
         }
@@ -130,44 +145,53 @@ impl Engine {
         self.queued_now.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether one more command may be queued.
+    /// Counts one more command that will be queued.
     ///
     /// # Errors
     /// [`Error::TooManyQueued`] at the limit.
-    pub fn room_in_queue(&self) -> Result<(), Error> {
+    pub fn book_queued(&self, seat: &Seat) -> Result<(), Error> {
         let max = self.settings.max_queued.load(Ordering::Relaxed);
         if self.queued_now() >= max {
             return Err(Error::TooManyQueued(max));
         }
+        seat.queued.add(1);
+        self.queued_now.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Queues a command whose token was busy. A command on one shard waits in its
+    /// Queues a command whose token was busy, once it is booked. A command on one shard waits in its
     /// shard's mailbox, where the holder finds it; others go to a worker.
-    pub fn enqueue(&self, seat: &Seat, request: Box<Request>) {
-        self.book_queued(seat);
+    pub fn enqueue(&self, request: Box<Request>) {
         if !request.is_on_one_shard() {
             let (worker, message) = self.addressed(request);
             self.workers.send(worker, message);
             return;
         }
-        let shard = request.args.with(|args| self.shard_of(self.hasher.hash(args.get(1))));
+        let shard = self.shard_of_request(&request);
         if let Left::Free(request) = self.shard(shard).token.leave(request) {
             self.workers.send(self.owner(shard), Message::Run(request));
         }
     }
 
-    fn book_queued(&self, seat: &Seat) {
-        seat.queued.add(1);
-        self.queued_now.fetch_add(1, Ordering::Relaxed);
+    /// The shard that a request needs, or needs first.
+    pub(super) fn shard_of_request(&self, request: &Request) -> u32 {
+        request
+            .first_key()
+            .map_or_else(|| self.draw() as u32 & self.mask, |key| self.shard_of(self.hasher.hash(key)))
     }
 
-    /// Queues many commands at once: one message and at most one wake-up for each worker.
-    pub fn enqueue_batch(&self, seat: &Seat, requests: impl Iterator<Item = Box<Request>>) {
+    /// Writes a finished request's reply on a worker, because it is too large
+    /// for the main thread; then it comes home again.
+    pub fn reply_on_worker(&self, request: Box<Request>) {
+        let worker = self.draw() as usize % self.config.workers;
+        self.workers.send(worker, Message::Reply(request));
+    }
+
+    /// Queues many booked commands at once: one message and at most one wake-up for each worker.
+    pub fn enqueue_batch(&self, requests: impl Iterator<Item = Box<Request>>) {
         let mut batches: Vec<Vec<Message>> = Vec::new();
         batches.resize_with(self.config.workers, Vec::new);
         for request in requests {
-            self.book_queued(seat);
             let (worker, message) = self.addressed(request);
             batches[worker].push(message);
         }
@@ -181,10 +205,6 @@ impl Engine {
     /// The worker that a command is best run by: the owner of its first key's
     /// shard; any, where it has none.
     fn addressed(&self, request: Box<Request>) -> (usize, Message) {
-        let worker = request.args.with(|args| match COMMANDS[request.command].key_arguments(&args).next() {
-            Some(key) => self.owner(self.shard_of(self.hasher.hash(key))),
-            None => self.draw() as usize % self.config.workers,
-        });
-        (worker, Message::Run(request))
+        (self.owner(self.shard_of_request(&request)), Message::Run(request))
     }
 }

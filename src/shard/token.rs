@@ -121,7 +121,9 @@ impl<T, M> Token<T, M> {
             if let Some(held) = self.try_take() {
                 return Some(held);
             }
-            if self.word.load(Ordering::Relaxed) & LONG != 0 {
+            // A slice takes long; messages in a free shard are for its owner.
+            let word = self.word.load(Ordering::Relaxed);
+            if word & LONG != 0 || word != 0 && word & HELD == 0 {
                 return None;
             }
             spin_loop();

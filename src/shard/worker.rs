@@ -17,8 +17,9 @@ use super::job::{Progress, Share};
 use super::queue::{Request, Verdict};
 use super::token::{Pushed, Released};
 use super::wake::Waker;
-use crate::command::Tape;
+use crate::command::{Error, Tape};
 use crate::limits::{EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE};
+use crate::store::UnixMs;
 
 /// How long a worker sleeps when all its work was blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
@@ -29,6 +30,8 @@ pub(super) enum Message {
     Run(Box<Request>),
     /// All of these.
     Batch(Vec<Message>),
+    /// Write this request's reply, which is too large for the main thread.
+    Reply(Box<Request>),
     /// Messages lie in this shard's mailbox.
     Shard(u32),
     /// Take part in a job.
@@ -64,7 +67,7 @@ impl Workers {
     ///
     /// # Errors
     /// The system's, where it gives out no more threads.
-    pub fn start(engine: &Arc<Engine>, on_panic: fn(String)) -> io::Result<Vec<JoinHandle<()>>> {
+    pub fn start(engine: &Arc<Engine>, on_panic: fn()) -> io::Result<Vec<JoinHandle<()>>> {
         (0..engine.config.workers)
             .map(|number| {
                 let engine = Arc::clone(engine);
@@ -94,7 +97,7 @@ struct Worker<'a> {
     engine: &'a Engine,
     number: usize,
     seat: &'a Seat,
-    on_panic: fn(String),
+    on_panic: fn(),
     /// Commands to run; those that were blocked come again.
     requests: VecDeque<Box<Request>>,
     /// Shards with messages in their mailbox.
@@ -115,7 +118,7 @@ struct Expiry {
 }
 
 impl<'a> Worker<'a> {
-    fn new(engine: &'a Engine, number: usize, on_panic: fn(String)) -> Self {
+    fn new(engine: &'a Engine, number: usize, on_panic: fn()) -> Self {
         Worker {
             engine,
             number,
@@ -140,8 +143,8 @@ impl<'a> Worker<'a> {
             // A panic outside a token costs the request or the job's part it
             // happened in; one inside ends the process (see Held).
             let turn = catch_unwind(AssertUnwindSafe(|| self.turn()));
-            if let Err(panic) = turn {
-                (self.on_panic)(panic_text(&*panic));
+            if turn.is_err() {
+                (self.on_panic)();
             }
         }
     }
@@ -159,7 +162,9 @@ impl<'a> Worker<'a> {
         if progress || self.stopped {
             return;
         }
-        let idle = self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty();
+        let blocked_expiry = !self.expiry.shards.is_empty() && self.expiry.spent <= EXPIRY_PER_TICK;
+        let idle =
+            self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         if desk.inbox.may_sleep() {
             desk.waker.sleep(nap);
@@ -171,6 +176,10 @@ impl<'a> Worker<'a> {
         match message {
             Message::Run(request) => self.requests.push_back(request),
             Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
+            Message::Reply(mut request) => {
+                let tape = std::mem::take(&mut request.reply);
+                self.engine.done(self.seat, request, tape);
+            }
             Message::Shard(shard) => self.shards.push_back(shard),
             Message::Share(share) => self.shares.push_back(share),
             Message::Stop => self.stopped = true,
@@ -195,7 +204,20 @@ impl<'a> Worker<'a> {
         let (outcome, tape) = args.with(|args| {
             let mut tape = Tape::default();
             let call = engine.call_of(&request, args);
-            (engine.attempt(self.seat, &call, Taking::WORKER, &mut tape), tape)
+            if let Some(error) = engine.late_refusal(&call) {
+                call.refuse(error, &mut tape);
+                return (Outcome::Done, tape);
+            }
+            let run = AssertUnwindSafe(|| engine.attempt(self.seat, &call, Taking::WORKER, &mut tape));
+            match catch_unwind(run) {
+                Ok(outcome) => (outcome, tape),
+                Err(_) => {
+                    (self.on_panic)();
+                    let mut tape = Tape::default();
+                    call.refuse(Error::Internal, &mut tape);
+                    (Outcome::Done, tape)
+                }
+            }
         });
         match outcome {
             Outcome::Done => {
@@ -230,7 +252,7 @@ impl<'a> Worker<'a> {
     /// The holder of the shard will find it, or we hold the shard now.
     fn leave_in_shard(&mut self, request: Box<Request>) {
         let engine = self.engine;
-        let shard = request.args.with(|args| engine.shard_of(engine.hasher.hash(args.get(1))));
+        let shard = engine.shard_of_request(&request);
         if let Pushed::Taken(held) = engine.shard(shard).token.push(request) {
             self.run_pending(shard, held);
         }
@@ -279,7 +301,11 @@ impl<'a> Worker<'a> {
                 break;
             };
             self.seat.slices.add(1);
-            let progress = share.slice(self.engine, self.seat);
+            let slice = AssertUnwindSafe(|| share.slice(self.engine, self.seat));
+            let progress = catch_unwind(slice).unwrap_or_else(|_| {
+                (self.on_panic)();
+                share.failed(self.engine, self.seat)
+            });
             if progress != Progress::Done {
                 self.shares.push_back(share);
             }
@@ -315,8 +341,8 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let wall = (engine.config.clock)();
-        let own = (self.number as u32..engine.shard_count()).step_by(engine.config.workers);
-        self.expiry.shards = own.filter(|&shard| engine.due(shard) <= wall).collect();
+        self.expiry.shards =
+            engine.owned_by(self.number).filter(|&shard| engine.due(shard) <= wall).collect();
         (self.expiry.db, self.expiry.position) = (0, 0);
     }
 
@@ -353,26 +379,24 @@ fn expire_shard(
     seat: &Seat,
     expiry: &mut Expiry,
     held: &mut HeldShard<'_>,
-    wall: i64,
+    wall: UnixMs,
     start: Instant,
 ) -> bool {
-    while expiry.db < held.databases() {
-        let table = held.db(expiry.db);
+    while let Some(db) = held.next_db(expiry.db) {
+        if db != expiry.db {
+            (expiry.db, expiry.position) = (db, 0);
+        }
+        let table = held.db(db);
         if table.next_due() <= wall || expiry.position > 0 {
             let before = table.census();
-            let done =
-                table.remove_due(&engine.hasher, wall, &mut expiry.position, &mut || start.elapsed() < SLICE);
-            engine.book(seat, expiry.db, table.census() - before);
+            let more = &mut || start.elapsed() < SLICE;
+            let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, more);
+            seat.book(db, table.census() - before);
             if !done {
                 return false;
             }
         }
-        expiry.db += 1;
+        (expiry.db, expiry.position) = (db + 1, 0);
     }
     true
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

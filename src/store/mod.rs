@@ -22,53 +22,79 @@ pub use shared::{SharedBytes, SharedValue};
 pub use table::{Census, Found, Remains, Table};
 pub use time::{Now, UnixMs};
 
-/// One shard's databases. Database 0 lives inside the struct, so that its
-/// header shares the cache line of the shard's token.
+/// One shard's databases: those that were written to.
 #[derive(Default)]
 pub struct Store {
+    /// Database 0, without a detour.
     first: Table,
-    others: Vec<Table>,
+    /// The others, by ascending number.
+    others: Vec<(u32, Table)>,
 }
 
 impl Store {
-    /// The table of database `db`, made empty where it does not exist yet.
+    fn place(&self, db: u32) -> Result<usize, usize> {
+        self.others.binary_search_by_key(&db, |&(number, _)| number)
+    }
+
+    /// The table of database `db`, to be written to; made where there is none.
+    #[inline]
     pub fn db(&mut self, db: u32) -> &mut Table {
+        if db == 0 { &mut self.first } else { self.other(db) }
+    }
+
+    fn other(&mut self, db: u32) -> &mut Table {
+        let at = self.place(db).unwrap_or_else(|at| {
+            self.others.insert(at, (db, Table::default()));
+            at
+        });
+        &mut self.others[at].1
+    }
+
+    /// The table of database `db`, where there is one.
+    pub fn existing(&mut self, db: u32) -> Option<&mut Table> {
         if db == 0 {
-            return &mut self.first;
+            return Some(&mut self.first);
         }
-        let index = db as usize - 1;
-        if index >= self.others.len() {
-            self.others.resize_with(index + 1, Table::default);
-        }
-        &mut self.others[index]
+        let at = self.place(db).ok()?;
+        Some(&mut self.others[at].1)
     }
 
-    /// How many databases have been touched so far; those beyond are empty.
-    pub fn databases(&self) -> u32 {
-        self.others.len() as u32 + 1
+    /// The first database from number `from` on that has a table.
+    pub fn next_db(&self, from: u32) -> Option<u32> {
+        if from == 0 {
+            return Some(0);
+        }
+        let at = self.place(from).unwrap_or_else(|at| at);
+        self.others.get(at).map(|&(number, _)| number)
     }
 
-    /// Takes a whole database out and leaves an empty one. Constant time:
-    /// the caller frees the table with [`Table::drop_some`].
+    /// Takes a whole database out and leaves an empty one. The caller frees
+    /// it, bit by bit, through [`Table::into_remains`].
     pub fn take_db(&mut self, db: u32) -> Table {
-        if db >= self.databases() {
-            return Table::default();
+        if db == 0 {
+            return std::mem::take(&mut self.first);
         }
-        std::mem::take(self.db(db))
+        self.place(db).map(|at| self.others.remove(at).1).unwrap_or_default()
     }
 
-    /// Exchanges two databases (SWAPDB). Constant time.
+    /// Exchanges two databases (SWAPDB).
     pub fn swap_dbs(&mut self, a: u32, b: u32) {
         if a == b {
             return;
         }
-        let taken = self.take_db(a);
-        let other = std::mem::replace(self.db(b), taken);
-        *self.db(a) = other;
+        let (from_a, from_b) = (self.take_db(a), self.take_db(b));
+        self.put_db(b, from_a);
+        self.put_db(a, from_b);
+    }
+
+    fn put_db(&mut self, db: u32, table: Table) {
+        if !table.is_empty() {
+            *self.db(db) = table;
+        }
     }
 
     /// A lower bound of the next moment at which a key of any database is due.
     pub fn next_due(&self) -> UnixMs {
-        self.others.iter().map(Table::next_due).fold(self.first.next_due(), UnixMs::min)
+        self.others.iter().map(|(_, table)| table.next_due()).fold(self.first.next_due(), UnixMs::min)
     }
 }

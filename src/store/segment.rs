@@ -360,12 +360,21 @@ impl Segment {
         self.next_due = next_due;
     }
 
+    /// The width of a bucket's range of order values.
+    fn bucket_width(&self) -> u64 {
+        1 << (32 - self.depth - self.bucket_bits)
+    }
+
+    /// The first order value of the bucket that `order` falls into.
+    pub(super) fn bucket_start(&self, order: u32) -> u32 {
+        self.start + (self.home(order) as u64 * self.bucket_width()) as u32
+    }
+
     /// Visits the keys whose home is the bucket that `order` falls into, from
     /// `order` on; gives the first order value after that bucket.
     pub(super) fn visit_bucket(&self, hasher: &KeyHasher, order: u32, visit: &mut dyn FnMut(&Entry)) -> u64 {
         let home = self.home(order);
-        let width = 1u64 << (32 - self.depth - self.bucket_bits);
-        let end = u64::from(self.start) + (home as u64 + 1) * width;
+        let end = u64::from(self.start) + (home as u64 + 1) * self.bucket_width();
         let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];

@@ -339,6 +339,12 @@ impl Table {
             self.segments.iter().filter(live).filter(|segment| segment.depth == self.depth).count() as u32;
     }
 
+    /// The first cursor of the bucket that `cursor` falls into.
+    pub fn bucket_start(&self, cursor: u32) -> u32 {
+        let segment = self.directory.get(self.cell(cursor)).map(|&at| &self.segments[at as usize]);
+        segment.map_or(0, |segment| segment.bucket_start(cursor))
+    }
+
     /// Visits the keys from `cursor` to the end of its bucket (about eight),
     /// expired ones included. Gives the next cursor, `None` at the end.
     pub fn scan_bucket(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
@@ -406,19 +412,22 @@ impl Table {
 
     /// Gives all keys up, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
-        Remains { segments: self.segments }
+        Remains { keys: self.len, segments: self.segments }
     }
 }
 
 /// A dropped table that is freed in pieces.
 pub struct Remains {
+    keys: usize,
     segments: Vec<Segment>,
 }
 
 impl Remains {
     /// Frees one segment; tells how many keys that were.
     pub fn free_some(&mut self) -> usize {
-        self.segments.pop().map_or(0, |segment| segment.used())
+        let freed = self.segments.pop().map_or(0, |segment| segment.used());
+        self.keys -= freed;
+        freed
     }
 
     /// Whether all has been freed.
@@ -428,7 +437,7 @@ impl Remains {
 
     /// Keys not yet freed.
     pub fn keys(&self) -> usize {
-        self.segments.iter().map(Segment::used).sum()
+        self.keys
     }
 }
 

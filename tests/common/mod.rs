@@ -16,6 +16,7 @@ pub use random::Random;
 pub use server::{Builder, Server, module, redis_server};
 pub use twin::Twin;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes, also under a sanitizer: a guard against hangs.
@@ -62,6 +63,50 @@ pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
         println!("mode: {mode:?}");
         body(mode, &mode.server());
     }
+}
+
+/// Runs `noise` over and over on `threads` connections of their own, while
+/// `body` runs on this thread.
+pub fn beside<R>(
+    server: &Server,
+    threads: usize,
+    noise: impl Fn(&mut Client, &mut Random) + Sync,
+    body: impl FnOnce() -> R,
+) -> R {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (stop, noise) = (&stop, &noise);
+        for number in 0..threads {
+            scope.spawn(move || {
+                let mut random = Random::new(number as u64);
+                let mut client = server.client();
+                while !stop.load(Ordering::Relaxed) {
+                    noise(&mut client, &mut random);
+                }
+            });
+        }
+        // Also where `body` panics: the scope waits for the threads.
+        let _stop = StopAtEnd(stop);
+        body()
+    })
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs `work` on so many threads at once, each with its number.
+pub fn at_once(threads: usize, work: impl Fn(usize) + Sync) {
+    std::thread::scope(|scope| {
+        let work = &work;
+        for number in 0..threads {
+            scope.spawn(move || work(number));
+        }
+    });
 }
 
 /// Waits until `done` says so; a hang fails the test.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::command::{OneKey, OwnedArgs, Reply};
+use smallvec::SmallVec;
+
+use crate::command::{Args, OneKey, OwnedArgs, Reply};
 use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
 use crate::store::Now;
 
@@ -42,32 +44,34 @@ struct EachPart {
 
 impl Part for EachPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let engine = slice.engine;
-        let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
-        let (next, each) = (&mut self.next, self.each);
-        self.args.with(|args| {
+        while self.next < self.args.len() {
+            let end = (self.next + KEYS_AT_A_TIME).min(self.args.len());
+            let keys: SmallVec<[&[u8]; KEYS_AT_A_TIME]> =
+                (self.next..end).map(|at| self.args.get(at)).collect();
             let call = Call {
                 command: self.command,
-                args,
+                args: Args::new(&keys),
                 db: self.db,
-                now: Now::lazy(engine.config.clock),
-                limits: engine.settings.limits(usize::MAX),
+                now: Now::lazy(slice.engine.config.clock),
+                limits: slice.engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
             };
-            while *next < args.len() {
-                let keys = &args.from(*next)[..KEYS_AT_A_TIME.min(args.len() - *next)];
-                let Some(count) = engine.each_key(slice.seat, &call, keys, taking, each) else {
-                    return Progress::Blocked;
-                };
-                self.count.fetch_add(count, Ordering::Relaxed);
-                *next += keys.len();
-                slice.advance(keys.len() as u64);
-                if slice.spent() {
-                    return Progress::More;
-                }
+            if let Some(error) = slice.engine.late_refusal(&call) {
+                slice.refuse(error);
+                return Progress::Done;
             }
-            Progress::Done
-        })
+            let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
+            let Some(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
+                return Progress::Blocked;
+            };
+            self.count.fetch_add(count, Ordering::Relaxed);
+            slice.advance((end - self.next) as u64);
+            self.next = end;
+            if slice.spent() {
+                return Progress::More;
+            }
+        }
+        Progress::Done
     }
 }
 

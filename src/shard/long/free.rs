@@ -28,6 +28,11 @@ struct FreePart {
 }
 
 impl Part for FreePart {
+    /// What a flush took out is freed bit by bit, even if nobody waits for it any more.
+    fn must_finish(&self) -> bool {
+        true
+    }
+
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         while let Some(table) = self.tables.last_mut() {
             let freed = table.free_some();

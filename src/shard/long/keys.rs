@@ -2,32 +2,24 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::chunks::{Chunk, Chunks};
 use crate::command::Reply;
 use crate::command::glob::Pattern;
-use crate::limits::CHUNK_BYTES;
 use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
 use crate::store::Now;
 
 /// All keys of `db` that match.
 pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
-    let task = Arc::new(KeysTask {
-        pattern,
-        found: AtomicU64::new(0),
-        chunks: Mutex::new(VecDeque::new()),
-        head_said: Mutex::new(false),
-    });
-    let part = |worker| {
-        let owned = |&shard: &u32| engine.owner(shard) == worker;
-        KeysPart {
-            task: Arc::clone(&task),
-            db,
-            shards: (0..engine.shard_count()).filter(owned).map(|shard| (shard, 0)).collect(),
-            chunk: Chunk::default(),
-        }
+    let task = Arc::new(KeysTask { pattern, found: Mutex::default(), head_said: AtomicBool::new(false) });
+    let part = |worker| KeysPart {
+        task: Arc::clone(&task),
+        db,
+        shards: engine.owned_by(worker).map(|shard| (shard, 0)).collect(),
+        chunk: Chunk::default(),
     };
     Work {
         parts: (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>).collect(),
@@ -39,40 +31,8 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
 
 struct KeysTask {
     pattern: Pattern,
-    found: AtomicU64,
-    chunks: Mutex<VecDeque<Chunk>>,
-    head_said: Mutex<bool>,
-}
-
-/// Some keys, one after the other.
-#[derive(Default)]
-pub(super) struct Chunk {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl Chunk {
-    pub(super) fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len() as u32);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// About what it takes in a reply.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.len() + 8 * self.ends.len()
-    }
-
-    pub(super) fn say(&self, reply: &mut dyn Reply) {
-        let mut start = 0;
-        for &end in &self.ends {
-            reply.bulk(&self.bytes[start..end as usize]);
-            start = end as usize;
-        }
-    }
+    found: Mutex<Chunks>,
+    head_said: AtomicBool,
 }
 
 struct KeysPart {
@@ -96,10 +56,10 @@ impl Part for KeysPart {
                 }
                 continue;
             };
-            let table = held.db(self.db);
+            let table = held.existing(self.db);
             let (pattern, chunk) = (&self.task.pattern, &mut self.chunk);
-            let mut next = Some(cursor);
-            while let Some(at) = next {
+            let mut next = table.is_some().then_some(cursor);
+            while let (Some(table), Some(at)) = (&table, next) {
                 next = table.scan_segment(&slice.engine.hasher, at, &mut |entry| {
                     if pattern.matches(entry.key()) && !entry.is_expired(&now) {
                         chunk.push(entry.key());
@@ -110,7 +70,9 @@ impl Part for KeysPart {
                 }
             }
             slice.engine.release(shard, held);
-            self.hand_on(CHUNK_BYTES);
+            if self.chunk.is_full() {
+                self.hand_on();
+            }
             match next {
                 Some(cursor) => self.shards.push_front((shard, cursor)),
                 None => slice.advance(1),
@@ -119,35 +81,25 @@ impl Part for KeysPart {
                 return Progress::More;
             }
         }
-        self.hand_on(0);
+        self.hand_on();
         Progress::Done
     }
 }
 
 impl KeysPart {
-    /// Gives the chunk to the reply once it has grown above `bytes`.
-    fn hand_on(&mut self, bytes: usize) {
-        if self.chunk.len() > 0 && self.chunk.bytes() > bytes {
-            let chunk = std::mem::take(&mut self.chunk);
-            self.task.found.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-            self.task.chunks.lock().push_back(chunk);
+    fn hand_on(&mut self) {
+        if self.chunk.len() > 0 {
+            self.task.found.lock().push_chunk(std::mem::take(&mut self.chunk));
         }
     }
 }
 
 impl Task for KeysTask {
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
-        let mut head_said = self.head_said.lock();
-        if !*head_said {
-            reply.array(self.found.load(Ordering::Relaxed) as usize);
-            *head_said = true;
+        let mut found = self.found.lock();
+        if !self.head_said.swap(true, Ordering::Relaxed) {
+            reply.array(found.keys());
         }
-        while let Some(chunk) = { self.chunks.lock().pop_front() } {
-            chunk.say(reply);
-            if slice.spent() {
-                return false;
-            }
-        }
-        true
+        found.say(reply, Some(slice))
     }
 }

@@ -1,9 +1,11 @@
 //! The long commands, cut into parts and slices.
 
+mod chunks;
 mod each;
 mod free;
 mod keys;
 mod populate;
+mod random;
 mod scan;
 
 pub use scan::ScanState;
@@ -47,7 +49,8 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         }
         Keyspace::FlushDb => flush(engine, call, Some(call.db)),
         Keyspace::FlushAll => flush(engine, call, None),
-        Keyspace::RandomKey | Keyspace::DbSize => Err(Error::Internal),
+        Keyspace::RandomKey => Ok(random::work(engine, call.db)),
+        Keyspace::DbSize => Err(Error::Internal),
     }
 }
 

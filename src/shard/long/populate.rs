@@ -14,8 +14,9 @@ use crate::store::{Now, Value};
 /// for some ten microseconds.
 const DRAW: u64 = 64;
 
-/// Keys between two looks at the clock.
-const BETWEEN_LOOKS: usize = 8;
+/// Bytes between two looks at the clock and the credit, and the most keys in them.
+const BYTES_BETWEEN_LOOKS: usize = 16 << 10;
+const KEYS_BETWEEN_LOOKS: usize = 8;
 
 /// Makes the keys that are not there yet; answers OK.
 pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
@@ -26,6 +27,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
         next: Arc::clone(&next),
         drawn: 0..0,
         busy: VecDeque::new(),
+        between_looks: (BYTES_BETWEEN_LOOKS / args.value_bytes()).clamp(1, KEYS_BETWEEN_LOOKS),
         key: Vec::new(),
         value: Vec::new(),
     };
@@ -44,6 +46,7 @@ struct PopulatePart {
     drawn: std::ops::Range<u64>,
     /// Numbers whose shard was held by somebody else.
     busy: VecDeque<u64>,
+    between_looks: usize,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -52,20 +55,22 @@ impl Part for PopulatePart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let now = Now::lazy(slice.engine.config.clock);
         loop {
-            if let (Some(job), Some(error)) = (slice.job, slice.engine.write_refusal(true)) {
-                job.refuse(error);
-                return Progress::Done;
-            }
-            if slice.job.is_some() && !slice.engine.has_credit() {
+            if !slice.has_credit() {
                 return Progress::Blocked;
             }
-            for _ in 0..BETWEEN_LOOKS {
+            if let Some(error) = slice.engine.write_refusal(true) {
+                slice.refuse(error);
+                return Progress::Done;
+            }
+            for _ in 0..self.between_looks {
                 let Some(number) = self.number() else {
                     return Progress::Done;
                 };
                 if !self.make(slice, &now, number) {
                     self.busy.push_back(number);
-                    if self.busy.len() as u64 > DRAW {
+                    let all_busy =
+                        self.drawn.is_empty() && self.next.load(Ordering::Relaxed) >= self.args.count;
+                    if all_busy || self.busy.len() as u64 > DRAW {
                         return Progress::Blocked;
                     }
                 }
@@ -94,6 +99,7 @@ impl PopulatePart {
     fn make(&mut self, slice: &Slice<'_>, now: &Now, number: u64) -> bool {
         let engine = slice.engine;
         self.args.key(number, &mut self.key);
+        self.args.value(number, &mut self.value);
         let hash = engine.hasher.hash(&self.key);
         let shard = engine.shard_of(hash);
         let Some(mut held) = slice.take(shard) else {
@@ -102,11 +108,10 @@ impl PopulatePart {
         let table = held.db(self.db);
         let before = table.census();
         if table.find_live(&engine.hasher, hash, &self.key, now).is_none() {
-            self.args.value(number, &mut self.value);
             table.insert(&engine.hasher, hash, &self.key, Value::Inline(&self.value), None);
         }
         let change = table.census() - before;
-        engine.book(slice.seat, self.db, change);
+        slice.seat.book(self.db, change);
         engine.spend_credit(change.bytes);
         engine.release(shard, held);
         slice.advance(1);

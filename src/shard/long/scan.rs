@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::keys::Chunk;
+use super::chunks::Chunks;
 use crate::command::glob::Pattern;
 use crate::command::{Reply, ScanArgs};
 use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
@@ -24,7 +24,8 @@ pub struct ScanState {
     shard: u32,
     shards: u32,
     place: u32,
-    found: Chunk,
+    found: Chunks,
+    head_said: bool,
 }
 
 impl ScanState {
@@ -40,7 +41,8 @@ impl ScanState {
             shard,
             shards,
             place: args.cursor as u32,
-            found: Chunk::default(),
+            found: Chunks::default(),
+            head_said: false,
         }
     }
 
@@ -67,9 +69,9 @@ impl ScanState {
         now: &Now,
         spent: &mut dyn FnMut() -> bool,
     ) {
-        let table = held.db(self.db);
-        let mut next = (!table.is_empty()).then_some(self.place);
-        while let Some(at) = next {
+        let table = held.existing(self.db).filter(|table| !table.is_empty());
+        let mut next = table.is_some().then_some(self.place);
+        while let (Some(table), Some(at)) = (&table, next) {
             let mut seen = 0;
             next = table.scan_bucket(&engine.hasher, at, &mut |entry| {
                 seen += 1;
@@ -91,14 +93,17 @@ impl ScanState {
         }
     }
 
-    /// The reply so far: cursor and keys.
-    pub fn reply(&self, reply: &mut dyn Reply) {
-        let cursor =
-            if self.shard == self.shards { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
-        reply.array(2);
-        reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
-        reply.array(self.found.len());
-        self.found.say(reply);
+    /// The reply: cursor and keys. True when all is said.
+    pub fn reply(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
+        if !self.head_said {
+            self.head_said = true;
+            let at_end = self.shard == self.shards;
+            let cursor = if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
+            reply.array(2);
+            reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+            reply.array(self.found.keys());
+        }
+        self.found.say(reply, slice)
     }
 }
 
@@ -139,8 +144,7 @@ impl Part for ScanPart {
 struct ScanTask(Arc<Mutex<ScanState>>);
 
 impl Task for ScanTask {
-    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        self.0.lock().reply(reply);
-        true
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
+        self.0.lock().reply(reply, Some(slice))
     }
 }

@@ -1,0 +1,87 @@
+//! Which keys a client's user may touch. The host checks the keys that a command
+//! names; IMPORT and EXPORT find theirs by a pattern, so they ask here.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{Ctx, RawString, api, bytes};
+use crate::command::Error;
+
+/// The user of a client, by name: rights may change, and users go, while a job runs.
+pub struct Rights {
+    /// `None` where no user stands behind a command, as in a script.
+    user: Option<Vec<u8>>,
+}
+
+impl Rights {
+    /// Of the client whose command this is.
+    pub fn of_client(ctx: Ctx) -> Self {
+        // SAFETY: on the main thread with a command's context; the name is
+        // freed once, after it was copied.
+        let user = unsafe {
+            let name = api!(RedisModule_GetClientUserNameById)(ctx.0, ctx.client_id());
+            (!name.is_null()).then(|| {
+                let copy = bytes(name).to_vec();
+                api!(RedisModule_FreeString)(ptr::null_mut(), name);
+                copy
+            })
+        };
+        Rights { user }
+    }
+
+    /// The rights as they are now, for one hold of the global lock.
+    ///
+    /// # Errors
+    /// [`Error::NoPermission`] where the user is gone.
+    pub fn now(&self) -> Result<RightsNow, Error> {
+        let Some(name) = &self.user else {
+            return Ok(RightsNow(ptr::null_mut()));
+        };
+        // SAFETY: under the global lock; the string is freed once.
+        let user = unsafe {
+            let name = api!(RedisModule_CreateString)(ptr::null_mut(), name.as_ptr().cast(), name.len());
+            let user = api!(RedisModule_GetModuleUserFromUserName)(name);
+            api!(RedisModule_FreeString)(ptr::null_mut(), name);
+            user
+        };
+        if user.is_null() { Err(Error::NoPermission) } else { Ok(RightsNow(user)) }
+    }
+}
+
+/// See [`Rights::now`].
+pub struct RightsNow(*mut raw::RedisModuleUser);
+
+impl RightsNow {
+    /// Whether the user may read and write this key.
+    pub fn allow(&self, key: *mut RawString) -> bool {
+        let flags = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+        // SAFETY: under the global lock, with a live key.
+        self.0.is_null()
+            || unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key, flags as c_int) == 0 }
+    }
+
+    /// The same for a key that is no string of the host's yet.
+    pub fn allow_bytes(&self, key: &[u8]) -> bool {
+        if self.0.is_null() {
+            return true;
+        }
+        // SAFETY: under the global lock; the string is freed once.
+        unsafe {
+            let string = api!(RedisModule_CreateString)(ptr::null_mut(), key.as_ptr().cast(), key.len());
+            let allowed = self.allow(string);
+            api!(RedisModule_FreeString)(ptr::null_mut(), string);
+            allowed
+        }
+    }
+}
+
+impl Drop for RightsNow {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: made by `now`, and freed once.
+            unsafe { api!(RedisModule_FreeModuleUser)(self.0) };
+        }
+    }
+}

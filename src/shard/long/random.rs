@@ -1,0 +1,78 @@
+//! RANDOMKEY where drawing shards found nothing: a search through all of them,
+//! from one drawn at random on.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::command::Reply;
+use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
+use crate::store::Now;
+
+/// Some key of `db`, or null.
+pub(super) fn work(engine: &Engine, db: u32) -> Work {
+    let found = Arc::new(Mutex::new(None));
+    let first = engine.draw() as u32 % engine.shard_count();
+    let part = RandomPart { db, first, visited: 0, cursor: 0, found: Arc::clone(&found) };
+    Work {
+        parts: vec![Box::new(part)],
+        task: Arc::new(RandomTask(found)),
+        total: u64::from(engine.shard_count()),
+        first_worker: engine.owner(first),
+    }
+}
+
+struct RandomPart {
+    db: u32,
+    first: u32,
+    visited: u32,
+    cursor: u32,
+    found: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl Part for RandomPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let engine = slice.engine;
+        let now = Now::lazy(engine.config.clock);
+        while self.visited < engine.shard_count() {
+            let shard = (self.first + self.visited) % engine.shard_count();
+            let Some(mut held) = slice.take(shard) else {
+                return Progress::Blocked;
+            };
+            let mut found = None;
+            let next = held.existing(self.db).and_then(|table| {
+                table.scan_segment(&engine.hasher, self.cursor, &mut |entry| {
+                    if found.is_none() && !entry.is_expired(&now) {
+                        found = Some(entry.key().to_vec());
+                    }
+                })
+            });
+            engine.release(shard, held);
+            if found.is_some() {
+                *self.found.lock() = found;
+                return Progress::Done;
+            }
+            self.cursor = next.unwrap_or(0);
+            if next.is_none() {
+                self.visited += 1;
+                slice.advance(1);
+            }
+            if slice.spent() {
+                return Progress::More;
+            }
+        }
+        Progress::Done
+    }
+}
+
+struct RandomTask(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl Task for RandomTask {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        match &*self.0.lock() {
+            Some(key) => reply.bulk(key),
+            None => reply.null(),
+        }
+        true
+    }
+}
