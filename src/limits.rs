@@ -42,6 +42,13 @@ pub const MAX_MAIN_REPLY_BYTES: usize = 16 << 10;
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
 
+/// A worker that has been at jobs for this long without a pause sleeps for a
+/// moment. Workers that fill every core would else keep a woken main thread, or
+/// its clients, waiting for the scheduler's next tick (4 ms as a rule).
+pub const BREATHER_EVERY: Duration = Duration::from_micros(500);
+/// How long that sleep is; the kernel makes it about 60 µs.
+pub const BREATHER: Duration = Duration::from_micros(10);
+
 /// How long work on the host's keyspace may hold the global lock in one go.
 pub const LOCK_SLICE: Duration = Duration::from_micros(200);
 

@@ -18,7 +18,9 @@ use super::queue::{Request, Verdict};
 use super::token::{Pushed, Released};
 use super::wake::Waker;
 use crate::command::{Error, Tape};
-use crate::limits::{EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE};
+use crate::limits::{
+    BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE,
+};
 use crate::store::UnixMs;
 
 /// How long a worker sleeps when all its work was blocked by others.
@@ -104,6 +106,8 @@ struct Worker<'a> {
     shards: VecDeque<u32>,
     shares: VecDeque<Box<Share>>,
     expiry: Expiry,
+    /// When it last slept, or had nothing to do.
+    rested: Instant,
     stopped: bool,
 }
 
@@ -134,6 +138,7 @@ impl<'a> Worker<'a> {
                 position: 0,
                 spent: Duration::ZERO,
             },
+            rested: Instant::now(),
             stopped: false,
         }
     }
@@ -160,8 +165,9 @@ impl<'a> Worker<'a> {
         progress |= self.one_slice();
         progress |= self.expire();
         if progress || self.stopped {
-            return;
+            return self.breathe();
         }
+        self.rested = Instant::now();
         let blocked_expiry = !self.expiry.shards.is_empty() && self.expiry.spent <= EXPIRY_PER_TICK;
         let idle =
             self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
@@ -183,6 +189,18 @@ impl<'a> Worker<'a> {
             Message::Shard(shard) => self.shards.push_back(shard),
             Message::Share(share) => self.shares.push_back(share),
             Message::Stop => self.stopped = true,
+        }
+    }
+
+    /// Lets others have the core for a moment, now and then.
+    fn breathe(&mut self) {
+        if !self.shares.is_empty() && self.rested.elapsed() >= BREATHER_EVERY {
+            let desk = &self.engine.workers.desks[self.number];
+            if desk.inbox.may_sleep() {
+                desk.waker.sleep(BREATHER);
+                desk.inbox.awake();
+            }
+            self.rested = Instant::now();
         }
     }
 
