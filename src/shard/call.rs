@@ -219,6 +219,10 @@ impl Engine {
         let mut held = self.take_many(&shards, taking)?;
         let before = census(&mut held, call.db);
         let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, db: call.db };
+        for key in 0..hashes.len() {
+            let (hash, table) = tables.table(key);
+            table.prefetch(hash);
+        }
         let result = run(&mut tables);
         seat.book(call.db, census(&mut held, call.db) - before);
         for (shard, token) in &mut held {

@@ -251,6 +251,12 @@ impl Segment {
         (bucket + 1) & (self.buckets.len() - 1)
     }
 
+    /// Asks for the line of a key's home bucket, to be looked at soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: KeyHash) {
+        prefetch(&self.buckets[self.home(hash.order())]);
+    }
+
     /// Finds a key.
     #[inline]
     pub(super) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Place> {
@@ -399,6 +405,18 @@ impl Drop for Segment {
         self.drain().for_each(drop);
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn prefetch<T>(place: &T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a hint only; the place is valid besides.
+    unsafe { _mm_prefetch(std::ptr::from_ref(place).cast(), _MM_HINT_T0) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn prefetch<T>(_: &T) {}
 
 fn bits(mut set: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

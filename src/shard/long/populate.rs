@@ -1,33 +1,37 @@
-//! POPULATE: workers draw numbers from one counter, and put each key straight
-//! into its shard, whoever owns it.
+//! POPULATE: workers draw numbers from one counter, sort the keys by shard, and
+//! put each shard's keys in together, whoever owns it: a shard's directory and
+//! segments are then read once for a run of keys instead of once for each
+//! (measured: half the time per key at 10 M keys).
 
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SayOk;
 use crate::command::PopulateArgs;
 use crate::shard::{Engine, Part, Progress, Slice, Work};
-use crate::store::{Now, Value};
+use crate::store::{KeyHash, Now, Value};
 
-/// Numbers drawn at once: enough that the counter's cache line is left alone
-/// for some ten microseconds.
-const DRAW: u64 = 64;
+/// Keys that a draw should have for every shard, and bounds of a draw.
+const KEYS_PER_SHARD: u64 = 16;
+const DRAW: Range<u64> = 64..65_536;
 
 /// Bytes between two looks at the clock and the credit, and the most keys in them.
 const BYTES_BETWEEN_LOOKS: usize = 16 << 10;
-const KEYS_BETWEEN_LOOKS: usize = 8;
+const KEYS_BETWEEN_LOOKS: usize = 16;
 
 /// Makes the keys that are not there yet; answers OK.
 pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
     let next = Arc::new(AtomicU64::new(0));
     let part = |_| PopulatePart {
+        between_looks: (BYTES_BETWEEN_LOOKS / args.value_bytes()).clamp(1, KEYS_BETWEEN_LOOKS),
         args: args.clone(),
         db,
         next: Arc::clone(&next),
         drawn: 0..0,
-        busy: VecDeque::new(),
-        between_looks: (BYTES_BETWEEN_LOOKS / args.value_bytes()).clamp(1, KEYS_BETWEEN_LOOKS),
+        planned: Vec::new(),
+        sorted: Vec::new(),
+        done: 0,
         key: Vec::new(),
         value: Vec::new(),
     };
@@ -39,14 +43,25 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
     }
 }
 
+/// A key that is to be made.
+#[derive(Clone, Copy)]
+struct Planned {
+    hash: KeyHash,
+    number: u64,
+}
+
 struct PopulatePart {
     args: PopulateArgs,
     db: u32,
     next: Arc<AtomicU64>,
-    drawn: std::ops::Range<u64>,
-    /// Numbers whose shard was held by somebody else.
-    busy: VecDeque<u64>,
     between_looks: usize,
+    /// Numbers drawn but not hashed yet.
+    drawn: Range<u64>,
+    /// Hashed keys of this draw, and those whose shard was busy.
+    planned: Vec<Planned>,
+    /// Keys by shard, made up to `done`.
+    sorted: Vec<Planned>,
+    done: usize,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -54,6 +69,7 @@ struct PopulatePart {
 impl Part for PopulatePart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let now = Now::lazy(slice.engine.config.clock);
+        let mut busy = false;
         loop {
             if !slice.has_credit() {
                 return Progress::Blocked;
@@ -62,18 +78,15 @@ impl Part for PopulatePart {
                 slice.refuse(error);
                 return Progress::Done;
             }
-            for _ in 0..self.between_looks {
-                let Some(number) = self.number() else {
-                    return Progress::Done;
-                };
-                if !self.make(slice, &now, number) {
-                    self.busy.push_back(number);
-                    let all_busy =
-                        self.drawn.is_empty() && self.next.load(Ordering::Relaxed) >= self.args.count;
-                    if all_busy || self.busy.len() as u64 > DRAW {
-                        return Progress::Blocked;
-                    }
-                }
+            if self.done < self.sorted.len() {
+                busy |= !self.make_run(slice, &now);
+            } else if !self.drawn.is_empty() {
+                self.plan_some(slice.engine);
+            } else if busy {
+                // What is left waits for others; so do we.
+                return Progress::Blocked;
+            } else if !self.draw(slice.engine) {
+                return Progress::Done;
             }
             if slice.spent() {
                 return Progress::More;
@@ -83,38 +96,78 @@ impl Part for PopulatePart {
 }
 
 impl PopulatePart {
-    /// The next number: of those drawn, of a new draw, or one left over.
-    fn number(&mut self) -> Option<u64> {
-        if self.busy.len() as u64 > DRAW / 2 {
-            return self.busy.pop_front();
+    /// Draws numbers, or sorts what has been planned. False when nothing is left.
+    fn draw(&mut self, engine: &Engine) -> bool {
+        if !self.planned.is_empty() {
+            self.sort(engine);
+            return true;
         }
-        if self.drawn.is_empty() {
-            let start = self.next.fetch_add(DRAW, Ordering::Relaxed).min(self.args.count);
-            self.drawn = start..(start + DRAW).min(self.args.count);
-        }
-        self.drawn.next().or_else(|| self.busy.pop_front())
+        // The last draws are small, so that all workers end together.
+        let left = self.args.count.saturating_sub(self.next.load(Ordering::Relaxed));
+        let fair = left / (2 * engine.config.workers as u64);
+        let wanted = fair.min(KEYS_PER_SHARD * u64::from(engine.shard_count())).clamp(DRAW.start, DRAW.end);
+        let start = self.next.fetch_add(wanted, Ordering::Relaxed).min(self.args.count);
+        self.drawn = start..(start + wanted).min(self.args.count);
+        !self.drawn.is_empty()
     }
 
-    /// Makes one key. False when its shard was busy.
-    fn make(&mut self, slice: &Slice<'_>, now: &Now, number: u64) -> bool {
-        let engine = slice.engine;
-        self.args.key(number, &mut self.key);
-        self.args.value(number, &mut self.value);
-        let hash = engine.hasher.hash(&self.key);
-        let shard = engine.shard_of(hash);
+    fn plan_some(&mut self, engine: &Engine) {
+        for number in self.drawn.by_ref().take(KEYS_BETWEEN_LOOKS) {
+            self.args.key(number, &mut self.key);
+            self.planned.push(Planned { hash: engine.hasher.hash(&self.key), number });
+        }
+    }
+
+    /// Sorts the planned keys by shard, counting.
+    fn sort(&mut self, engine: &Engine) {
+        let shard = |planned: &Planned| engine.shard_of(planned.hash) as usize;
+        let mut places = vec![0; engine.shard_count() as usize + 1];
+        for planned in &self.planned {
+            places[shard(planned) + 1] += 1;
+        }
+        for at in 1..places.len() {
+            places[at] += places[at - 1];
+        }
+        self.sorted.clone_from(&self.planned);
+        for planned in self.planned.drain(..) {
+            let place = &mut places[shard(&planned)];
+            self.sorted[*place] = planned;
+            *place += 1;
+        }
+        self.done = 0;
+    }
+
+    /// Makes some keys of the next shard. False when it was busy; its keys are
+    /// then for later.
+    fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
+        let shard = slice.engine.shard_of(self.sorted[self.done].hash);
+        let rest = &self.sorted[self.done..];
+        let run = rest.iter().take_while(|planned| slice.engine.shard_of(planned.hash) == shard).count();
         let Some(mut held) = slice.take(shard) else {
+            self.planned.extend_from_slice(&rest[..run]);
+            self.done += run;
             return false;
         };
         let table = held.db(self.db);
         let before = table.census();
-        if table.find_live(&engine.hasher, hash, &self.key, now).is_none() {
-            table.insert(&engine.hasher, hash, &self.key, Value::Inline(&self.value), None);
+        let run = run.min(self.between_looks);
+        for planned in &self.sorted[self.done..self.done + run] {
+            table.prefetch(planned.hash);
+        }
+        for planned in &self.sorted[self.done..self.done + run] {
+            self.args.key(planned.number, &mut self.key);
+            if table.find_live(&slice.engine.hasher, planned.hash, &self.key, now).is_none() {
+                self.args.value(planned.number, &mut self.value);
+                let value = Value::Inline(&self.value);
+                table.insert(&slice.engine.hasher, planned.hash, &self.key, value, None);
+            }
         }
         let change = table.census() - before;
+        slice.engine.release(shard, held);
+        self.done += run;
         slice.seat.book(self.db, change);
-        engine.spend_credit(change.bytes);
-        engine.release(shard, held);
-        slice.advance(1);
+        slice.engine.spend_credit(change.bytes);
+        slice.advance(run as u64);
         true
     }
 }
