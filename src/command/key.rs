@@ -103,7 +103,7 @@ pub(super) static TTL: Command = Command {
     name: "ttl",
     arity: 2,
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
-    keys: Keys::One(Access::Look),
+    keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
@@ -117,7 +117,7 @@ pub(super) static PTTL: Command = Command {
     name: "pttl",
     arity: 2,
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
-    keys: Keys::One(Access::Look),
+    keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the key.",

@@ -132,6 +132,7 @@ impl Drop for Cursor {
 /// What one step of the scan found.
 struct Found {
     pattern: *const Pattern,
+    now: UnixMs,
     seen: u64,
     not_strings: u64,
     strings: Vec<(*mut RawString, Option<UnixMs>, usize)>,
@@ -151,14 +152,18 @@ unsafe extern "C" fn on_scanned(
         if key.is_null() || !(*found.pattern).matches(bytes(name)) {
             return;
         }
+        let expire_at = api!(RedisModule_GetAbsExpire)(key);
+        let expire_at = (expire_at >= 0).then_some(expire_at);
+        if expire_at.is_some_and(|at| at <= found.now) {
+            return; // Gone for any reader.
+        }
         if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {
             found.not_strings += 1;
             return;
         }
-        let expire_at = api!(RedisModule_GetAbsExpire)(key);
         let len = api!(RedisModule_ValueLength)(key);
         let held = api!(RedisModule_HoldString)(ptr::null_mut(), name);
-        found.strings.push((held, (expire_at >= 0).then_some(expire_at), len));
+        found.strings.push((held, expire_at, len));
     });
 }
 
@@ -179,7 +184,13 @@ impl Import {
 
     /// One step of the scan: one bucket of the host's table.
     fn step(&mut self, ctx: Ctx, rights: &RightsNow) {
-        let mut found = Found { pattern: &self.args.pattern, seen: 0, not_strings: 0, strings: Vec::new() };
+        let mut found = Found {
+            pattern: &self.args.pattern,
+            now: (door().engine.config.clock)(),
+            seen: 0,
+            not_strings: 0,
+            strings: Vec::new(),
+        };
         // SAFETY: the lock is held; the callback gets what it expects.
         let more = unsafe {
             let private = ptr::from_mut(&mut found).cast();
@@ -202,11 +213,12 @@ impl Import {
 
     fn copy(&mut self, ctx: Ctx, name: *mut RawString, expire_at: Option<UnixMs>, len: usize) {
         let engine = &door().engine;
-        if expire_at.is_some_and(|at| at <= (engine.config.clock)()) {
-            return;
-        }
         // SAFETY: the name is held until after this.
         let key = unsafe { bytes(name) };
+        let limits = engine.settings.limits(usize::MAX);
+        if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
+            return self.error = Some(error);
+        }
         let mut put = |value: &[u8]| {
             if engine.put(self.db, key, Value::Inline(value), expire_at, self.args.replace) {
                 self.tally.copied += 1;
@@ -319,6 +331,7 @@ pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
         place: 0,
         scanned: 0,
         batch: VecDeque::new(),
+        age: 0,
         tally: Tally::default(),
         error: None,
     };
@@ -332,8 +345,10 @@ struct Export {
     shard: u32,
     place: u32,
     scanned: u64,
-    /// Taken out of midi, to be put into the host.
+    /// Read in midi, to be put into the host.
     batch: VecDeque<Item>,
+    /// When the batch was read.
+    age: u64,
     tally: Tally,
     error: Option<Error>,
 }
@@ -352,6 +367,7 @@ impl Export {
     /// Takes a batch of keys out of the shards.
     fn gather(&mut self, slice: &Slice<'_>) -> Progress {
         let now = Now::lazy(slice.engine.config.clock);
+        self.age = slice.engine.age();
         while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shard_count() {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
@@ -383,6 +399,10 @@ impl Export {
     }
 
     fn put(&mut self, ctx: Ctx, item: &Item) {
+        // RM_Call judges memory as it was when the command began.
+        if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
+            return self.error = Some(Error::OutOfMemory);
+        }
         let value = item.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice);
         let condition = if self.args.replace { None } else { Some(c"NX") };
         match set(ctx, &item.key, value, item.expire_at, condition) {
@@ -457,6 +477,9 @@ impl LockWork for Export {
             Ok(rights) => rights,
             Err(error) => return self.error = Some(error),
         };
+        if self.age != door().engine.age() {
+            self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
+        }
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         while let Some(item) = self.batch.pop_front() {

@@ -11,7 +11,7 @@ use crate::command::Error;
 
 /// The user of a client, by name: rights may change, and users go, while a job runs.
 pub struct Rights {
-    /// `None` where no user stands behind a command, as in a script.
+    /// `None` where no user stands behind a command, as in another module's call.
     user: Option<Vec<u8>>,
 }
 
@@ -21,7 +21,10 @@ impl Rights {
         // SAFETY: on the main thread with a command's context; the name is
         // freed once, after it was copied.
         let user = unsafe {
-            let name = api!(RedisModule_GetClientUserNameById)(ctx.0, ctx.client_id());
+            let mut name = api!(RedisModule_GetClientUserNameById)(ctx.0, ctx.client_id());
+            if name.is_null() && has_user(ctx) {
+                name = api!(RedisModule_GetCurrentUserName)(ctx.0);
+            }
             (!name.is_null()).then(|| {
                 let copy = bytes(name).to_vec();
                 api!(RedisModule_FreeString)(ptr::null_mut(), name);
@@ -49,6 +52,29 @@ impl Rights {
         if user.is_null() { Err(Error::NoPermission) } else { Ok(RightsNow(user)) }
     }
 }
+
+/// Whether a user stands behind a context whose client is not a real one: a
+/// script's has its caller's, an RM_Call's has none. The only question that does
+/// not end the server where there is none is a call in the user's name.
+fn has_user(ctx: Ctx) -> bool {
+    // SAFETY: on the main thread with a command's context; the reply, an error
+    // where the call could not be made, is freed once.
+    unsafe {
+        let reply = api!(RedisModule_Call)(ctx.0, c"PING".as_ptr(), c"CE".as_ptr());
+        if reply.is_null() {
+            return false;
+        }
+        let mut len = 0;
+        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+        let text = if text.is_null() { &[][..] } else { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+        let none = text.windows(NO_USER.len()).any(|part| part == NO_USER);
+        api!(RedisModule_FreeCallReply)(reply);
+        !none
+    }
+}
+
+/// In the host's error for a call in the name of nobody.
+const NO_USER: &[u8] = b"cannot run as user";
 
 /// See [`Rights::now`].
 pub struct RightsNow(*mut raw::RedisModuleUser);

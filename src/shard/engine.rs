@@ -112,6 +112,7 @@ pub struct Engine {
     credit: AtomicI64,
     credit_wanted: AtomicBool,
     pub(super) queued_now: AtomicUsize,
+    pub(super) age: AtomicU64,
     /// Ends the sleep of the main thread.
     wake_main: Box<dyn Fn() + Send + Sync>,
     /// Asks the host whether, and how much, midi may write.
@@ -158,6 +159,7 @@ impl Engine {
             credit: AtomicI64::new(i64::MAX),
             credit_wanted: AtomicBool::new(false),
             queued_now: AtomicUsize::new(0),
+            age: AtomicU64::new(0),
             wake_main,
             ask_host: OnceLock::new(),
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
@@ -250,6 +252,12 @@ impl Engine {
         if self.credit.load(Ordering::Relaxed) != i64::MAX {
             self.credit.fetch_sub(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Grows with every flush and exchange of databases: what was read before
+    /// belongs to another age.
+    pub fn age(&self) -> u64 {
+        self.age.load(Ordering::Relaxed)
     }
 
     /// Ends the main thread's sleep.

@@ -125,7 +125,7 @@ impl Engine {
 
     /// Calls `change` on every shard, all tokens held at once. For the holder
     /// of the global lock.
-    pub fn on_all_shards(&self, mut change: impl FnMut(&mut Store)) {
+    fn on_all_shards(&self, mut change: impl FnMut(&mut Store)) {
         let all: Vec<u32> = (0..self.shard_count()).collect();
         let Some(mut held) = self.take_many(&all, Taking::Wait) else {
             return; // Waiting does not fail.
@@ -133,6 +133,7 @@ impl Engine {
         for (_, token) in &mut held {
             change(token);
         }
+        self.age.fetch_add(1, Ordering::Relaxed);
         for (shard, token) in &held {
             self.set_due(*shard, token);
         }

@@ -31,9 +31,5 @@ mod loom_cell {
         pub fn get(&self) -> *mut T {
             self.0.with_mut(|inside| inside)
         }
-
-        pub fn into_inner(self) -> T {
-            self.0.into_inner()
-        }
     }
 }
