@@ -530,10 +530,10 @@ fn spread(args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 fn random_run(server: &Server, seed: u64, count: usize) {
     println!("seed {seed}");
     let mut random = Random::new(seed);
-    let client = if seed % 2 == 0 { server.client() } else { server.client().resp3() };
+    let client = if seed.is_multiple_of(2) { server.client() } else { server.client().resp3() };
     let twin = &mut Twin::new(client);
     for number in 0..count {
-        if number % 200 == 0 {
+        if number.is_multiple_of(200) {
             twin.client().ok(&format!("SELECT {}", random.below(3)));
         }
         let args = spread(random_command(&mut random));

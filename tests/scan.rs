@@ -1,6 +1,5 @@
-//! The promise: what is there all the time is seen, by a full SCAN at least
-//! once and by KEYS exactly once, while tables grow, shrink and are flushed;
-//! what never existed is not.
+//! The promise: what is there all the time is seen exactly once, by KEYS and by a
+//! full SCAN, while tables grow, shrink and are flushed; what never existed is not.
 
 mod common;
 
@@ -87,7 +86,7 @@ fn scan_beside_churn(server: &Server, rounds: usize) {
     beside(server, 3, churn, || {
         for round in 0..rounds {
             let options = ["", "COUNT 1000", "COUNT 50000", "COUNT 77 TYPE string"][round % 4];
-            check_all_stable(&client.scan_all(options));
+            check_keys_once(&client.scan_all(options));
             let matched = client.scan_all("COUNT 500 MATCH stable:*");
             check_all_stable(&matched);
             assert!(matched.iter().all(|key| key.starts_with(b"stable:")));
@@ -99,14 +98,14 @@ fn scan_beside_churn(server: &Server, rounds: usize) {
 
 #[test]
 fn stable_keys_are_seen_beside_churn() {
-    in_all_modes(|_, server| scan_beside_churn(server, 8));
+    in_all_modes(|_, server| scan_beside_churn(server, 4));
 }
 
 /// In one shard everything happens in one table.
 #[test]
 fn stable_keys_are_seen_beside_churn_in_one_shard() {
     for mode in Mode::ALL {
-        scan_beside_churn(&mode.builder().load("shards 1").start(), 6);
+        scan_beside_churn(&mode.builder().load("shards 1").start(), 4);
     }
 }
 
@@ -115,7 +114,7 @@ fn scan_between_steps(server: &Server, count: usize, grow: bool) {
     let mut client = server.client();
     client.ok("MIDI.FLUSHALL SYNC");
     set_stable(&mut client);
-    let top = 120_000;
+    let top = 60_000;
     if !grow {
         client.ok(&format!("MIDI.POPULATE {top} grow"));
     }
@@ -138,13 +137,13 @@ fn scan_between_steps(server: &Server, count: usize, grow: bool) {
             done = next;
         }
     }
-    check_all_stable(&seen);
+    check_keys_once(&seen);
 }
 
 #[test]
 fn stable_keys_are_seen_while_tables_grow_and_shrink() {
     for mode in Mode::ALL {
-        for shards in [1, 16, 1024] {
+        for shards in [1, 64] {
             let server = mode.builder().load(&format!("shards {shards}")).start();
             for count in [10, 300] {
                 scan_between_steps(&server, count, true);
@@ -184,7 +183,7 @@ fn scans_of_a_flushed_database_end_and_invent_nothing() {
         };
         let mut client = server.client();
         beside(server, 2, flush, || {
-            for _ in 0..30 {
+            for _ in 0..20 {
                 check_known(&client.scan_all("COUNT 100"));
                 check_known(&client.scan_all("COUNT 5000"));
                 check_known(&keys(&mut client, "*"));
@@ -206,8 +205,8 @@ fn at_rest_every_key_is_given_whatever_the_options() {
             let total = if count == 1 { 3000 } else { 30_000 };
             let keys = client.scan_all(&format!("COUNT {count}"));
             check_known(&keys);
-            let distinct: HashSet<_> = keys.iter().collect();
-            assert_eq!(distinct.len(), total, "COUNT {count}");
+            assert_eq!(keys.len(), total, "COUNT {count}");
+            assert_eq!(keys.iter().collect::<HashSet<_>>().len(), total, "COUNT {count}");
             let none = client.scan_all(&format!("COUNT {count} TYPE hash"));
             assert!(none.is_empty());
             client.ok("SELECT 0");
@@ -254,25 +253,22 @@ fn invented_cursors_do_no_harm() {
 fn iterations_do_not_mix() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        let mut cursors = ["0".to_owned(), "0".to_owned()];
-        let mut seen = [HashSet::new(), HashSet::new()];
         for db in 0..2 {
             client.ok(&format!("SELECT {db}"));
             client.ok(&format!("MIDI.POPULATE 1500 db{db}"));
         }
-        let mut open = [true, true];
-        while open != [false, false] {
-            for db in (0..2).filter(|&db| open[db]).collect::<Vec<_>>() {
+        let mut walks = [(0, "0".to_owned(), HashSet::new()), (1, "0".to_owned(), HashSet::new())];
+        for _ in 0..3000 {
+            for (db, cursor, seen) in walks.iter_mut().filter(|(_, cursor, _)| cursor != "end") {
                 client.ok(&format!("SELECT {db}"));
-                let reply = client.run(&format!("MIDI.SCAN {} COUNT 40", cursors[db])).array();
-                cursors[db] = reply[0].text();
-                seen[db].extend(reply[1].clone().array().iter().map(Value::text));
-                open[db] = cursors[db] != "0";
+                let reply = client.run(&format!("MIDI.SCAN {cursor} COUNT 40")).array();
+                seen.extend(reply[1].clone().array().iter().map(Value::text));
+                *cursor = if reply[0] == Value::bulk("0") { "end".into() } else { reply[0].text() };
             }
         }
-        for db in 0..2 {
-            assert_eq!(seen[db].len(), 1500);
-            assert!(seen[db].iter().all(|key| key.starts_with(&format!("db{db}:"))));
+        for (db, cursor, seen) in walks {
+            assert_eq!((cursor.as_str(), seen.len()), ("end", 1500));
+            assert!(seen.iter().all(|key| key.starts_with(&format!("db{db}:"))));
         }
     });
 }

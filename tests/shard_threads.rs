@@ -2,7 +2,11 @@
 //! between its call and its reply; nothing is lost, and the books are right.
 //!
 //! Real threads on a real engine, without a host. Under the thread sanitizer:
-//! see docs/design.md, or `make test-long`.
+//!
+//! ```text
+//! RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+//!     cargo +nightly test --target x86_64-unknown-linux-gnu --test shard_threads
+//! ```
 #![cfg(not(loom))]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +22,20 @@ use midi::shard::{
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
+
+/// What the thread sanitizer is not to report, because it does not see the order
+/// that std makes:
+///
+/// * the last owner of an Arc frees it after a fence, and fences it does not know;
+/// * the table of names is made under the lock of a LazyLock, inside std, which
+///   is not instrumented (so is the test harness's channel).
+///
+/// SAFETY of the name: the sanitizer's runtime looks for it, and nobody else.
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_default_suppressions() -> *const std::ffi::c_char {
+    c"race:alloc::sync::Arc\nrace:alloc::sync::Weak\nrace:midi::command::table::find\nrace:CompletedTest\n"
+        .as_ptr()
+}
 
 /// Longer than anything here takes, however busy the machine is.
 const FOREVER: Duration = Duration::from_secs(60);
@@ -299,7 +317,7 @@ fn check_books(engine: &Engine) {
     }
     assert_eq!(engine.totals().bytes, total);
     assert_eq!(engine.queued_now(), 0);
-    assert!(engine.jobs.list().is_empty() && !engine.jobs.any());
+    assert!(engine.jobs.list().is_empty());
 }
 
 /// Runs a command until the tokens are to be had.
@@ -328,7 +346,7 @@ fn doors_side_by_side() {
     let history = History::new(DOORS);
     let global_lock = Mutex::new(());
     thread::scope(|scope| {
-        for door in 0..DOORS {
+        let run = |door: usize| {
             let (engine, history, global_lock) = (&engine, &history, &global_lock);
             scope.spawn(move || {
                 let mut random = Random(door as u64 + 1);
@@ -347,8 +365,11 @@ fn doors_side_by_side() {
                     };
                     history.end(&step, &said, &mut has);
                 }
-            });
-        }
+            })
+        };
+        // The scope joins them too, but in a way that the thread sanitizer does not see.
+        let threads: Vec<_> = (0..DOORS).map(run).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
     history.close(|key| run_now(&engine, engine.main_seat(), Taking::MAIN, &line(&["get", key])).remove(0));
     check_books(&engine);
@@ -494,6 +515,7 @@ impl Driver {
             let taking = match self.random.below(10) {
                 0..5 => Taking::MAIN,
                 5..9 => {
+                    engine.book_queued(seat).expect("room");
                     self.batch.push(request(call));
                     return false;
                 }
@@ -505,7 +527,8 @@ impl Driver {
                 Outcome::Busy | Outcome::TooLarge => {
                     assert!(record.0.is_empty() && taking == Taking::MAIN);
                     self.queued += 1;
-                    engine.enqueue(seat, request(call));
+                    engine.book_queued(seat).expect("room");
+                    engine.enqueue(request(call));
                     return false;
                 }
                 Outcome::Long => unreachable!("no long command"),
@@ -545,7 +568,7 @@ impl Driver {
         let engine = Arc::clone(&self.engine);
         let batch = std::mem::take(&mut self.batch);
         self.queued += batch.len() as u64;
-        engine.enqueue_batch(engine.main_seat(), batch.into_iter());
+        engine.enqueue_batch(batch.into_iter());
         let came = engine.main.take();
         let finished = std::mem::take(&mut *self.finished.lock());
         let any = !came.is_empty() || !finished.is_empty();
@@ -705,7 +728,7 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
         meddlers.into_iter().map(|meddler| meddler.join().expect("no panic")).sum::<u64>()
     });
     let stuck = Instant::now() + FOREVER;
-    while driver.ready.len() < CLIENTS || driver.foreign < left || engine.jobs.any() {
+    while driver.ready.len() < CLIENTS || driver.foreign < left || !engine.jobs.list().is_empty() {
         assert!(Instant::now() < stuck, "some requests did not come home");
         driver.turn(false);
         thread::yield_now();

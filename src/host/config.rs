@@ -15,7 +15,6 @@ use crate::shard::{Config, Settings};
 /// A numeric setting.
 struct Number {
     name: &'static str,
-    default: i64,
     min: i64,
     max: i64,
     flags: u32,
@@ -32,7 +31,7 @@ const fn number(
     flags: u32,
     live: Option<fn(&Settings) -> &AtomicUsize>,
 ) -> Number {
-    Number { name, default, min, max, flags, value: AtomicI64::new(default), live }
+    Number { name, min, max, flags, value: AtomicI64::new(default), live }
 }
 
 const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
@@ -80,17 +79,19 @@ static NUMBERS: [Number; 8] = [
 static SAFEMODE: AtomicBool = AtomicBool::new(false);
 static POOL: AtomicBool = AtomicBool::new(false);
 
-/// Registers all settings, reads the host's configuration file, then the load arguments.
+/// Reads the load arguments, registers all settings with those as defaults, and
+/// lets the host set what its configuration file names: so what CONFIG REWRITE
+/// wrote there counts, whatever the load arguments say.
 ///
 /// # Errors
 /// What is wrong, for the host's log.
 pub fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
+    read_arguments(args)?;
     let registered = NUMBERS.iter().all(|number| register_number(ctx, number)) && register_others(ctx);
     // SAFETY: in OnLoad.
     if !registered || unsafe { api!(RedisModule_LoadConfigs)(ctx.0) } != raw::REDISMODULE_OK as c_int {
         return Err("a midi.* setting in the configuration file is not valid".into());
     }
-    read_arguments(args)?;
     let shards = NUMBERS[1].value.load(Ordering::Relaxed);
     if shards & (shards - 1) != 0 {
         return Err(format!("midi.shards must be a power of two, not {shards}"));
@@ -105,7 +106,7 @@ fn register_number(ctx: Ctx, number: &'static Number) -> bool {
         api!(RedisModule_RegisterNumericConfig)(
             ctx.0,
             leaked(number.name),
-            number.default,
+            number.value.load(Ordering::Relaxed),
             number.flags as c_uint,
             number.min,
             number.max,
@@ -128,7 +129,7 @@ fn register_others(ctx: Ctx) -> bool {
         let dispatch = api!(RedisModule_RegisterEnumConfig)(
             ctx.0,
             c"dispatch".as_ptr(),
-            0,
+            c_int::from(POOL.load(Ordering::Relaxed)),
             0,
             names.as_mut_ptr(),
             values.as_ptr(),
@@ -141,7 +142,7 @@ fn register_others(ctx: Ctx) -> bool {
         let safemode = api!(RedisModule_RegisterBoolConfig)(
             ctx.0,
             c"safemode".as_ptr(),
-            0,
+            c_int::from(SAFEMODE.load(Ordering::Relaxed)),
             fixed,
             Some(get_safemode),
             Some(set_safemode),
@@ -155,15 +156,17 @@ fn register_others(ctx: Ctx) -> bool {
 /// `SAFEMODE`, or names and values as in the configuration file, with or
 /// without `midi.` in front.
 fn read_arguments(args: &[&[u8]]) -> Result<(), String> {
-    let mut args = args.iter();
+    let mut args = args.iter().peekable();
     while let Some(arg) = args.next() {
         let word = String::from_utf8_lossy(arg).to_ascii_lowercase();
         let name = word.strip_prefix("midi.").unwrap_or(&word);
+        let switch = |next: &&&[u8]| next.eq_ignore_ascii_case(b"yes") || next.eq_ignore_ascii_case(b"no");
+        let bare = word == "safemode" && !args.peek().is_some_and(switch);
         let mut value = || {
             let value = args.next().ok_or(format!("load argument {name} needs a value"))?;
             Ok::<_, String>(String::from_utf8_lossy(value).to_ascii_lowercase())
         };
-        if word == "safemode" {
+        if bare {
             SAFEMODE.store(true, Ordering::Relaxed);
         } else if name == "safemode" {
             let yes = one_of(name, &value()?, &["no", "yes"])?;
@@ -186,12 +189,22 @@ fn one_of(name: &str, value: &str, allowed: &[&str]) -> Result<usize, String> {
 }
 
 fn parse_number(number: &Number, value: &str) -> Result<i64, String> {
-    parse_integer(value.as_bytes()).filter(|value| (number.min..=number.max).contains(value)).ok_or_else(
-        || {
+    let (digits, unit) = if number.flags & BYTES != 0 { split_unit(value) } else { (value, 1) };
+    parse_integer(digits.as_bytes())
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|value| (number.min..=number.max).contains(value))
+        .ok_or_else(|| {
             let Number { name, min, max, .. } = number;
             format!("load argument {name} must be between {min} and {max}, not '{value}'")
-        },
-    )
+        })
+}
+
+/// A size as redis.conf writes it: 1k is 1000 bytes, 1kb is 1024, and so on.
+fn split_unit(value: &str) -> (&str, i64) {
+    let binary = [("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
+    let decimal = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("b", 1)];
+    let strip = |(unit, factor)| value.strip_suffix(unit).map(|digits| (digits, factor));
+    binary.into_iter().chain(decimal).find_map(strip).unwrap_or((value, 1))
 }
 
 /// What the engine is made with.

@@ -1,0 +1,716 @@
+//! The engine without sockets: throughput and scaling, the worst insert while a
+//! table grows, bytes per key, and look-ups beside hashbrown's.
+//!
+//! ```text
+//! cargo bench --bench engine                      # everything, three minutes
+//! cargo bench --bench engine -- --quick           # smaller and shorter
+//! cargo bench --bench engine -- threads           # one part: threads, growth, bytes, lookup,
+//!                                                 # or criterion's: command/
+//! ```
+//!
+//! Where the system has jemalloc as a library, the process starts itself again
+//! with it, because it is what Redis uses; the first line of the output says so.
+#![cfg(not(loom))]
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::hint::black_box;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command as Process;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput};
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use midi::command::{Args, Reply, find};
+use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
+use midi::store::{Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
+
+const VALUE: [u8; 64] = [b'v'; 64];
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--bytes-of") {
+        return bytes_child(&args[at + 1], &args[at + 2]);
+    }
+    // `cargo test --benches` only wants to know whether it runs.
+    let benching = args.iter().any(|arg| arg == "--bench");
+    if benching {
+        with_jemalloc();
+    }
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let filter = args[1..].iter().find(|arg| !arg.starts_with('-'));
+    let wanted = |part: &str| benching && filter.is_none_or(|filter| part.contains(filter.as_str()));
+    if wanted("threads") {
+        threads(quick);
+    }
+    if wanted("growth") {
+        growth(if quick { 2_000_000 } else { 20_000_000 });
+    }
+    if wanted("bytes") {
+        bytes(if quick { &[1_000_000] } else { &[1_000_000, 10_000_000] });
+    }
+    if wanted("lookup") {
+        lookup(quick);
+    }
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .sample_size(20)
+        .configure_from_args();
+    if benching {
+        commands(&mut criterion);
+    }
+    criterion.final_summary();
+}
+
+/// Starts this process again with jemalloc in front of the system's malloc.
+fn with_jemalloc() {
+    const MARK: &str = "MIDI_BENCH_MALLOC";
+    if let Ok(which) = std::env::var(MARK) {
+        println!("allocator: {which}");
+        return;
+    }
+    let library = ["x86_64", "aarch64"]
+        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/libjemalloc.so.2"))
+        .into_iter()
+        .find(|path| Path::new(path).exists());
+    let Some(library) = library else {
+        println!("allocator: the system's malloc (Redis would use jemalloc; libjemalloc2 is not installed)");
+        return;
+    };
+    let program = std::env::current_exe().expect("a path");
+    let error = Process::new(program)
+        .args(std::env::args_os().skip(1))
+        .env("LD_PRELOAD", &library)
+        .env(MARK, format!("jemalloc, as in Redis ({library})"))
+        .exec();
+    println!("allocator: the system's malloc (cannot start with {library}: {error})");
+}
+
+/// An engine without threads: the seats of its workers are the benches'.
+fn engine(workers: usize, shards: usize) -> Arc<Engine> {
+    let config = Config { workers, shards, databases: 1, safemode: false, clock: || 0 };
+    let settings = Settings {
+        pool: AtomicBool::new(false),
+        max_jobs: AtomicUsize::new(100),
+        max_queued: AtomicUsize::new(100_000),
+        max_pattern_bytes: AtomicUsize::new(100),
+        max_key_bytes: AtomicUsize::new(1 << 20),
+        max_value_bytes: AtomicUsize::new(1 << 20),
+        keep_bytes: AtomicUsize::new(1 << 20),
+    };
+    Arc::new(Engine::new(config, settings, Box::new(|| {})).expect("eventfds"))
+}
+
+/// Looks at a reply and forgets it.
+struct Sink(usize);
+
+impl Reply for Sink {
+    fn simple(&mut self, text: &'static str) {
+        self.0 += text.len();
+    }
+    fn null(&mut self) {
+        panic!("every key is there");
+    }
+    fn integer(&mut self, number: i64) {
+        self.0 += number as usize;
+    }
+    #[inline]
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len() + usize::from(bytes[0]);
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        self.bulk(text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        panic!("{}", String::from_utf8_lossy(text));
+    }
+    fn array(&mut self, len: usize) {
+        self.0 += len;
+    }
+    fn map(&mut self, len: usize) {
+        self.0 += len;
+    }
+    fn open_array(&mut self) {}
+    fn close_array(&mut self, _: usize) {}
+}
+
+fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
+    Call {
+        command,
+        args: Args::new(list),
+        db: 0,
+        now: Now::lazy(engine.config.clock),
+        limits: engine.settings.limits(16 << 10),
+        prefix: "midi.",
+    }
+}
+
+/// A key as POPULATE makes it, and at most 15 bytes long.
+#[derive(Clone, Copy)]
+struct Key {
+    bytes: [u8; 15],
+    len: u8,
+}
+
+impl Key {
+    fn new(number: u64) -> Self {
+        let mut bytes = [0; 15];
+        bytes[..4].copy_from_slice(b"key:");
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(number).as_bytes();
+        bytes[4..4 + digits.len()].copy_from_slice(digits);
+        Key { bytes, len: 4 + digits.len() as u8 }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut draw = self.0;
+        draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        draw ^ (draw >> 31)
+    }
+
+    /// From 0 to below 1.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Numbers below `count`, the small ones far more often: Gray et al., "Quickly
+/// Generating Billion-Record Synthetic Databases", as YCSB does it.
+struct Zipf {
+    count: f64,
+    theta: f64,
+    alpha: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+impl Zipf {
+    fn new(count: u64, theta: f64) -> Self {
+        let zeta = |count: u64| (1..=count).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
+        let (all, two) = (zeta(count), zeta(2));
+        let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - two / all);
+        Zipf { count: count as f64, theta, alpha: 1.0 / (1.0 - theta), zeta: all, eta }
+    }
+
+    fn draw(&self, random: &mut Random) -> u64 {
+        let part = random.part();
+        let scaled = part * self.zeta;
+        if scaled < 1.0 {
+            return 0;
+        }
+        if scaled < 1.0 + 0.5f64.powf(self.theta) {
+            return 1;
+        }
+        (self.count * (self.eta * part - self.eta + 1.0).powf(self.alpha)) as u64
+    }
+}
+
+const KEYS: u64 = 1_000_000;
+
+/// Keys to ask for, drawn beforehand and laid out in a row.
+fn stream(zipf: Option<&Zipf>, len: usize, seed: u64) -> Vec<Key> {
+    let mut random = Random(seed);
+    (0..len)
+        .map(|_| {
+            Key::new(match zipf {
+                None => random.next() % KEYS,
+                Some(zipf) => zipf.draw(&mut random),
+            })
+        })
+        .collect()
+}
+
+fn fill(engine: &Engine, keys: u64, value: &[u8]) {
+    let set = find(b"set").expect("a command");
+    for number in 0..keys {
+        let key = Key::new(number);
+        let list: [&[u8]; 3] = [b"set", key.bytes(), value];
+        let outcome =
+            engine.attempt(engine.main_seat(), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
+        assert_eq!(outcome, Outcome::Done);
+    }
+}
+
+/// What threads did in a while.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    per_second: f64,
+    /// The same by the threads' processor time.
+    per_busy_second: f64,
+    commands: u64,
+    /// The token was not free at the first look.
+    failed: u64,
+    /// Nor after a worker's spinning: the command would have been queued.
+    given_up: u64,
+}
+
+/// Runs `work` on so many threads, for `time`; `work` does a few hundred
+/// things and adds to what was done.
+fn on_threads(count: usize, time: Duration, work: impl Fn(usize, &mut Done) + Sync) -> Done {
+    let (start, stop) = (Barrier::new(count + 1), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|number| {
+                let (work, start, stop) = (&work, &start, &stop);
+                scope.spawn(move || {
+                    let mut done = Done::default();
+                    start.wait();
+                    let (begun, busy) = (Instant::now(), processor_time());
+                    while !stop.load(Ordering::Relaxed) {
+                        work(number, &mut done);
+                    }
+                    done.per_second = done.commands as f64 / begun.elapsed().as_secs_f64();
+                    done.per_busy_second = done.commands as f64 / (processor_time() - busy).as_secs_f64();
+                    done
+                })
+            })
+            .collect();
+        start.wait();
+        thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).fold(
+            Done::default(),
+            |sum, done| Done {
+                per_second: sum.per_second + done.per_second,
+                per_busy_second: sum.per_busy_second + done.per_busy_second,
+                commands: sum.commands + done.commands,
+                failed: sum.failed + done.failed,
+                given_up: sum.given_up + done.given_up,
+            },
+        )
+    })
+}
+
+/// Work that shares nothing: what two threads can do at best on this machine, now.
+fn burn(threads: usize, time: Duration) -> f64 {
+    on_threads(threads, time, |number, done| {
+        let mut random = Random(number as u64);
+        for _ in 0..4096 {
+            black_box(random.next());
+        }
+        done.commands += 1;
+    })
+    .per_second
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+/// Commands of a stream between two looks at the clock.
+const BATCH: usize = 256;
+
+fn threads(quick: bool) {
+    let (rounds, time) = if quick { (1, 100) } else { (3, 300) };
+    let time = Duration::from_millis(time);
+    let len = if quick { 1 << 18 } else { 1 << 20 };
+    println!("\nThroughput: {KEYS} keys with values of 64 bytes, medians of {rounds} rounds of {time:?}");
+    println!(
+        "  burn: two threads over one of plain computation in the same round; of 2: scaling / burn * 2;"
+    );
+    println!("  busy: scaling by the threads' processor time, which others on the machine disturb less;");
+    println!(
+        "  failed: tokens not free at the first look; given up: nor after a worker's spinning (two threads)\n"
+    );
+    println!(
+        "  shards  keys     GET   1 thread   2 threads  scaling   burn   of 2   busy     failed   given up"
+    );
+    let zipf = Zipf::new(KEYS, 0.99);
+    let get = find(b"get").expect("a command");
+    let set = find(b"set").expect("a command");
+    for shards in [64, 1024, 16384] {
+        let engine = engine(2, shards);
+        fill(&engine, KEYS, &VALUE);
+        for (name, zipf) in [("uniform", None), ("zipf", Some(&zipf))] {
+            let streams = [stream(zipf, len, 1), stream(zipf, len, 2)];
+            for reads in [100, 95, 50] {
+                let places = [AtomicUsize::new(0), AtomicUsize::new(0)];
+                let work = |thread: usize, done: &mut Done| {
+                    let seat = engine.seats().nth(1 + thread).expect("a seat for each");
+                    let at = places[thread].load(Ordering::Relaxed);
+                    places[thread].store((at + BATCH) % len, Ordering::Relaxed);
+                    let mut sink = Sink(0);
+                    for (number, key) in streams[thread][at..at + BATCH].iter().enumerate() {
+                        let read = number * 37 % 100 < reads;
+                        let list: [&[u8]; 3] = [b"", key.bytes(), &VALUE];
+                        let (command, args) = if read { (get, &list[..2]) } else { (set, &list[..]) };
+                        let call = call(&engine, command, args);
+                        if engine.attempt(seat, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
+                            done.failed += 1;
+                            if engine.attempt(seat, &call, Taking::WORKER, &mut sink) == Outcome::Busy {
+                                done.given_up += 1;
+                                while engine.attempt(seat, &call, Taking::Try(0), &mut sink) == Outcome::Busy
+                                {
+                                    thread::yield_now();
+                                }
+                            }
+                        }
+                    }
+                    black_box(sink.0);
+                    done.commands += BATCH as u64;
+                };
+                on_threads(2, time / 3, work);
+                let mut seen: [Vec<f64>; 6] = Default::default();
+                let mut total = Done::default();
+                for _ in 0..rounds {
+                    let burns = burn(2, time / 2) / burn(1, time / 2);
+                    let one = on_threads(1, time, work);
+                    let two = on_threads(2, time, work);
+                    let scaling = two.per_second / one.per_second;
+                    let busy = two.per_busy_second / one.per_busy_second;
+                    let of_two = scaling / burns * 2.0;
+                    let round = [one.per_second, two.per_second, scaling, burns, of_two, busy];
+                    round.iter().zip(&mut seen).for_each(|(&number, list)| list.push(number));
+                    total.commands += two.commands;
+                    total.failed += two.failed;
+                    total.given_up += two.given_up;
+                }
+                let [one, two, scaling, burns, of_two, busy] = seen.map(median);
+                let share = |count: u64| 100.0 * count as f64 / total.commands as f64;
+                println!(
+                    "  {shards:>6}  {name:<7} {reads:>3}%  {:>7.2} M   {:>7.2} M   {scaling:>6.2}  {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%",
+                    one / 1e6,
+                    two / 1e6,
+                    share(total.failed),
+                    share(total.given_up),
+                );
+            }
+        }
+    }
+}
+
+/// The processor time of this thread so far.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a clock that Linux has, and a place for its time.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(failed, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// How long this thread has been without a processor since it last asked.
+struct Away(Instant, Duration);
+
+impl Away {
+    fn new() -> Self {
+        Away(Instant::now(), processor_time())
+    }
+
+    fn since(&mut self) -> Duration {
+        let now = Away::new();
+        let away = (now.0 - self.0).saturating_sub(now.1 - self.1);
+        *self = now;
+        away
+    }
+}
+
+/// Times each of `count` inserts, and takes out of slow ones the time that the
+/// thread was without a processor.
+fn time_inserts(name: &str, count: u64, mut insert: impl FnMut(u64)) {
+    const SLOW: Duration = Duration::from_micros(20);
+    let mut times = vec![1u32; count as usize];
+    let (mut worst, mut own_worst, mut own_slow) = (Duration::ZERO, Duration::ZERO, 0);
+    let mut away = Away::new();
+    let begun = Instant::now();
+    for number in 0..count {
+        let start = Instant::now();
+        insert(number);
+        let mut time = start.elapsed();
+        if time > SLOW || number % 1024 == 0 {
+            worst = worst.max(time);
+            time = time.saturating_sub(away.since());
+            own_worst = own_worst.max(time);
+            own_slow += u64::from(time > Duration::from_micros(100));
+        }
+        times[number as usize] = time.as_nanos() as u32;
+    }
+    let total = begun.elapsed();
+    let mut at = |part: f64| {
+        let place = ((count - 1) as f64 * part) as usize;
+        f64::from(*times.select_nth_unstable(place).1) / 1000.0
+    };
+    let percentiles = [0.5, 0.99, 0.999, 0.9999, 0.99999].map(&mut at);
+    println!(
+        "  {name:<22}  {:>6.2}  {:>6.2}  {:>6.2}  {:>7.2}  {:>8.2}  {:>8.1}  {own_slow:>8}  {:>8.1}  {:>6.2}",
+        percentiles[0],
+        percentiles[1],
+        percentiles[2],
+        percentiles[3],
+        percentiles[4],
+        own_worst.as_nanos() as f64 / 1000.0,
+        worst.as_nanos() as f64 / 1000.0,
+        count as f64 / total.as_secs_f64() / 1e6,
+    );
+}
+
+fn growth(count: u64) {
+    println!(
+        "\nInserts while a keyspace of 1024 shards grows to {count} keys, values of 8 bytes; microseconds"
+    );
+    println!("  (without the time that the scheduler took the processor away; only 'elapsed' has it)\n");
+    println!(
+        "  {:<22}  {:>6}  {:>6}  {:>6}  {:>7}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}",
+        "", "50%", "99%", "99.9%", "99.99%", "99.999%", "worst", "> 100 us", "elapsed", "M/s"
+    );
+    {
+        let engine = engine(1, 1024);
+        let set = find(b"set").expect("a command");
+        time_inserts("midi, SET", count, |number| {
+            let key = Key::new(number);
+            let list: [&[u8]; 3] = [b"set", key.bytes(), b"8 bytes."];
+            let call = call(&engine, set, &list);
+            engine.attempt(engine.main_seat(), &call, Taking::MAIN, &mut Sink(0));
+        });
+    }
+    {
+        let mut shards = Own::new(1024);
+        time_inserts("midi, tables alone", count, |number| {
+            shards.insert(Key::new(number).bytes(), b"8 bytes.");
+        });
+    }
+    {
+        let mut shards = Hashbrown::new(1024);
+        time_inserts("hashbrown, 1024 tables", count, |number| {
+            shards.insert(Key::new(number).bytes(), b"8 bytes.");
+        });
+    }
+}
+
+/// What midi's tables are compared with: the same entries, behind hashbrown's.
+struct Hashbrown {
+    hasher: RandomState,
+    shards: Vec<HashTable<Entry>>,
+}
+
+impl Hashbrown {
+    fn new(shards: usize) -> Self {
+        Hashbrown { hasher: RandomState::default(), shards: (0..shards).map(|_| HashTable::new()).collect() }
+    }
+
+    #[inline]
+    fn hash(hasher: &RandomState, key: &[u8]) -> u64 {
+        let mut hash = hasher.build_hasher();
+        hash.write(key);
+        hash.finish()
+    }
+
+    /// Bits that hashbrown does not use: it takes low ones and the top seven.
+    #[inline]
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.shards.len() - 1)
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) {
+        let hash = Self::hash(&self.hasher, key);
+        let shard = self.shard(hash);
+        let entry = Entry::new(key, Value::Inline(value), None);
+        self.shards[shard].insert_unique(hash, entry, |entry| Self::hash(&self.hasher, entry.key()));
+    }
+
+    #[inline]
+    fn find(&self, key: &[u8]) -> Option<&Entry> {
+        let hash = Self::hash(&self.hasher, key);
+        self.shards[self.shard(hash)].find(hash, |entry| entry.key() == key)
+    }
+
+    fn bytes(&self) -> usize {
+        self.shards.iter().map(HashTable::allocation_size).sum()
+    }
+}
+
+/// midi's own, in as many shards.
+struct Own {
+    hasher: KeyHasher,
+    shards: Vec<Table>,
+}
+
+impl Own {
+    fn new(shards: usize) -> Self {
+        Own { hasher: KeyHasher::default(), shards: (0..shards).map(|_| Table::default()).collect() }
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) {
+        let hash = self.hasher.hash(key);
+        let shard = hash.shard(self.shards.len() as u32 - 1) as usize;
+        self.shards[shard].insert(&self.hasher, hash, key, Value::Inline(value), None);
+    }
+
+    #[inline]
+    fn find(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+        let hash = self.hasher.hash(key);
+        let table = &self.shards[hash.shard(self.shards.len() as u32 - 1) as usize];
+        table.find(hash, key).map(|found| table.entry(found))
+    }
+
+    /// Of the buckets: entries are the same in both.
+    fn bytes(&self, entries: usize) -> usize {
+        self.shards.iter().map(|table| table.census().bytes as usize).sum::<usize>() - entries
+    }
+}
+
+fn resident_bytes() -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("a Linux system");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kib.expect("a number") * 1024
+}
+
+/// Each size in a process of its own, so that none inherits another's memory.
+fn bytes(counts: &[u64]) {
+    println!("\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted");
+    println!("  (books: as midi counts them, which is what jemalloc's size classes take; resident: what the");
+    println!("  kernel says, everything included)\n");
+    println!("  {:>9}  {:>10}  {:>6}  {:>8}  {:>6}", "keys", "value size", "books", "resident", "table");
+    for &count in counts {
+        for size in [8, 64, 200] {
+            let child = Process::new(std::env::current_exe().expect("a path"))
+                .args(["--bytes-of", &count.to_string(), &size.to_string()])
+                .output()
+                .expect("itself again");
+            print!("{}", String::from_utf8_lossy(&child.stdout));
+            assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        }
+    }
+}
+
+fn bytes_child(count: &str, size: &str) {
+    let (count, size): (u64, usize) = (count.parse().expect("a number"), size.parse().expect("a number"));
+    let engine = engine(1, 1024);
+    let before = resident_bytes();
+    let value = vec![b'v'; size];
+    fill(&engine, count, &value);
+    let resident = resident_bytes() - before;
+    let (mut content, mut entries) = (0, 0);
+    for number in 0..count {
+        let key = Key::new(number);
+        content += key.bytes().len() + size;
+        entries += block_bytes(3 + key.bytes().len() + size);
+    }
+    let per_key = |bytes: usize| bytes as f64 / count as f64;
+    let books = engine.totals().bytes as usize;
+    println!(
+        "  {count:>9}  {size:>10}  {:>6.1}  {:>8.1}  {:>6.1}",
+        per_key(books - content),
+        per_key(resident - content),
+        per_key(books - entries),
+    );
+    std::process::exit(0); // Nobody needs the memory back.
+}
+
+fn lookup(quick: bool) {
+    let counts: &[u64] = if quick { &[KEYS] } else { &[KEYS, 10 * KEYS] };
+    let rounds = if quick { 3 } else { 7 };
+    println!("\nLook-ups in tables alone, 1024 shards, values of 64 bytes; nanoseconds each, medians\n");
+    println!(
+        "  {:>9}  {:<10}  {:>8}  {:>10}  {:>8}  bytes of table per key",
+        "keys", "", "uniform", "zipf 0.99", "misses"
+    );
+    for &count in counts {
+        let (mut own, mut other) = (Own::new(1024), Hashbrown::new(1024));
+        let mut entries = 0;
+        for number in 0..count {
+            let key = Key::new(number);
+            own.insert(key.bytes(), &VALUE);
+            other.insert(key.bytes(), &VALUE);
+            entries += block_bytes(3 + key.bytes().len() + VALUE.len());
+        }
+        let len = 1 << 20;
+        let mut random = Random(3);
+        let zipf = Zipf::new(count, 0.99);
+        let uniform: Vec<Key> = (0..len).map(|_| Key::new(random.next() % count)).collect();
+        let skewed: Vec<Key> = (0..len).map(|_| Key::new(zipf.draw(&mut random))).collect();
+        let misses: Vec<Key> = (0..len).map(|_| Key::new(count + random.next() % count)).collect();
+        let mut times: [[Vec<f64>; 3]; 2] = Default::default();
+        for _ in 0..rounds {
+            for (at, stream) in [&uniform, &skewed, &misses].into_iter().enumerate() {
+                times[0][at].push(time_each(stream, |key| own.find(key).map_or(0, |entry| touched(&entry))));
+                times[1][at].push(time_each(stream, |key| other.find(key).map_or(0, touched)));
+            }
+        }
+        let per_key = |bytes: usize| bytes as f64 / count as f64;
+        let bytes = [per_key(own.bytes(entries)), per_key(other.bytes())];
+        for ((name, times), bytes) in ["midi", "hashbrown"].into_iter().zip(times).zip(bytes) {
+            let [uniform, skewed, misses] = times.map(median);
+            println!("  {count:>9}  {name:<10}  {uniform:>8.1}  {skewed:>10.1}  {misses:>8.1}  {bytes:.1}");
+        }
+    }
+}
+
+#[inline]
+fn touched(entry: &Entry) -> usize {
+    usize::from(entry.value().bytes()[0])
+}
+
+fn time_each(stream: &[Key], mut look: impl FnMut(&[u8]) -> usize) -> f64 {
+    let start = Instant::now();
+    let mut sum = 0;
+    for key in stream {
+        sum += look(key.bytes());
+    }
+    black_box(sum);
+    start.elapsed().as_nanos() as f64 / stream.len() as f64
+}
+
+/// Single commands on one thread, from the parsed call to the reply.
+fn commands(criterion: &mut Criterion) {
+    let engine = engine(1, 1024);
+    fill(&engine, KEYS, &VALUE);
+    let keys = stream(None, 1 << 16, 5);
+    let fresh: Vec<Key> = (0..1 << 12).map(|number| Key::new(KEYS + number)).collect();
+    let run = |name: &str, args: &[&[u8]]| {
+        let call = call(&engine, find(name.as_bytes()).expect("a command"), args);
+        let mut sink = Sink(0);
+        let outcome = engine.attempt(engine.main_seat(), &call, Taking::MAIN, &mut sink);
+        assert!(outcome == Outcome::Done);
+        sink.0
+    };
+    let mut group = criterion.benchmark_group("command");
+    group.throughput(Throughput::Elements(1));
+    let mut keys = keys.iter().cycle();
+    let mut key = || keys.next().expect("no end").bytes();
+    group.bench_function("get", |bench| bench.iter(|| run("get", &[b"get", key()])));
+    group.bench_function("set, same size", |bench| bench.iter(|| run("set", &[b"set", key(), &VALUE])));
+    group.bench_function("exists", |bench| bench.iter(|| run("exists", &[b"exists", key()])));
+    let mut fresh = fresh.iter().cycle();
+    group.bench_function("set new, del", |bench| {
+        bench.iter(|| {
+            let key = fresh.next().expect("no end").bytes();
+            run("set", &[b"set", key, &VALUE]) + run("del", &[b"del", key])
+        });
+    });
+    group.throughput(Throughput::Elements(10));
+    group.bench_function("mget of 10", |bench| {
+        bench.iter(|| {
+            let mut args: [&[u8]; 11] = [b"mget"; 11];
+            args[1..].iter_mut().for_each(|arg| *arg = key());
+            run("mget", &args)
+        });
+    });
+    group.bench_function("mset of 10", |bench| {
+        bench.iter(|| {
+            let mut args: [&[u8]; 21] = [&VALUE; 21];
+            args[1..].iter_mut().step_by(2).for_each(|arg| *arg = key());
+            run("mset", &args)
+        });
+    });
+    group.finish();
+}
