@@ -138,7 +138,7 @@ fn redis_conf_sets_what_load_arguments_do_not() {
     assert_eq!(setting(&mut client, "shards"), "32");
     assert_eq!(setting(&mut client, "dispatch"), "pool");
     assert_eq!(setting(&mut client, "max-value-bytes"), "1048576");
-    assert_eq!(setting(&mut client, "threads"), "2", "the load argument counts");
+    assert_eq!(setting(&mut client, "threads"), "4", "redis.conf counts more than a load argument");
     assert_eq!(client.info("midi_shards")["midi_shards"], "32");
     for line in
         ["midi.nosuch 1", "midi.threads abc", "midi.shards 5", "midi.dispatch fast", "midi.max-jobs 0"]

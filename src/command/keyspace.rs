@@ -244,8 +244,9 @@ impl ScanArgs {
 }
 
 /// Redis reads cursors with strtoul: a sign is allowed and wraps around, the
-/// empty text is 0, white space in front is not allowed.
+/// empty text is 0, white space in front is not allowed, a NUL ends it.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     let (digits, negative) = match text {
         [b'-', digits @ ..] => (digits, true),
         [b'+', digits @ ..] => (digits, false),
@@ -365,6 +366,7 @@ mod tests {
         for (text, cursor) in [
             ("0", Some(0)),
             ("", Some(0)),
+            ("5\0x", Some(5)),
             ("17", Some(17)),
             ("+17", Some(17)),
             ("-1", Some(u64::MAX)),

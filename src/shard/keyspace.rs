@@ -125,7 +125,7 @@ impl Engine {
 
     /// Calls `change` on every shard, all tokens held at once. For the holder
     /// of the global lock.
-    fn on_all_shards(&self, mut change: impl FnMut(&mut Store)) {
+    pub fn on_all_shards(&self, mut change: impl FnMut(&mut Store)) {
         let all: Vec<u32> = (0..self.shard_count()).collect();
         let Some(mut held) = self.take_many(&all, Taking::Wait) else {
             return; // Waiting does not fail.
