@@ -385,10 +385,11 @@ fn threads(quick: bool) {
                         continue;
                     }
                     round += 1;
-                    let each = [0, 1].map(|number| on_threads(number..number + 1, time / 2, work));
-                    let two = on_threads(0..2, time, work);
-                    let one = (each[0].per_second + each[1].per_second) / 2.0;
-                    let one_busy = (each[0].per_busy_second + each[1].per_busy_second) / 2.0;
+                    // Two in the middle, so that none has the warmer caches.
+                    let alone = |number| on_threads(number..number + 1, time / 2, work);
+                    let (first, two, second) = (alone(0), on_threads(0..2, time, work), alone(1));
+                    let one = (first.per_second + second.per_second) / 2.0;
+                    let one_busy = (first.per_busy_second + second.per_busy_second) / 2.0;
                     let scaling = two.per_second / one;
                     let busy = two.per_busy_second / one_busy;
                     let of_two = scaling / burns * 2.0;

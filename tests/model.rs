@@ -145,11 +145,14 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
     record.0
 }
 
+/// One database of the model: values, and when they expire.
+type Database = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>;
+
 /// What Redis would hold. Keys that are due stay until somebody looks, as in
 /// Redis, which only DBSIZE shows.
 #[derive(Default)]
 struct Model {
-    dbs: [BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>; DATABASES as usize],
+    dbs: [Database; DATABASES as usize],
 }
 
 impl Model {
@@ -172,7 +175,9 @@ impl Model {
                 args[1..].iter().for_each(|key| said.extend(self.get(db, key)));
                 said
             }
-            "mset" if args.len() % 2 == 0 => error("ERR wrong number of arguments for 'midi.mset' command"),
+            "mset" if args.len().is_multiple_of(2) => {
+                error("ERR wrong number of arguments for 'midi.mset' command")
+            }
             "mset" => {
                 for pair in args[1..].chunks(2) {
                     self.dbs[db as usize].insert(pair[0].clone(), (pair[1].clone(), None));
@@ -469,7 +474,8 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    const PATTERNS: [(&str, fn(&[u8]) -> bool); 4] = [
+    type Test = fn(&[u8]) -> bool;
+    const PATTERNS: [(&str, Test); 4] = [
         ("*", |_| true),
         ("key:1?", |key| key.len() == 6 && key.starts_with(b"key:1")),
         ("many:*", |key| key.starts_with(b"many:")),

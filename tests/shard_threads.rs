@@ -477,6 +477,7 @@ struct Driver {
     first_ticket: usize,
     clients: Vec<Client>,
     ready: VecDeque<usize>,
+    #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     batch: Vec<Box<Request>>,
     jobs: Vec<Jobs>,
     finished: Finished,
