@@ -137,8 +137,6 @@ impl Reply for Sink {
     fn map(&mut self, len: usize) {
         self.0 += len;
     }
-    fn open_array(&mut self) {}
-    fn close_array(&mut self, _: usize) {}
 }
 
 fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {

@@ -92,12 +92,6 @@ impl Reply for Record {
     fn map(&mut self, len: usize) {
         self.array(2 * len);
     }
-    fn open_array(&mut self) {
-        unreachable!("no command here needs it");
-    }
-    fn close_array(&mut self, _: usize) {
-        unreachable!("no command here needs it");
-    }
 }
 
 /// A door that can keep any argument.

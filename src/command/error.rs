@@ -43,8 +43,6 @@ pub enum Error {
     AofOn,
     /// The host has replicas, which midi does not feed yet.
     HasReplicas,
-    /// A database beyond the host's `databases`.
-    DbOutOfRange,
     /// The user may not touch a key that IMPORT or EXPORT came to.
     NoPermission,
     /// The host refused a write of EXPORT; its log has the reason.
@@ -101,7 +99,6 @@ impl Error {
             Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses writes \
                                    while replicas are attached."
                 .into(),
-            Error::DbOutOfRange => "ERR DB index is out of range".into(),
             Error::NoPermission => "NOPERM this user has no permissions to access one of the keys \
                                     used as arguments"
                 .into(),

@@ -17,11 +17,6 @@ impl Pattern {
         Pattern { text: text.to_vec(), all: text == b"*" }
     }
 
-    /// Whether every text matches.
-    pub fn is_all(&self) -> bool {
-        self.all
-    }
-
     /// Whether `text` matches, as KEYS and SCAN see it.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {

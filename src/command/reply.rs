@@ -20,10 +20,6 @@ pub trait Reply {
     fn array(&mut self, len: usize);
     /// The head of a map; `len` pairs follow.
     fn map(&mut self, len: usize);
-    /// The head of an array whose length is told by [`Reply::close_array`].
-    fn open_array(&mut self);
-    /// Tells how many elements followed [`Reply::open_array`].
-    fn close_array(&mut self, len: usize);
 
     /// A string that is a value of the keyspace.
     fn value(&mut self, entry: &Entry) {
@@ -53,9 +49,7 @@ const VERBATIM: u8 = 4;
 const ERROR: u8 = 5;
 const ARRAY: u8 = 6;
 const MAP: u8 = 7;
-const OPEN: u8 = 8;
-const CLOSE: u8 = 9;
-const SHARED: u8 = 10;
+const SHARED: u8 = 8;
 
 impl Tape {
     /// How large the reply is, roughly.
@@ -93,8 +87,6 @@ impl Tape {
                 ERROR => to.error(rest.string()),
                 ARRAY => to.array(rest.number() as usize),
                 MAP => to.map(rest.number() as usize),
-                OPEN => to.open_array(),
-                CLOSE => to.close_array(rest.number() as usize),
                 _ => to.bulk(shared.next().map_or(&[], SharedValue::bytes)),
             }
         }
@@ -150,12 +142,6 @@ impl Reply for Tape {
     }
     fn map(&mut self, len: usize) {
         self.number(MAP, len as u64);
-    }
-    fn open_array(&mut self) {
-        self.bytes.push(OPEN);
-    }
-    fn close_array(&mut self, len: usize) {
-        self.number(CLOSE, len as u64);
     }
     fn value(&mut self, entry: &Entry) {
         match entry.shared_value() {

@@ -2,8 +2,6 @@
 
 use std::ffi::c_long;
 
-use redis_module::raw;
-
 use super::api::{Ctx, api};
 use crate::command::Reply;
 
@@ -75,16 +73,5 @@ impl Reply for HostReply {
     fn map(&mut self, len: usize) {
         // SAFETY: see above.
         unsafe { api!(RedisModule_ReplyWithMap)((self.0).0, Self::len(len)) };
-    }
-
-    fn open_array(&mut self) {
-        let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
-        // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithArray)((self.0).0, postponed) };
-    }
-
-    fn close_array(&mut self, len: usize) {
-        // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplySetArrayLength)((self.0).0, Self::len(len)) };
     }
 }

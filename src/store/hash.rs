@@ -16,11 +16,6 @@ use foldhash::quality::RandomState;
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// A hash with the given bits; for tests that need collisions.
-    pub fn from_bits(bits: u64) -> Self {
-        KeyHash(bits)
-    }
-
     /// The shard, where there are `mask + 1` of them (a power of two, at most 65,536).
     #[inline]
     pub fn shard(self, mask: u32) -> u32 {

@@ -18,11 +18,6 @@ impl Now {
         Now { read: Cell::new(None), source }
     }
 
-    /// A time that is already known.
-    pub fn fixed(ms: UnixMs) -> Self {
-        Now { read: Cell::new(Some(ms)), source: || unreachable!("a fixed time has been read") }
-    }
-
     /// The moment, in milliseconds.
     #[inline]
     pub fn ms(&self) -> UnixMs {
