@@ -145,20 +145,22 @@ impl Entry {
         let block = unsafe { alloc(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         let mut entry = Entry(block);
-        entry.fill(shape, key, value, expire_at);
+        entry.fill(shape, key.as_ptr(), value, expire_at);
         entry
     }
 
     /// Writes all parts of a block whose old content is not needed any more
-    /// (nothing in it is dropped).
-    fn fill(&mut self, shape: Shape, key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) {
+    /// (nothing in it is dropped). `key` points to `shape.key_len` bytes, perhaps
+    /// in this very block; so it is no slice, which would promise that what it
+    /// shows is not written to meanwhile.
+    fn fill(&mut self, shape: Shape, key: *const u8, value: Value<'_>, expire_at: Option<UnixMs>) {
         let block = self.0.as_ptr();
         // SAFETY: every offset below lies within `shape.block()` bytes, which
         // the caller made sure this block has. `key` may lie in this very
         // block (overwrite), so it is moved first, with overlap allowed, and
         // only then are the bytes before it written. `value` never lies here.
         unsafe {
-            ptr::copy(key.as_ptr(), block.add(shape.key_at()), shape.key_len);
+            ptr::copy(key, block.add(shape.key_at()), shape.key_len);
             block.write(shape.flags);
             let mut at = block.add(1);
             if shape.flags & WIDE_KEY != 0 {
@@ -305,9 +307,7 @@ impl Entry {
             *self = Entry::new(key, value, expire_at);
             return;
         }
-        // SAFETY: only the lifetime is cut loose from `self`: `fill` wants
-        // the block mutably and moves the key within it, overlap allowed.
-        let key = unsafe { std::slice::from_raw_parts(key.as_ptr(), key.len()) };
+        let key = key.as_ptr();
         self.drop_shared(old);
         self.fill(new, key, value, expire_at);
     }
