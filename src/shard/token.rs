@@ -278,9 +278,8 @@ impl<T, M> Held<'_, T, M> {
     pub fn release(self, room: &WaitingRoom) -> Released {
         let token = self.token;
         std::mem::forget(self);
-        // SeqCst: the owner's sleep flag is read after this, by whoever is
-        // told that something is pending.
-        match token.word.compare_exchange(HELD, 0, Ordering::SeqCst, Ordering::Relaxed) {
+        // Release: what we did to the data is the next holder's to see.
+        match token.word.compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Released::Clean,
             Err(word) => Held { token }.release_slow(word, room),
         }
@@ -294,7 +293,7 @@ impl<T, M> Held<'_, T, M> {
             let rest = word & !(HELD | LONG | WAITER);
             let to_waiter = word & WAITER != 0;
             let new = if to_waiter { rest | HELD } else { rest };
-            match token.word.compare_exchange_weak(word, new, Ordering::SeqCst, Ordering::Relaxed) {
+            match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) if to_waiter => {
                     // The seat is locked so that the call cannot fall between
                     // the waiter's look and its sleep.
