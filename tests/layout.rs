@@ -80,6 +80,27 @@ fn only_the_host_layer_names_the_module_api() {
 }
 
 #[test]
+fn every_function_of_the_module_api_is_asked_for_at_load() {
+    let sources = all_sources();
+    let (_, api) = sources.iter().find(|(path, _)| path == "src/host/api.rs").expect("the list's file");
+    let (_, list) = api.split_once("first_missing! {\n").expect("the list");
+    let (list, _) = list.split_once('}').expect("the list's end");
+    let listed: Vec<&str> = list.split_whitespace().collect();
+    let mut used = 0;
+    for (path, text) in &sources {
+        for call in text.split("api!(RedisModule_").skip(1) {
+            let name = call.split(')').next().expect("a closing bracket");
+            assert!(
+                listed.contains(&format!("RedisModule_{name}").as_str()),
+                "{path}: {name} is not in the list"
+            );
+            used += 1;
+        }
+    }
+    assert!(used > 50, "the calls were not found");
+}
+
+#[test]
 fn unsafe_stands_only_where_it_may() {
     for (path, text) in all_sources() {
         if UNSAFE.iter().any(|allowed| path.starts_with(allowed)) {

@@ -5,7 +5,6 @@
 //! newer ones are asked for one by one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::ptr;
 
 use redis_module::raw;
 
@@ -31,15 +30,28 @@ macro_rules! first_missing {
 /// The first function that midi needs and the host lacks.
 pub fn missing() -> Option<&'static str> {
     first_missing! {
-        RedisModule_Alloc RedisModule_Free RedisModule_Realloc RedisModule_Calloc
-        RedisModule_CreateCommand RedisModule_GetCommand RedisModule_SetCommandInfo
-        RedisModule_RegisterNumericConfig RedisModule_RegisterEnumConfig RedisModule_RegisterBoolConfig
-        RedisModule_LoadConfigs RedisModule_EventLoopAdd RedisModule_SubscribeToServerEvent
-        RedisModule_RegisterInfoFunc RedisModule_BlockClient RedisModule_UnblockClient
-        RedisModule_SetDisconnectCallback RedisModule_TrimStringAllocation RedisModule_HoldString
-        RedisModule_ThreadSafeContextTryLock RedisModule_Scan RedisModule_GetAbsExpire
-        RedisModule_GetServerInfo RedisModule_AvoidReplicaTraffic RedisModule_ReplyWithMap
-        RedisModule_ReplyWithVerbatimStringType RedisModule_Log
+        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
+        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
+        RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
+        RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
+        RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
+        RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
+        RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId RedisModule_GetClientUserNameById
+        RedisModule_GetCommand RedisModule_GetContextFlags RedisModule_GetCurrentUserName
+        RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserFromUserName
+        RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
+        RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
+        RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
+        RedisModule_RegisterBoolConfig RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
+        RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithError
+        RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull
+        RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
+        RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
+        RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldUnsigned
+        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_StringDMA
+        RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent RedisModule_ThreadSafeContextTryLock
+        RedisModule_ThreadSafeContextUnlock RedisModule_TrimStringAllocation RedisModule_UnblockClient
+        RedisModule_ValueLength
     }
 }
 
@@ -128,17 +140,8 @@ impl Ctx {
                 return None;
             }
             let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
-            let mut len = 0;
-            let text = if value.is_null() {
-                ptr::null()
-            } else {
-                api!(RedisModule_CallReplyStringPtr)(value, &mut len)
-            };
-            let number = if text.is_null() {
-                None
-            } else {
-                crate::command::parse_integer(std::slice::from_raw_parts(text.cast(), len))
-            };
+            let number =
+                if value.is_null() { None } else { crate::command::parse_integer(reply_text(value)) };
             api!(RedisModule_FreeCallReply)(reply);
             number
         }
@@ -156,6 +159,19 @@ pub unsafe fn bytes<'a>(string: *mut RawString) -> &'a [u8] {
     unsafe {
         let text = api!(RedisModule_StringPtrLen)(string, &mut len);
         std::slice::from_raw_parts(text.cast(), len)
+    }
+}
+
+/// The text of a call's reply: a string or an error; empty for any other.
+///
+/// # Safety
+/// `reply` must be a live reply, and stay so for as long as the slice is used.
+pub unsafe fn reply_text<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: the caller vouches for the reply.
+    unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+        if text.is_null() { &[] } else { std::slice::from_raw_parts(text.cast(), len) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate};
+use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate, reply_text};
 use super::blocked::Blocked;
 use super::door::{Door, door, may_block};
 use super::lock::{LockPart, LockWork};
@@ -261,10 +261,8 @@ fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8]))
             return false;
         }
         let kind = api!(RedisModule_CallReplyType)(reply) as isize;
-        let mut len = 0;
-        let value = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-        if kind == raw::REDISMODULE_REPLY_STRING && !value.is_null() {
-            put(std::slice::from_raw_parts(value.cast(), len));
+        if kind == raw::REDISMODULE_REPLY_STRING {
+            put(reply_text(reply));
         }
         api!(RedisModule_FreeCallReply)(reply);
         kind != raw::REDISMODULE_REPLY_ERROR
@@ -450,12 +448,8 @@ fn set(
 /// # Safety
 /// `reply` is an error reply of the host's.
 unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
-    let mut len = 0;
-    // SAFETY: the caller vouches for the reply, whose text lives as long.
-    let text = unsafe {
-        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-        if text.is_null() { &[][..] } else { std::slice::from_raw_parts(text.cast::<u8>(), len) }
-    };
+    // SAFETY: the caller vouches for the reply, which lives as long.
+    let text = unsafe { reply_text(reply) };
     if text.starts_with(b"OOM") {
         return Error::OutOfMemory;
     }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::api::{Ctx, RawString, api, bytes};
+use super::api::{Ctx, RawString, api, bytes, reply_text};
 use crate::command::Error;
 
 /// The user of a client, by name: rights may change, and users go, while a job runs.
@@ -64,10 +64,7 @@ fn has_user(ctx: Ctx) -> bool {
         if reply.is_null() {
             return false;
         }
-        let mut len = 0;
-        let text = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
-        let text = if text.is_null() { &[][..] } else { std::slice::from_raw_parts(text.cast::<u8>(), len) };
-        let none = text.windows(NO_USER.len()).any(|part| part == NO_USER);
+        let none = reply_text(reply).windows(NO_USER.len()).any(|part| part == NO_USER);
         api!(RedisModule_FreeCallReply)(reply);
         !none
     }

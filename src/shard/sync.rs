@@ -5,14 +5,14 @@ pub(super) use std::{
     cell::UnsafeCell,
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
-    sync::{Condvar, Mutex},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 #[cfg(loom)]
 pub(super) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
-    sync::{Condvar, Mutex},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 #[cfg(loom)]

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, spin_loop};
+use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
 
 const HELD: usize = 1;
 const LONG: usize = 1 << 1;
@@ -334,22 +334,10 @@ impl<T, M> Drop for Held<'_, T, M> {
     }
 }
 
-#[cfg(not(loom))]
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-#[cfg(not(loom))]
-fn wait<'a, T>(call: &Condvar, seat: std::sync::MutexGuard<'a, T>) -> std::sync::MutexGuard<'a, T> {
-    call.wait(seat).unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-#[cfg(loom)]
-fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-#[cfg(loom)]
-fn wait<'a, T>(call: &Condvar, seat: loom::sync::MutexGuard<'a, T>) -> loom::sync::MutexGuard<'a, T> {
+fn wait<'a, T>(call: &Condvar, seat: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     call.wait(seat).unwrap_or_else(|poisoned| poisoned.into_inner())
 }
