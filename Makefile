@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long lint bench clean
+.PHONY: help build run test test-long lint bench bench-quick bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -18,10 +18,16 @@ test-long: ## loom, the sanitizers and long random tests
 	@bash scripts/test-long.sh
 
 lint: ## formatting and clippy, warnings are errors
-	@bash scripts/cargo.sh fmt --check
-	@bash scripts/cargo.sh clippy --release --all-targets --locked -- -D warnings
+	@bash scripts/cargo.sh fmt --all --check
+	@bash scripts/cargo.sh clippy --release --workspace --all-targets --locked -- -D warnings
 
-bench: ## micro-benchmarks
+bench: ## side-by-side experiments, and docs/benchmarks.md; EXP= chooses one section
+	@bash scripts/bench.sh --docs docs/benchmarks.md
+
+bench-quick: ## the same with short rounds, for a look: below five minutes
+	@bash scripts/bench.sh --quick
+
+bench-engine: ## micro-benchmarks of the engine alone
 	@bash scripts/cargo.sh bench --locked
 
 clean: ## remove everything that was built, downloaded or written by a run

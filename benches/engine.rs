@@ -8,6 +8,9 @@
 //!                                                 # or criterion's: command/
 //! ```
 //!
+//! With `--json` the last line has the figures of `threads` and `bytes` as JSON, for the experiments'
+//! harness (benches/harness).
+//!
 //! Where the system has jemalloc as a library, the process starts itself again
 //! with it, because it is what Redis uses; the first line of the output says so.
 #![cfg(not(loom))]
@@ -46,17 +49,21 @@ fn main() {
     let quick = args.iter().any(|arg| arg == "--quick");
     let filter = args[1..].iter().find(|arg| !arg.starts_with('-'));
     let wanted = |part: &str| benching && filter.is_none_or(|filter| part.contains(filter.as_str()));
+    let mut figures = Figures::default();
     if wanted("threads") {
-        threads(quick);
+        threads(quick, &mut figures);
     }
     if wanted("growth") {
         growth(if quick { 2_000_000 } else { 20_000_000 });
     }
     if wanted("bytes") {
-        bytes(if quick { &[1_000_000] } else { &[1_000_000, 10_000_000] });
+        bytes(if quick { &[1_000_000] } else { &[1_000_000, 10_000_000] }, &mut figures);
     }
     if wanted("lookup") {
         lookup(quick);
+    }
+    if args.iter().any(|arg| arg == "--json") {
+        return println!("{}", figures.json());
     }
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(500))
@@ -67,6 +74,23 @@ fn main() {
         commands(&mut criterion);
     }
     criterion.final_summary();
+}
+
+/// Figures by name, for programs.
+#[derive(Default)]
+struct Figures(Vec<(String, f64)>);
+
+impl Figures {
+    fn note(&mut self, name: String, value: f64) {
+        self.0.push((name, value));
+    }
+
+    /// Names are this program's own: nothing in them needs escaping.
+    fn json(&self) -> String {
+        let fields: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("\"{name}\": {value:.4}")).collect();
+        format!("{{{}}}", fields.join(", "))
+    }
 }
 
 /// Starts this process again with jemalloc in front of the system's malloc.
@@ -323,7 +347,7 @@ const ALONE: f64 = 1.85;
 /// Commands of a stream between two looks at the clock.
 const BATCH: usize = 256;
 
-fn threads(quick: bool) {
+fn threads(quick: bool, figures: &mut Figures) {
     let (rounds, time) = if quick { (1, 100) } else { (3, 300) };
     let time = Duration::from_millis(time);
     let len = if quick { 1 << 18 } else { 1 << 20 };
@@ -399,6 +423,7 @@ fn threads(quick: bool) {
                     total.given_up += two.given_up;
                 }
                 let [one, two, scaling, burns, of_two, busy] = seen.map(median);
+                figures.note(format!("of 2: {shards} shards, {name}, {reads}% GET"), of_two);
                 let share = |count: u64| 100.0 * count as f64 / total.commands as f64;
                 println!(
                     "  {shards:>6}  {name:<7} {reads:>3}%  {:>7.2} M   {:>7.2} M   {scaling:>6.2}  {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%",
@@ -598,7 +623,7 @@ fn resident_bytes() -> usize {
 }
 
 /// Each size in a process of its own, so that none inherits another's memory.
-fn bytes(counts: &[u64]) {
+fn bytes(counts: &[u64], figures: &mut Figures) {
     println!("\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted");
     println!("  (books: as midi counts them, which is what jemalloc's size classes take; resident: what the");
     println!("  kernel says, everything included)\n");
@@ -609,7 +634,13 @@ fn bytes(counts: &[u64]) {
                 .args(["--bytes-of", &count.to_string(), &size.to_string()])
                 .output()
                 .expect("itself again");
-            print!("{}", String::from_utf8_lossy(&child.stdout));
+            let row = String::from_utf8_lossy(&child.stdout);
+            print!("{row}");
+            let books = row.split_whitespace().nth(2).and_then(|field| field.parse().ok());
+            figures.note(
+                format!("overhead: {count} keys, {size}-byte values"),
+                books.expect("the row's third column"),
+            );
             assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
         }
     }

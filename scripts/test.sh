@@ -5,4 +5,4 @@ setup redis
 setup_valkey
 # The integration tests load this into a server.
 cargo build --release --locked
-cargo test --release --locked
+cargo test --release --locked --workspace

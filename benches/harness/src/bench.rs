@@ -1,0 +1,467 @@
+//! Runs experiments: starts the servers, fills them, and takes the legs in turn, round after
+//! round (A B A B), so that whatever else the machine does meets all of them.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::load::Summary;
+use crate::process::{Usage, on_processors};
+use crate::results::{Outcome, Round, Series, ServerInfo};
+use crate::server::{Cores, Kind, Placement, Server, Spec};
+
+/// How thorough a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The short run.
+    pub quick: bool,
+    /// How often each leg is run.
+    pub rounds: u32,
+    /// How long each is measured.
+    pub seconds: f64,
+    /// How long it runs before that.
+    pub warmup: f64,
+    /// Keys of the data that load is run over.
+    pub keys: u64,
+    /// Keys that POPULATE makes.
+    pub populate: u64,
+}
+
+impl Plan {
+    /// For figures to quote.
+    pub const FULL: Plan =
+        Plan { quick: false, rounds: 3, seconds: 2.0, warmup: 0.3, keys: 1_000_000, populate: 10_000_000 };
+    /// For a look, in a few minutes.
+    pub const QUICK: Plan =
+        Plan { quick: true, rounds: 2, seconds: 0.5, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
+}
+
+/// What is compared, and how.
+pub struct Experiment {
+    /// The section of the goals it belongs to; `EXP=` chooses by it.
+    pub number: u32,
+    /// One word, for anchors and file names.
+    pub name: &'static str,
+    /// A headline.
+    pub title: &'static str,
+    /// What is done, for readers of the report.
+    pub about: &'static str,
+    /// What the points of the plots are: "pipeline", "load".
+    pub points: &'static str,
+    /// Servers that run all the time.
+    pub servers: Vec<Spec>,
+    /// Sent to those servers once, where their kind is Redis's.
+    pub data: Vec<Fill>,
+    /// What is run in turn.
+    pub legs: Vec<Leg>,
+    /// Shorter than this, in seconds, a leg says nothing, also in a quick run.
+    pub least_seconds: f64,
+}
+
+/// Data for a server.
+pub struct Fill {
+    /// The server's name.
+    pub server: String,
+    /// The command that stores a key.
+    pub command: String,
+    /// How many keys.
+    pub keys: u64,
+}
+
+/// One thing to measure on one server.
+pub struct Leg {
+    /// A line in the plots.
+    pub series: String,
+    /// Its place on the other axis.
+    pub point: String,
+    /// The server.
+    pub on: On,
+    /// Commands to the server before.
+    pub before: Vec<String>,
+    /// What is measured.
+    pub work: Work,
+}
+
+impl Leg {
+    /// On one of the experiment's servers, without preparation.
+    pub fn new(series: &str, point: &str, server: &str, loads: Vec<Load>) -> Leg {
+        Leg {
+            series: series.into(),
+            point: point.into(),
+            on: On::Shared(server.into()),
+            before: Vec::new(),
+            work: Work::Loads(loads),
+        }
+    }
+
+    /// After this command.
+    pub fn after(mut self, command: &str) -> Leg {
+        self.before.push(command.into());
+        self
+    }
+
+    fn round(&self, number: u32) -> Round {
+        Round { series: self.series.clone(), point: self.point.clone(), number, ..Round::default() }
+    }
+}
+
+/// Which server a leg runs on.
+pub enum On {
+    /// One of the experiment's, by name.
+    Shared(String),
+    /// One that is started for each round of this leg.
+    Fresh(Box<Spec>),
+    /// None: a program measures itself.
+    Nothing,
+}
+
+/// What a leg does.
+pub enum Work {
+    /// Loads, all at the same time.
+    Loads(Vec<Load>),
+    /// One command, and how long it takes, while a probe runs.
+    Timed(String, Load),
+    /// So many keys stored by a command, and the memory they take.
+    Memory(String, u64),
+    /// redis-benchmark: arguments beside host and port.
+    RedisBenchmark(String, u64),
+    /// A command line that prints figures, a JSON object of names and values, as its last line.
+    Program(String),
+}
+
+/// A process of the load generator.
+#[derive(Clone)]
+pub struct Load {
+    /// What it is in this leg: load, light, heavy, probe.
+    pub role: &'static str,
+    args: Vec<String>,
+    rate: Option<Rate>,
+}
+
+/// An open loop's rate.
+#[derive(Clone)]
+pub enum Rate {
+    /// Commands a second.
+    Fixed(f64),
+    /// A part of what the same load reached at this point in the same round.
+    PartOf(String, f64),
+}
+
+impl Load {
+    /// A load that sends this command.
+    pub fn new(role: &'static str, command: &str) -> Load {
+        Load { role, args: vec!["--command".into(), command.into()], rate: None }
+    }
+
+    /// With arguments of the load generator more, split at spaces.
+    pub fn with(mut self, args: &str) -> Load {
+        self.args.extend(args.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// As an open loop.
+    pub fn rate(mut self, rate: Rate) -> Load {
+        self.rate = Some(rate);
+        self
+    }
+}
+
+/// What a run of experiments has at hand.
+pub struct Bench {
+    /// Which processors are whose.
+    pub placement: Placement,
+    /// Where servers keep their files.
+    pub dir: PathBuf,
+    /// How thorough.
+    pub plan: Plan,
+}
+
+impl Bench {
+    /// Runs one experiment.
+    ///
+    /// # Errors
+    /// A server that does not start, a load that fails: figures with holes are worth nothing.
+    pub fn run(&self, experiment: Experiment) -> Result<Outcome> {
+        let mut outcome = Outcome {
+            number: experiment.number,
+            name: experiment.name.into(),
+            title: experiment.title.into(),
+            about: experiment.about.into(),
+            points: experiment.points.into(),
+            quick: self.plan.quick,
+            least_seconds: experiment.least_seconds,
+            series: series_of(&experiment.legs),
+            servers: Vec::new(),
+            rounds: Vec::new(),
+        };
+        let mut servers = BTreeMap::new();
+        for spec in &experiment.servers {
+            let server = Server::start(spec, &self.placement, &self.dir)?;
+            outcome.servers.push(info(&server));
+            servers.insert(spec.name.clone(), server);
+        }
+        let bar = progress(experiment.title, self.plan.rounds as usize * experiment.legs.len());
+        for fill in &experiment.data {
+            bar.set_message(format!("filling {}", fill.server));
+            let server = servers.get(&fill.server).context("data for a server that is not there")?;
+            self.fill(server, &fill.command, fill.keys)?;
+        }
+        for number in 0..self.plan.rounds {
+            for leg in &experiment.legs {
+                bar.set_message(format!("{} · {}", leg.series, leg.point));
+                let at = || format!("{}: {}, {}", experiment.name, leg.series, leg.point);
+                let round = match &leg.on {
+                    On::Nothing => self.alone(leg, number).with_context(at)?,
+                    On::Shared(name) => {
+                        let server = servers.get(name).with_context(|| format!("no server {name}"))?;
+                        self.leg(leg, server, number, &outcome).with_context(at)?
+                    }
+                    On::Fresh(spec) => {
+                        let server = Server::start(spec, &self.placement, &self.dir)?;
+                        if number == 0 && !outcome.servers.iter().any(|known| known.name == spec.name) {
+                            outcome.servers.push(info(&server));
+                        }
+                        self.leg(leg, &server, number, &outcome).with_context(at)?
+                    }
+                };
+                outcome.rounds.push(round);
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(outcome)
+    }
+
+    fn leg(&self, leg: &Leg, server: &Server, number: u32, so_far: &Outcome) -> Result<Round> {
+        for command in &leg.before {
+            server.control()?.command(command)?;
+        }
+        let mut round = leg.round(number);
+        match &leg.work {
+            Work::Loads(loads) => self.loads(loads, server, so_far, &mut round)?,
+            Work::Timed(command, probe) => self.timed(command, probe, server, so_far, &mut round)?,
+            Work::Memory(command, keys) => {
+                let before = Usage::of(&server.pids())?;
+                round.commands.push(self.fill(server, command, *keys)?);
+                let after = Usage::of(&server.pids())?;
+                let bytes = after.rss_bytes.saturating_sub(before.rss_bytes);
+                round.figures.insert("bytes per key".into(), bytes as f64 / *keys as f64);
+            }
+            Work::RedisBenchmark(args, requests) => {
+                self.redis_benchmark(args, *requests, server, &mut round)?;
+            }
+            Work::Program(_) => bail!("a program needs no server"),
+        }
+        Ok(round)
+    }
+
+    fn alone(&self, leg: &Leg, number: u32) -> Result<Round> {
+        let mut round = leg.round(number);
+        let Work::Program(line) = &leg.work else { bail!("this needs a server") };
+        program(line, &mut round)?;
+        Ok(round)
+    }
+
+    /// Stores every key once; the command line.
+    fn fill(&self, server: &Server, command: &str, keys: u64) -> Result<String> {
+        let load = Load::new("fill", command)
+            .with("--distribution sequential --pipeline 50 --connections 10 --warmup 0")
+            .with(&format!("--keys {keys} --requests {keys}"));
+        let running = self.start(&load, server, &[])?;
+        let line = running.line.clone();
+        let summary = running.finish()?;
+        ensure!(summary.operations == keys, "only {} of {keys} keys were stored", summary.operations);
+        Ok(line)
+    }
+
+    fn loads(&self, loads: &[Load], server: &Server, so_far: &Outcome, round: &mut Round) -> Result<()> {
+        let seconds = self.plan.seconds.max(so_far.least_seconds);
+        let window = ["--duration", &seconds.to_string(), "--warmup", &self.plan.warmup.to_string()]
+            .map(str::to_owned);
+        let mut running = Vec::new();
+        for load in loads {
+            let args = [window.to_vec(), rate_args(load, so_far, round)?].concat();
+            running.push((load.role, self.start(load, server, &args)?));
+        }
+        for (role, load) in running {
+            round.commands.push(load.line.clone());
+            round.loads.insert(role.into(), load.finish().with_context(|| format!("the {role} load"))?);
+        }
+        Ok(())
+    }
+
+    fn timed(
+        &self,
+        command: &str,
+        probe: &Load,
+        server: &Server,
+        so_far: &Outcome,
+        round: &mut Round,
+    ) -> Result<()> {
+        let window = ["--until-eof", "--warmup", "0"].map(str::to_owned).to_vec();
+        let args = [window, rate_args(probe, so_far, round)?].concat();
+        let probe_running = self.start(probe, server, &args)?;
+        // The probe's connection must be there before the command is.
+        std::thread::sleep(Duration::from_millis(300));
+        let before = Usage::of(&server.pids())?;
+        let began = Instant::now();
+        server.control()?.command(command)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let used = Usage::of(&server.pids())? - before;
+        round.figures.insert("seconds".into(), seconds);
+        round.figures.insert("CPU seconds".into(), used.cpu_ns as f64 / 1e9);
+        round.commands.push(command.into());
+        round.commands.push(probe_running.line.clone());
+        round.loads.insert(probe.role.into(), probe_running.finish()?);
+        Ok(())
+    }
+
+    fn redis_benchmark(&self, args: &str, requests: u64, server: &Server, round: &mut Round) -> Result<()> {
+        let port = server.ports()[0].to_string();
+        let line = format!("redis-benchmark -p {port} -n {requests} --csv {args}");
+        let mut words = line.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).stdin(Stdio::null());
+        let before = Usage::of(&server.pids())?;
+        let output = on_processors(&self.placement.of_load(server.spec.cores), || command.output())??;
+        let used = Usage::of(&server.pids())? - before;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // "GET","123456.78","0.1",...
+        let rate =
+            text.lines().last().and_then(|line| line.split(',').nth(1)).map(|field| field.trim_matches('"'));
+        let Some(Ok(rate)) = rate.map(str::parse::<f64>) else { bail!("{line}: {text}") };
+        let seconds = requests as f64 / rate;
+        let summary = Summary {
+            seconds,
+            operations: requests,
+            ops_per_second: rate,
+            server: used,
+            ..Summary::default()
+        };
+        round.loads.insert("load".into(), summary);
+        round.commands.push(line);
+        Ok(())
+    }
+
+    fn start(&self, load: &Load, server: &Server, more: &[String]) -> Result<Running> {
+        let mut args = vec!["load".to_owned(), "--json".into()];
+        for port in server.ports() {
+            args.extend(["--server".into(), format!("127.0.0.1:{port}")]);
+        }
+        if server.spec.kind == Kind::Memcached {
+            args.extend(["--protocol".into(), "memcached".into()]);
+        }
+        let pids: Vec<String> = server.pids().iter().map(u32::to_string).collect();
+        args.extend(["--pid".into(), pids.join(",")]);
+        args.extend(load.args.iter().chain(more).cloned());
+        let line = shown("midi-bench", &args);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(&args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = on_processors(&self.placement.of_load(server.spec.cores), || command.spawn())??;
+        Ok(Running { child, line })
+    }
+}
+
+/// An open loop's rate as arguments; that of a part comes from what was measured before.
+fn rate_args(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>> {
+    let rate = match &load.rate {
+        None => return Ok(Vec::new()),
+        Some(Rate::Fixed(rate)) => *rate,
+        Some(Rate::PartOf(point, part)) => {
+            let alone = so_far.round(&round.series, point, round.number);
+            let alone = alone.and_then(|alone| alone.loads.get(load.role));
+            part * alone.context("a part of a leg that was not run before")?.ops_per_second
+        }
+    };
+    Ok(vec!["--rate".into(), format!("{rate:.0}")])
+}
+
+/// A load that is running. Ends when dropped.
+struct Running {
+    child: Child,
+    line: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Ends its input, waits for its end, and reads its figures.
+    fn finish(mut self) -> Result<Summary> {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            output.read_to_string(&mut text)?;
+        }
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{}: {status}", self.line);
+        serde_json::from_str(&text).with_context(|| format!("{}: {text}", self.line))
+    }
+}
+
+/// Runs a program whose last line is a JSON object of figures.
+fn program(line: &str, round: &mut Round) -> Result<()> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{line}: {}", output.status);
+    let last = text.lines().last().unwrap_or_default();
+    round.figures = serde_json::from_str(last).with_context(|| format!("{line}: {last}"))?;
+    round.commands.push(line.into());
+    Ok(())
+}
+
+fn info(server: &Server) -> ServerInfo {
+    ServerInfo {
+        name: server.spec.name.clone(),
+        version: server.version(),
+        command_lines: server.command_lines(),
+        cores: match server.spec.cores {
+            Cores::Apart => "its own half of the cores, load on the other".into(),
+            Cores::Shared => "all cores, shared with the load".into(),
+        },
+    }
+}
+
+fn series_of(legs: &[Leg]) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for leg in legs {
+        match all.iter_mut().find(|series| series.name == leg.series) {
+            Some(series) => series.points.push(leg.point.clone()),
+            None => all.push(Series { name: leg.series.clone(), points: vec![leg.point.clone()] }),
+        }
+    }
+    all
+}
+
+fn shown(program: &str, args: &[String]) -> String {
+    let quoted = |arg: &String| match arg.contains([' ', '*', '{', '[']) || arg.is_empty() {
+        true => format!("'{arg}'"),
+        false => arg.clone(),
+    };
+    format!("{program} {}", args.iter().map(quoted).collect::<Vec<_>>().join(" "))
+}
+
+fn progress(title: &str, steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} · {eta} left · {msg}");
+    style.map_or(bar.clone(), |style| bar.with_style(style)).with_prefix(title.to_owned())
+}
+
+/// Removes what earlier runs left, if they were killed.
+pub fn fresh_directory(dir: &Path) -> Result<PathBuf> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    std::fs::create_dir_all(dir)?;
+    Ok(dir.canonicalize()?)
+}

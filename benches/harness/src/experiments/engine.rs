@@ -1,0 +1,34 @@
+//! The engine without sockets: how it scales over two threads, and what an entry costs.
+
+use crate::bench::{Experiment, Leg, On, Plan, Work};
+
+/// What the experiment is called in results.
+pub const NAME: &str = "engine";
+/// Its series.
+pub const SERIES: &str = "engine";
+
+pub fn experiment(plan: &Plan) -> Experiment {
+    let leg = |part: &str| Leg {
+        series: SERIES.into(),
+        point: part.into(),
+        on: On::Nothing,
+        before: Vec::new(),
+        work: Work::Program(format!(
+            "cargo bench --bench engine -- {part} --json{}",
+            if plan.quick { " --quick" } else { "" }
+        )),
+    };
+    Experiment {
+        number: 1,
+        name: NAME,
+        title: "The engine alone",
+        about: "No sockets, no host: two threads run commands on the engine's shards. `of 2` is the throughput of \
+                two threads over that of one, divided by what two threads of plain computation get out of this \
+                machine in the same round. Bytes are those above key and value, as midi's books count them.",
+        points: "part",
+        least_seconds: 0.0,
+        servers: Vec::new(),
+        data: Vec::new(),
+        legs: vec![leg("threads"), leg("bytes")],
+    }
+}

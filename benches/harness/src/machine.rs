@@ -1,0 +1,36 @@
+//! What machine this is.
+
+use std::fs;
+use std::process::Command;
+
+use crate::process::processors;
+use crate::results::Machine;
+
+/// Looks at this machine.
+pub fn this_machine() -> Machine {
+    Machine {
+        processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
+        cores: processors().len(),
+        memory_gib: memory_kib() / (1 << 20) as f64,
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        date: output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        commit: output("git", &["describe", "--always", "--dirty"]),
+    }
+}
+
+fn memory_kib() -> f64 {
+    let text = field("/proc/meminfo", "MemTotal").unwrap_or_default();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+}
+
+/// `name : value` in a file of /proc.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn output(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
+    output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,175 @@
+//! midi's benchmarks: a load generator, an echo server that gives the floor, and the
+//! side-by-side experiments that both serve.
+//!
+//! ```text
+//! experiments  what is compared: servers, data, load, goals
+//!      │
+//!    bench     starts and pins servers, fills them, interleaves the rounds
+//!    ┌─┴──┐
+//! server  load (a process of its own)      echo
+//!      │
+//!   report     terminal, JSON, HTML, docs/benchmarks.md
+//! ```
+
+mod bench;
+mod control;
+mod echo;
+mod experiments;
+mod goals;
+mod load;
+mod machine;
+mod process;
+mod report;
+mod results;
+mod server;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use crate::bench::{Bench, Plan, fresh_directory};
+use crate::results::{Outcome, Results};
+use crate::server::{Catalogue, Placement};
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run experiments and report
+    Run(RunOptions),
+    /// Write the reports again from what was measured
+    Report(ReportOptions),
+    /// Send commands to a server and measure
+    Load(load::Options),
+    /// Serve a fixed reply without parsing: the floor
+    Echo(echo::Options),
+}
+
+#[derive(Args)]
+struct RunOptions {
+    /// Only experiments of this section, or the one of this name
+    #[arg(long)]
+    experiment: Option<String>,
+    /// Short rounds: for a look
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of each leg
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Seconds that each is measured
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Processors for servers that run apart from their load, such as 0,1
+    #[arg(long, value_delimiter = ',')]
+    server_cpus: Vec<usize>,
+    /// Processors for that load
+    #[arg(long, value_delimiter = ',')]
+    load_cpus: Vec<usize>,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+#[derive(Args)]
+struct ReportOptions {
+    /// Where the page and the JSON go
+    #[arg(long, default_value = "bench-report")]
+    directory: PathBuf,
+    /// Write this page too; quick runs are left out of it
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Run(options) => run(&options),
+        Command::Report(options) => {
+            let results = read(&options.directory.join("rounds.json"))?;
+            write_reports(&options, &results)
+        }
+        Command::Load(options) => {
+            let summary = load::run(&options)?;
+            match options.json {
+                true => println!("{}", serde_json::to_string(&summary)?),
+                false => print!("{summary}"),
+            }
+            Ok(())
+        }
+        Command::Echo(options) => echo::serve(&options),
+    }
+}
+
+fn run(options: &RunOptions) -> Result<()> {
+    let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+    plan.rounds = options.rounds.unwrap_or(plan.rounds);
+    plan.seconds = options.seconds.unwrap_or(plan.seconds);
+    let catalogue = Catalogue::from_environment()?;
+    let mut placement = Placement::halves(&process::processors());
+    if !options.server_cpus.is_empty() {
+        placement.servers.clone_from(&options.server_cpus);
+    }
+    if !options.load_cpus.is_empty() {
+        placement.load.clone_from(&options.load_cpus);
+    }
+    let wanted = |number: u32, name: &str| match &options.experiment {
+        None => true,
+        Some(which) => *which == number.to_string() || which == name,
+    };
+    let mut experiments = experiments::all(&catalogue, &plan);
+    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
+    experiments.retain(|experiment| wanted(experiment.number, experiment.name));
+    ensure!(
+        !experiments.is_empty(),
+        "no experiment is called {}",
+        options.experiment.as_deref().unwrap_or("")
+    );
+
+    let bench = Bench { placement, dir: fresh_directory(Path::new("target/bench"))?, plan };
+    let path = options.report.directory.join(if plan.quick { "quick.json" } else { "rounds.json" });
+    let mut results = read(&path).unwrap_or_default();
+    results.machine = machine::this_machine();
+    let mut measured: Vec<Outcome> = Vec::new();
+    for experiment in experiments {
+        let outcome = bench.run(experiment)?;
+        print!("{}", report::terminal(std::slice::from_ref(&outcome), &[]));
+        results.replace(outcome.clone(), &names);
+        measured.push(outcome);
+        // What was measured stays, whatever happens to the next one.
+        write(&path, &serde_json::to_string_pretty(&results)?)?;
+    }
+    let of_this_run = Results { machine: results.machine.clone(), outcomes: measured };
+    print!("{}", report::terminal(&[], &goals::judged(&of_this_run)));
+    write_reports(&options.report, &results)
+}
+
+fn read(path: &Path) -> Result<Results> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
+    let goals = goals::judged(results);
+    let page = options.directory.join("index.html");
+    write(&page, &report::page(results, &goals))?;
+    println!("\n{} has the plots.", page.display());
+    if let Some(docs) = &options.docs
+        && !results.outcomes.iter().any(|outcome| outcome.quick)
+    {
+        write(docs, &report::document(results, &goals))?;
+        println!("{} is up to date.", docs.display());
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,93 @@
+//! What people see: tables in the terminal, a page with plots, docs/benchmarks.md.
+
+mod html;
+mod markdown;
+mod plots;
+mod table;
+
+pub use html::page;
+pub use markdown::document;
+pub use table::terminal;
+
+use crate::goals::short;
+use crate::results::{Metric, Outcome, extremes, median};
+
+/// A column of the tables of loads.
+struct Column {
+    head: &'static str,
+    metric: Metric,
+    /// Divides the value.
+    unit: f64,
+}
+
+const COLUMNS: [Column; 7] = [
+    Column { head: "ops/s", metric: Metric::Throughput, unit: 1.0 },
+    Column { head: "CPU/op, µs", metric: Metric::ServerCpu, unit: 1.0 },
+    Column { head: "load's CPU/op, µs", metric: Metric::LoadCpu, unit: 1.0 },
+    Column { head: "p50, ms", metric: Metric::P50, unit: 1000.0 },
+    Column { head: "p95, ms", metric: Metric::P95, unit: 1000.0 },
+    Column { head: "p99, ms", metric: Metric::P99, unit: 1000.0 },
+    Column { head: "p99.9, ms", metric: Metric::P999, unit: 1000.0 },
+];
+
+/// A table of an outcome: its head, and its rows.
+struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Medians of the rounds, one row for each load of each leg.
+fn load_table(outcome: &Outcome) -> Option<Table> {
+    let mut head = vec![outcome.points.clone(), "what".into(), "load".into()];
+    head.extend(COLUMNS.iter().map(|column| column.head.to_owned()));
+    head.push("ops/s, slowest and fastest round".into());
+    let mut rows = Vec::new();
+    for point in outcome.all_points() {
+        for series in outcome.series.iter().filter(|series| series.points.iter().any(|other| other == point))
+        {
+            for role in outcome.roles() {
+                let throughput = outcome.values(&series.name, point, role, Metric::Throughput);
+                if throughput.is_empty() {
+                    continue;
+                }
+                let mut row = vec![point.to_owned(), series.name.clone(), role.to_owned()];
+                row.extend(COLUMNS.iter().map(|column| {
+                    let values = outcome.values(&series.name, point, role, column.metric);
+                    median(&values).map_or("–".into(), |value| short(value / column.unit))
+                }));
+                let (least, most) = extremes(&throughput);
+                row.push(format!("{} … {}", short(least), short(most)));
+                rows.push(row);
+            }
+        }
+    }
+    (!rows.is_empty()).then_some(Table { head, rows })
+}
+
+/// Medians of the figures that are no load's.
+fn figure_table(outcome: &Outcome) -> Option<Table> {
+    let mut rows = Vec::new();
+    for series in &outcome.series {
+        for point in &series.points {
+            let Some(first) = outcome.rounds_of(&series.name, point).next() else { continue };
+            for name in first.figures.keys() {
+                let values: Vec<f64> = outcome
+                    .rounds_of(&series.name, point)
+                    .filter_map(|round| round.figures.get(name).copied())
+                    .collect();
+                let (least, most) = extremes(&values);
+                let middle = median(&values).unwrap_or_default();
+                rows.push(vec![
+                    series.name.clone(),
+                    point.clone(),
+                    name.clone(),
+                    format!("{middle:.3}"),
+                    format!("{least:.3} … {most:.3}"),
+                ]);
+            }
+        }
+    }
+    let head =
+        ["what", outcome.points.as_str(), "figure", "median", "least and most"].map(str::to_owned).into();
+    (!rows.is_empty()).then_some(Table { head, rows })
+}

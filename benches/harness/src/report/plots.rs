@@ -1,0 +1,153 @@
+//! Plots of an outcome.
+
+use plotly::common::{ErrorData, ErrorType, Mode, Title};
+use plotly::layout::{Axis, AxisType, BarMode};
+use plotly::{Bar, Layout, Plot, Scatter};
+
+use crate::results::{Metric, Outcome, extremes, median};
+
+/// A plot and where it goes in the page.
+pub struct Named {
+    /// Its place's id.
+    pub id: String,
+    /// The plot.
+    pub plot: Plot,
+}
+
+/// Metrics that are shown as bars.
+const BARS: [(&str, Metric, &str); 3] = [
+    ("throughput", Metric::Throughput, "commands a second"),
+    ("cpu", Metric::ServerCpu, "server's CPU per command, µs"),
+    ("p99", Metric::P99, "p99 latency, µs"),
+];
+
+/// More series than this stand side by side in a plot for each point.
+const MOST_COLOURS: usize = 8;
+
+/// All plots of an outcome.
+pub fn plots(outcome: &Outcome) -> Vec<Named> {
+    let mut plots = Vec::new();
+    let points = outcome.all_points();
+    for role in outcome.roles() {
+        for (name, metric, title) in BARS {
+            let values = |series: &str, point: &str| outcome.values(series, point, role, metric);
+            let title = format!("{role}: {title}");
+            if outcome.series.len() <= MOST_COLOURS {
+                let plot = grouped(outcome, &title, values);
+                plots.extend(plot.map(|plot| named(outcome, &format!("{role}-{name}"), plot)));
+                continue;
+            }
+            for (number, point) in points.iter().enumerate() {
+                let title = format!("{title}; {} {point}", outcome.points);
+                let plot = side_by_side(outcome, &title, |series| values(series, point));
+                plots.extend(plot.map(|plot| named(outcome, &format!("{role}-{name}-{number}"), plot)));
+            }
+        }
+        for (number, point) in points.iter().enumerate() {
+            let plot = percentiles(outcome, role, point);
+            plots.extend(plot.map(|plot| named(outcome, &format!("{role}-latency-{number}"), plot)));
+        }
+    }
+    for name in figure_names(outcome) {
+        let id = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+        let figures = |series: &str, point: &str| -> Vec<f64> {
+            let rounds = outcome.rounds_of(series, point);
+            rounds.filter_map(|round| round.figures.get(&name).copied()).collect()
+        };
+        plots.extend(grouped(outcome, &name, figures).map(|plot| named(outcome, &id, plot)));
+    }
+    plots
+}
+
+fn named(outcome: &Outcome, id: &str, plot: Plot) -> Named {
+    Named { id: format!("{}-{id}", outcome.name), plot }
+}
+
+/// One bar a series and point, coloured by series: the median, with the extremes as whiskers.
+fn grouped(outcome: &Outcome, title: &str, values: impl Fn(&str, &str) -> Vec<f64>) -> Option<Plot> {
+    let mut plot = Plot::new();
+    for series in &outcome.series {
+        let mut bars = Bars::default();
+        series.points.iter().for_each(|point| bars.push(point, &values(&series.name, point)));
+        bars.add_to(&mut plot, &series.name);
+    }
+    laid_out(plot, title, &outcome.points)
+}
+
+/// One bar a series.
+fn side_by_side(outcome: &Outcome, title: &str, values: impl Fn(&str) -> Vec<f64>) -> Option<Plot> {
+    let mut plot = Plot::new();
+    let mut bars = Bars::default();
+    outcome.series.iter().for_each(|series| bars.push(&series.name, &values(&series.name)));
+    bars.add_to(&mut plot, title);
+    laid_out(plot, title, "")
+}
+
+#[derive(Default)]
+struct Bars {
+    places: Vec<String>,
+    medians: Vec<f64>,
+    above: Vec<f64>,
+    below: Vec<f64>,
+}
+
+impl Bars {
+    fn push(&mut self, place: &str, values: &[f64]) {
+        let Some(middle) = median(values).filter(|&middle| middle > 0.0) else { return };
+        let (least, most) = extremes(values);
+        self.places.push(place.into());
+        self.medians.push(middle);
+        self.above.push(most - middle);
+        self.below.push(middle - least);
+    }
+
+    fn add_to(self, plot: &mut Plot, name: &str) {
+        if !self.places.is_empty() {
+            let whiskers = ErrorData::new(ErrorType::Data).array(self.above).array_minus(self.below);
+            plot.add_trace(Bar::new(self.places, self.medians).name(name).error_y(whiskers));
+        }
+    }
+}
+
+fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
+    if plot.data().is_empty() {
+        return None;
+    }
+    // Points are names, also where they look like numbers.
+    let x = Axis::new().title(Title::with_text(below)).type_(AxisType::Category);
+    let layout = Layout::new().title(Title::with_text(title)).bar_mode(BarMode::Group).x_axis(x).height(480);
+    plot.set_layout(layout);
+    Some(plot)
+}
+
+/// How large a part of the commands took how long: the middle round of each series.
+fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
+    let mut plot = Plot::new();
+    for series in &outcome.series {
+        let mut loads: Vec<_> =
+            outcome.rounds_of(&series.name, point).filter_map(|round| round.loads.get(role)).collect();
+        loads.sort_by(|a, b| a.latency.p99.total_cmp(&b.latency.p99));
+        let Some(middle) = loads.get(loads.len() / 2).filter(|load| load.latency.count > 0) else { continue };
+        let (parts, latencies): (Vec<String>, Vec<f64>) =
+            middle.latency.curve.iter().map(|&(percent, us)| (format!("{percent}"), us)).unzip();
+        plot.add_trace(Scatter::new(parts, latencies).mode(Mode::LinesMarkers).name(&series.name));
+    }
+    if plot.data().is_empty() {
+        return None;
+    }
+    let x = Axis::new().title(Title::with_text("percentile")).type_(AxisType::Category);
+    let y = Axis::new().title(Title::with_text("µs")).type_(AxisType::Log);
+    let title = Title::with_text(format!("{role}: latency, {} {point}", outcome.points));
+    plot.set_layout(Layout::new().title(title).x_axis(x).y_axis(y).height(480));
+    Some(plot)
+}
+
+/// Few names only: a part with dozens of figures is read as a table.
+fn figure_names(outcome: &Outcome) -> Vec<String> {
+    const MOST: usize = 4;
+    let mut names: Vec<String> =
+        outcome.rounds.iter().flat_map(|round| round.figures.keys().cloned()).collect();
+    names.sort();
+    names.dedup();
+    if names.len() > MOST { Vec::new() } else { names }
+}

@@ -1,0 +1,249 @@
+//! What was measured: every round of every leg, as it is kept in JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::Summary;
+
+/// All experiments that were run, the newest outcome of each.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Where.
+    pub machine: Machine,
+    /// In the order of their numbers.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// A machine, as far as figures depend on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that may be used.
+    pub cores: usize,
+    /// Memory in GiB.
+    pub memory_gib: f64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// When, in UTC.
+    pub date: String,
+    /// midi's commit.
+    pub commit: String,
+}
+
+/// One experiment's figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// See [`crate::bench::Experiment`].
+    pub number: u32,
+    /// See there.
+    pub name: String,
+    /// See there.
+    pub title: String,
+    /// See there.
+    pub about: String,
+    /// See there.
+    pub points: String,
+    /// A short run: for a look, not to be quoted.
+    pub quick: bool,
+    /// See there.
+    pub least_seconds: f64,
+    /// The lines of the plots.
+    pub series: Vec<Series>,
+    /// What ran.
+    pub servers: Vec<ServerInfo>,
+    /// In the order they were run.
+    pub rounds: Vec<Round>,
+}
+
+/// A line of a plot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// What it is called.
+    pub name: String,
+    /// Where it has figures.
+    pub points: Vec<String>,
+}
+
+/// A server that was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// What the experiment calls it.
+    pub name: String,
+    /// What it calls itself.
+    pub version: String,
+    /// How it was started, one line a process.
+    pub command_lines: Vec<String>,
+    /// Where it ran.
+    pub cores: String,
+}
+
+/// One round of one leg.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Round {
+    /// The line of the plot.
+    pub series: String,
+    /// The place on it.
+    pub point: String,
+    /// Counted from 0.
+    pub number: u32,
+    /// By role.
+    pub loads: BTreeMap<String, Summary>,
+    /// Figures that are no load: "seconds", "bytes per key".
+    pub figures: BTreeMap<String, f64>,
+    /// What was run.
+    pub commands: Vec<String>,
+}
+
+/// Something that a load or a leg has a number for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Metric {
+    /// Commands a second.
+    Throughput,
+    /// Microseconds of the server's CPU time a command.
+    ServerCpu,
+    /// Microseconds of the load generator's CPU time a command.
+    LoadCpu,
+    /// Microseconds that half of the commands took at most.
+    P50,
+    /// 95 of 100.
+    P95,
+    /// 99 of 100.
+    P99,
+    /// 999 of 1000.
+    P999,
+    /// A figure of the leg, by name.
+    Figure(&'static str),
+}
+
+impl Round {
+    /// The metric of the load of this role.
+    pub fn value(&self, role: &str, metric: Metric) -> Option<f64> {
+        if let Metric::Figure(name) = metric {
+            return self.figures.get(name).copied();
+        }
+        let load = self.loads.get(role)?;
+        // What several loads cost together is nobody's cost per command.
+        let is_alone = self.loads.len() == 1 && self.figures.is_empty() && load.operations > 0;
+        match metric {
+            Metric::Throughput => Some(load.ops_per_second),
+            Metric::ServerCpu => is_alone.then(|| load.server_cpu_us()),
+            Metric::LoadCpu => (load.own_cpu_ns > 0 && load.operations > 0).then(|| load.own_cpu_us()),
+            Metric::P50 => load.latency(|latency| latency.p50),
+            Metric::P95 => load.latency(|latency| latency.p95),
+            Metric::P99 => load.latency(|latency| latency.p99),
+            Metric::P999 => load.latency(|latency| latency.p999),
+            Metric::Figure(_) => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// The rounds of one leg.
+    pub fn rounds_of<'a>(&'a self, series: &'a str, point: &'a str) -> impl Iterator<Item = &'a Round> {
+        self.rounds.iter().filter(move |round| round.series == series && round.point == point)
+    }
+
+    /// One of them.
+    pub fn round(&self, series: &str, point: &str, number: u32) -> Option<&Round> {
+        self.rounds
+            .iter()
+            .find(|round| round.series == series && round.point == point && round.number == number)
+    }
+
+    /// A metric in every round of a leg.
+    pub fn values(&self, series: &str, point: &str, role: &str, metric: Metric) -> Vec<f64> {
+        self.rounds_of(series, point).filter_map(|round| round.value(role, metric)).collect()
+    }
+
+    /// The roles that loads have in any leg, in the order they first come.
+    pub fn roles(&self) -> Vec<&str> {
+        let mut roles: Vec<&str> = Vec::new();
+        for role in self.rounds.iter().flat_map(|round| round.loads.keys()) {
+            if !roles.contains(&role.as_str()) {
+                roles.push(role);
+            }
+        }
+        roles
+    }
+
+    /// The points of all series, in the order they first come.
+    pub fn all_points(&self) -> Vec<&str> {
+        let mut points: Vec<&str> = Vec::new();
+        for point in self.series.iter().flat_map(|series| &series.points) {
+            if !points.contains(&point.as_str()) {
+                points.push(point);
+            }
+        }
+        points
+    }
+}
+
+impl Results {
+    /// The outcome of that name.
+    pub fn outcome(&self, name: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|outcome| outcome.name == name)
+    }
+
+    /// Takes a newer outcome instead of the older one; they stand in the order of `names`.
+    pub fn replace(&mut self, outcome: Outcome, names: &[&str]) {
+        self.outcomes.retain(|old| old.name != outcome.name);
+        self.outcomes.push(outcome);
+        self.outcomes.sort_by_key(|outcome| names.iter().position(|&name| name == outcome.name));
+    }
+}
+
+/// The middle value; of an even number, the mean of the two in the middle.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// The distance between the smallest and the largest.
+pub fn spread(values: &[f64]) -> f64 {
+    let (least, most) = extremes(values);
+    most - least
+}
+
+/// The smallest and the largest.
+pub fn extremes(values: &[f64]) -> (f64, f64) {
+    values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(spread(&[4.0, 1.0, 2.0]), 3.0);
+    }
+
+    #[test]
+    fn a_newer_outcome_takes_the_older_ones_place() {
+        let outcome = |number, name: &str, title: &str| Outcome {
+            number,
+            name: name.into(),
+            title: title.into(),
+            ..Outcome::default()
+        };
+        let mut results = Results::default();
+        for outcome in [outcome(2, "b", ""), outcome(1, "a", "old"), outcome(1, "a", "new")] {
+            results.replace(outcome, &["a", "b"]);
+        }
+        let titles: Vec<_> = results.outcomes.iter().map(|outcome| outcome.title.as_str()).collect();
+        assert_eq!(titles, ["new", ""]);
+    }
+}

@@ -1,0 +1,409 @@
+//! Servers: which there are, how each is started, and the processes that run.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::control::Control;
+use crate::process::on_processors;
+
+/// How a program is started and spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// redis-server and what takes its arguments: Valkey, KeyDB.
+    Redis,
+    /// Dragonfly.
+    Dragonfly,
+    /// Garnet.
+    Garnet,
+    /// memcached.
+    Memcached,
+    /// This program's own echo server.
+    Echo,
+}
+
+impl Kind {
+    /// By the program's name.
+    fn of(program: &Path) -> Kind {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match () {
+            _ if name.contains("memcached") => Kind::Memcached,
+            _ if name.contains("dragonfly") => Kind::Dragonfly,
+            _ if name.contains("garnet") => Kind::Garnet,
+            _ => Kind::Redis,
+        }
+    }
+
+    fn arguments(self, port: u16, dir: &Path) -> Vec<String> {
+        let port = port.to_string();
+        let dir = dir.display().to_string();
+        let words: Vec<&str> = match self {
+            Kind::Redis => {
+                let quiet = ["--save", "", "--appendonly", "no", "--loglevel", "notice"];
+                [&["--port", &port, "--bind", "127.0.0.1", "--dir", &dir][..], &quiet].concat()
+            }
+            Kind::Dragonfly => {
+                vec!["--port", &port, "--bind", "127.0.0.1", "--dir", &dir, "--dbfilename", ""]
+            }
+            Kind::Garnet => vec!["--port", &port, "--bind", "127.0.0.1"],
+            // Room for every experiment's data: evicting would be another experiment.
+            Kind::Memcached => vec!["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "16384", "-u", "root"],
+            Kind::Echo => vec!["echo", "--port", &port],
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Which processors server and load get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// Each has its own half: CPU time per command does not depend on the other.
+    Apart,
+    /// Both have all.
+    Shared,
+}
+
+/// A server as an experiment wants it.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// What tables and plots call it; no two of a run have the same.
+    pub name: String,
+    /// How it is started.
+    pub kind: Kind,
+    /// The program.
+    pub program: PathBuf,
+    /// Arguments beside port and directory.
+    pub args: Vec<String>,
+    /// How many processes; the client splits the keys among them.
+    pub processes: usize,
+    /// Where it runs.
+    pub cores: Cores,
+}
+
+impl Spec {
+    /// One process with no more arguments than it needs, apart from the load.
+    pub fn new(name: &str, program: &Path) -> Spec {
+        Spec {
+            name: name.into(),
+            kind: Kind::of(program),
+            program: program.into(),
+            args: Vec::new(),
+            processes: 1,
+            cores: Cores::Apart,
+        }
+    }
+
+    /// The same under another name.
+    pub fn named(mut self, name: &str) -> Spec {
+        self.name = name.into();
+        self
+    }
+
+    /// With these arguments more, split at spaces.
+    pub fn with(mut self, args: &str) -> Spec {
+        self.args.extend(args.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// As so many processes.
+    pub fn times(mut self, processes: usize) -> Spec {
+        self.processes = processes;
+        self
+    }
+
+    /// On these processors.
+    pub fn on(mut self, cores: Cores) -> Spec {
+        self.cores = cores;
+        self
+    }
+}
+
+/// What this machine has to compare.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// `MIDI_REDIS_SERVER`, or redis-server on the path.
+    pub redis: PathBuf,
+    /// The built module.
+    pub module: PathBuf,
+    /// `MIDI_VALKEY_SERVER`.
+    pub valkey: Option<PathBuf>,
+    /// `MIDI_MEMCACHED`.
+    pub memcached: Option<PathBuf>,
+    /// `BENCH_SERVERS`.
+    pub others: Vec<Spec>,
+}
+
+impl Catalogue {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// No module, no redis-server, `BENCH_SERVERS` that makes no sense.
+    pub fn from_environment() -> Result<Self> {
+        let path = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let module = path("MIDI_MODULE").unwrap_or_else(|| "target/release/libmidi.so".into());
+        let module =
+            module.canonicalize().with_context(|| format!("{}: build the module first", module.display()))?;
+        let others = std::env::var("BENCH_SERVERS").unwrap_or_default();
+        Ok(Catalogue {
+            redis: path("MIDI_REDIS_SERVER").unwrap_or_else(|| "redis-server".into()),
+            module,
+            valkey: path("MIDI_VALKEY_SERVER"),
+            memcached: path("MIDI_MEMCACHED"),
+            others: others.split_whitespace().map(other).collect::<Result<_>>()?,
+        })
+    }
+
+    /// redis-server with midi.
+    pub fn midi(&self, name: &str) -> Spec {
+        Spec::new(name, &self.redis).with("--loadmodule").with(&self.module.display().to_string())
+    }
+
+    /// Stock redis-server.
+    pub fn redis(&self) -> Spec {
+        Spec::new("redis", &self.redis)
+    }
+
+    /// Everything to compare with that is at hand, stock redis-server first.
+    pub fn peers(&self) -> Vec<Spec> {
+        let mut peers = vec![self.redis()];
+        peers.extend(self.valkey.as_deref().map(|path| Spec::new("valkey", path)));
+        peers.extend(self.others.iter().cloned());
+        peers.extend(self.memcached.as_deref().map(|path| Spec::new("memcached", path).with("-t 1")));
+        peers
+    }
+}
+
+/// `name=path`, or `name=path,argument,argument`.
+fn other(text: &str) -> Result<Spec> {
+    let (name, rest) = text.split_once('=').with_context(|| format!("BENCH_SERVERS: {text}: name=path"))?;
+    let mut words = rest.split(',');
+    let program = PathBuf::from(words.next().unwrap_or_default());
+    ensure!(program.is_file(), "BENCH_SERVERS: {name}: {} is no file", program.display());
+    let spec = Spec::new(name, &program.canonicalize()?);
+    Ok(words.fold(spec, |spec, word| spec.with(word)))
+}
+
+/// Processors for servers and for load.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// For servers that run apart.
+    pub servers: Vec<usize>,
+    /// For their load.
+    pub load: Vec<usize>,
+}
+
+impl Placement {
+    /// Half of the processors each; with one there is nothing to divide.
+    pub fn halves(all: &[usize]) -> Placement {
+        if all.len() < 2 {
+            return Placement { servers: all.to_vec(), load: all.to_vec() };
+        }
+        let (servers, load) = all.split_at(all.len() / 2);
+        Placement { servers: servers.to_vec(), load: load.to_vec() }
+    }
+
+    /// Those for a server.
+    pub fn of_server(&self, cores: Cores) -> Vec<usize> {
+        if cores == Cores::Apart { self.servers.clone() } else { self.all() }
+    }
+
+    /// Those for its load.
+    pub fn of_load(&self, cores: Cores) -> Vec<usize> {
+        if cores == Cores::Apart { self.load.clone() } else { self.all() }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        let mut all = [self.servers.as_slice(), &self.load].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// A running server. Ends when dropped.
+pub struct Server {
+    /// How it was wanted.
+    pub spec: Spec,
+    processes: Vec<Process>,
+}
+
+struct Process {
+    child: Child,
+    port: u16,
+    line: String,
+    dir: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Server {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// It does not start; its output is quoted.
+    pub fn start(spec: &Spec, placement: &Placement, dir: &Path) -> Result<Server> {
+        let processes = on_processors(&placement.of_server(spec.cores), || {
+            (0..spec.processes)
+                .map(|number| start(spec, &dir.join(format!("{}-{number}", slug(&spec.name)))))
+                .collect()
+        })?;
+        let mut server = Server { spec: spec.clone(), processes: Result::from_iter::<Vec<_>>(processes)? };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let limit = Instant::now() + Duration::from_secs(30);
+        for process in &mut self.processes {
+            let answers = |port| -> Result<()> {
+                match self.spec.kind {
+                    Kind::Echo => Control::open(port).map(|_| ()),
+                    Kind::Memcached => Control::open(port)?.memcached_version().map(|_| ()),
+                    _ => Control::open(port)?.command("PING").map(|_| ()),
+                }
+            };
+            while let Err(error) = answers(process.port) {
+                let ended = process.child.try_wait()?.is_some();
+                if ended || Instant::now() > limit {
+                    let log = fs::read_to_string(process.dir.join("log")).unwrap_or_default();
+                    bail!("{} does not start: {error}\n{}\n{log}", self.spec.name, process.line);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// The processes' numbers.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|process| process.child.id()).collect()
+    }
+
+    /// The processes' ports.
+    pub fn ports(&self) -> Vec<u16> {
+        self.processes.iter().map(|process| process.port).collect()
+    }
+
+    /// A connection to the first process.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn control(&self) -> Result<Control> {
+        Control::open(self.processes[0].port)
+    }
+
+    /// How it was started.
+    pub fn command_lines(&self) -> Vec<String> {
+        self.processes.iter().map(|process| process.line.clone()).collect()
+    }
+
+    /// Name and version, as the program itself tells.
+    pub fn version(&self) -> String {
+        let info = || -> Result<String> {
+            match self.spec.kind {
+                Kind::Echo => Ok(format!("midi-bench {}", env!("CARGO_PKG_VERSION"))),
+                Kind::Memcached => {
+                    Ok(self.control()?.memcached_version()?.trim().replace("VERSION", "memcached"))
+                }
+                _ => Ok(versions(&self.control()?.command("INFO server")?)),
+            }
+        };
+        info().unwrap_or_else(|error| format!("unknown: {error}"))
+    }
+}
+
+/// `valkey_version:9.1.2` and the like, the most particular last; Redis's own
+/// number is also told by others, for old clients.
+fn versions(info: &str) -> String {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    for (name, prefix) in
+        [("valkey", "valkey_version:"), ("dragonfly", "dragonfly_version:"), ("garnet", "garnet_version:")]
+    {
+        if let Some(version) = field(prefix) {
+            return format!("{name} {version}");
+        }
+    }
+    format!("redis {}", field("redis_version:").unwrap_or("of unknown version"))
+}
+
+fn start(spec: &Spec, dir: &Path) -> Result<Process> {
+    fs::create_dir_all(dir)?;
+    let port = free_port()?;
+    let mut args = spec.kind.arguments(port, dir);
+    args.extend(spec.args.iter().cloned());
+    let log = File::create(dir.join("log"))?;
+    let child = Command::new(&spec.program)
+        .args(&args)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("starting {}", spec.program.display()))?;
+    let line = std::iter::once(file_name(&spec.program.display().to_string()))
+        .chain(args.iter().map(|arg| file_name(arg)))
+        .collect::<Vec<_>>()
+        .join(" ");
+    Ok(Process { child, port, line, dir: dir.into() })
+}
+
+/// Reports are read on other machines: a path is shown by its last name.
+fn file_name(arg: &str) -> String {
+    match arg.rsplit_once('/') {
+        Some((_, name)) => name.into(),
+        None if arg.is_empty() => "\"\"".into(),
+        None => arg.into(),
+    }
+}
+
+fn slug(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_by_name() {
+        for (path, kind) in [
+            ("/opt/redis8/bin/redis-server", Kind::Redis),
+            ("valkey-server", Kind::Redis),
+            ("keydb-server", Kind::Redis),
+            ("/x/dragonfly-x86_64", Kind::Dragonfly),
+            ("GarnetServer", Kind::Garnet),
+            ("/usr/bin/memcached", Kind::Memcached),
+        ] {
+            assert_eq!(Kind::of(Path::new(path)), kind, "{path}");
+        }
+    }
+
+    #[test]
+    fn servers_by_configuration() {
+        let spec = other("shell=/bin/sh,--a,b").expect("a server");
+        assert_eq!((spec.name.as_str(), spec.args), ("shell", vec!["--a".to_owned(), "b".to_owned()]));
+        assert!(other("noname").is_err());
+        assert!(other("x=/no/such/file").is_err());
+    }
+
+    #[test]
+    fn processors_are_divided() {
+        let four = Placement::halves(&[0, 1, 2, 3]);
+        assert_eq!((four.of_server(Cores::Apart), four.of_load(Cores::Apart)), (vec![0, 1], vec![2, 3]));
+        assert_eq!(four.of_load(Cores::Shared), [0, 1, 2, 3]);
+        assert_eq!(Placement::halves(&[5]).all(), [5]);
+    }
+}

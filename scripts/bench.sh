@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The experiments: bench.sh [arguments of `midi-bench run`]. EXP= chooses a section or an experiment by name,
+# BENCH_SERVERS="name=path ..." adds servers to compare with.
+. "$(dirname "$0")/setup.sh"
+setup redis
+setup_valkey
+setup_memcached
+have redis-benchmark || echo "redis-benchmark is missing: the load generator cannot be checked against it."
+cargo build --release --locked
+cargo build --release --locked -p midi-bench
+exec target/release/midi-bench run ${EXP:+--experiment "$EXP"} "$@"
