@@ -1,7 +1,7 @@
 //! The host door: MIDI.* commands on the host's own port.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -41,39 +41,17 @@ pub struct Door {
     batch: Mutex<Vec<Box<Request>>>,
     /// For questions to the host outside of any command. Under the lock only.
     ctx: usize,
-    /// Whether the main thread's eventfd was written to since it was last read.
-    called: &'static Calls,
-}
-
-/// How other threads end the main thread's sleep.
-pub struct Calls {
-    /// In the host's event loop.
-    pub waker: Waker,
-    pending: AtomicBool,
-}
-
-impl Calls {
-    /// # Errors
-    /// The system's, where it gives out no more descriptors.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Calls { waker: Waker::new()?, pending: AtomicBool::new(false) })
-    }
-
-    /// Ends the sleep.
-    pub fn call(&self) {
-        // In this order: a call that is read too early is read again.
-        self.waker.wake();
-        self.pending.store(true, Ordering::Release);
-    }
+    /// What the main thread sleeps on, in the host's event loop.
+    waker: &'static Waker,
 }
 
 static DOOR: OnceLock<Door> = OnceLock::new();
 
 /// Opens the door. Once, in OnLoad.
-pub fn open(ctx: Ctx, engine: Arc<Engine>, called: &'static Calls) {
+pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
     // SAFETY: on the main thread, with a valid context.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
-    let door = Door { engine, batch: Mutex::default(), ctx, called };
+    let door = Door { engine, batch: Mutex::default(), ctx, waker };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
 }
 
@@ -108,12 +86,9 @@ impl Door {
         Ctx(self.ctx as *mut RawCtx)
     }
 
-    /// The main thread is up: calls so far have been heard. Reading the eventfd
-    /// is a system call, so it is done only where there was a call.
+    /// Calls so far have ended the main thread's sleep.
     pub fn forget_calls(&self) {
-        if self.called.pending.swap(false, Ordering::Acquire) {
-            self.called.waker.clear();
-        }
+        self.waker.clear();
     }
 
     fn command(&self, ctx: Ctx, argv: &[*mut RawString]) {

@@ -41,16 +41,20 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     }
 }
 
-/// A worker has something for us. AFTER_SLEEP has seen to it; nothing is cleared
-/// here, because this may be a loop inside a script, where nobody would see to
-/// what the call was for.
-unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {}
+/// The sleep is over: the call is forgotten, and nothing else. What it was for has been seen to by
+/// AFTER_SLEEP, or will be by BEFORE_SLEEP: the main thread never sleeps before it has looked.
+///
+/// Only here is it sure that there is a call to read. Asking a flag instead, which the caller sets
+/// after writing, left the main thread spinning until the caller, preempted by this very
+/// wake-up, was given a processor again.
+unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
+    guarded((), || door().forget_calls());
+}
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
     guarded((), || {
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             door().engine.main.awake();
-            door().forget_calls();
             lock::main_turned();
             turn();
         } else {

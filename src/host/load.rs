@@ -6,9 +6,8 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::door::Calls;
 use super::{config, count_panic, door, events, info, kept, log_panics, register};
-use crate::shard::{Engine, Workers};
+use crate::shard::{Engine, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
@@ -53,14 +52,14 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     let databases =
         databases.ok_or("the host does not tell its number of databases (CONFIG GET databases)")?;
     let engine_config = config::engine_config(databases);
-    let calls: &'static Calls = Box::leak(Box::new(Calls::new().map_err(|error| error.to_string())?));
-    let engine = Engine::new(engine_config, config::settings(), Box::new(|| calls.call()));
+    let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
+    let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(events::ask_host);
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
-    door::open(ctx, Arc::clone(&engine), calls);
-    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, &calls.waker);
+    door::open(ctx, Arc::clone(&engine), waker);
+    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, waker);
     if !told {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
