@@ -262,6 +262,18 @@ fn generator_goals(results: &Results) -> Vec<Goal> {
             ),
         ));
     }
+    // Neither may say something else of the server than the other.
+    goals.push(Goal::measured(
+        1,
+        "load generator against redis-benchmark: the server's CPU per GET, pipeline 10, ours over theirs",
+        Bound::AtMost(1.1),
+        ratios(
+            results,
+            host_door::NAME,
+            (host_door::CHECKED, "10", "load", Metric::ServerCpu),
+            (host_door::CHECKED_AGAINST, "10", "load", Metric::ServerCpu),
+        ),
+    ));
     goals
 }
 

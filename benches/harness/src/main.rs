@@ -122,7 +122,6 @@ fn run(options: &RunOptions) -> Result<()> {
         Some(which) => *which == number.to_string() || which == name,
     };
     let mut experiments = experiments::all(&catalogue, &plan);
-    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
     experiments.retain(|experiment| wanted(experiment.number, experiment.name));
     ensure!(
         !experiments.is_empty(),
@@ -138,7 +137,7 @@ fn run(options: &RunOptions) -> Result<()> {
     for experiment in experiments {
         let outcome = bench.run(experiment)?;
         print!("{}", report::terminal(std::slice::from_ref(&outcome), &[]));
-        results.replace(outcome.clone(), &names);
+        results.replace(outcome.clone(), &experiments::NAMES);
         measured.push(outcome);
         // What was measured stays, whatever happens to the next one.
         write(&path, &serde_json::to_string_pretty(&results)?)?;
@@ -158,9 +157,13 @@ fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
     let page = options.directory.join("index.html");
     write(&page, &report::page(results, &goals))?;
     println!("\n{} has the plots.", page.display());
-    if let Some(docs) = &options.docs
-        && !results.outcomes.iter().any(|outcome| outcome.quick)
-    {
+    let Some(docs) = &options.docs else { return Ok(()) };
+    // A page with holes would tell less than the one that is there.
+    let missing: Vec<&str> =
+        experiments::NAMES.into_iter().filter(|name| results.outcome(name).is_none()).collect();
+    if !missing.is_empty() {
+        println!("{} is left as it is: {} not run yet.", docs.display(), missing.join(", "));
+    } else if !results.outcomes.iter().any(|outcome| outcome.quick) {
         write(docs, &report::document(results, &goals))?;
         println!("{} is up to date.", docs.display());
     }

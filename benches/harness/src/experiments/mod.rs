@@ -1,7 +1,7 @@
 //! What is compared. An experiment is a description; `bench.rs` runs it.
 //!
-//! To add one: a file here with a function that gives an [`Experiment`], its name in [`all`],
-//! and its goals in `goals.rs`.
+//! To add one: a file here with a function that gives an [`Experiment`], its name in [`all`] and
+//! [`NAMES`], and its goals in `goals.rs`.
 
 pub mod contention;
 pub mod engine;
@@ -13,7 +13,11 @@ pub mod populate;
 use crate::bench::{Experiment, Fill, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
-/// Every experiment, in the order of the goals.
+/// What the experiments are called, in the order of the goals.
+pub const NAMES: [&str; 6] =
+    [host_door::NAME, memory::NAME, populate::NAME, engine::NAME, contention::NAME, global_lock::NAME];
+
+/// Every experiment, in that order.
 pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
     vec![
         host_door::experiment(catalogue, plan),
