@@ -35,12 +35,30 @@ impl<M> Inbox<M> {
     #[must_use]
     pub fn push(&self, message: M) -> bool {
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        self.push_chain(node, node)
+    }
+
+    /// Leaves these messages, the oldest first, at the price of one. As [`Inbox::push`].
+    #[must_use]
+    pub fn push_all(&self, messages: impl Iterator<Item = M>) -> bool {
+        let (mut oldest, mut newest) = (ptr::null_mut::<Node<M>>(), ptr::null_mut());
+        for message in messages {
+            newest = Box::into_raw(Box::new(Node { older: newest, message }));
+            if oldest.is_null() {
+                oldest = newest;
+            }
+        }
+        !oldest.is_null() && self.push_chain(oldest, newest)
+    }
+
+    /// Puts a chain of nodes in front of the list.
+    fn push_chain(&self, last: *mut Node<M>, first: *mut Node<M>) -> bool {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the node is ours until the CAS succeeds.
-            unsafe { (*node).older = newest };
-            // AcqRel: the message is published; and see `may_sleep`.
-            match self.newest.compare_exchange_weak(newest, node, Ordering::AcqRel, Ordering::Relaxed) {
+            // SAFETY: the chain is ours until the CAS succeeds.
+            unsafe { (*last).older = newest };
+            // AcqRel: the messages are published; and see `may_sleep`.
+            match self.newest.compare_exchange_weak(newest, first, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }

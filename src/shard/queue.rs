@@ -52,6 +52,17 @@ pub struct Request {
 }
 
 impl Request {
+    /// It ran, and this is its reply.
+    pub(super) fn finish(&mut self, seat: &Seat, tape: Tape) {
+        seat.ran_queued.add(1);
+        self.verdict = Verdict::Done;
+        if tape.len() > crate::limits::MAX_MAIN_REPLY_BYTES {
+            (self.large)(self.ticket, &tape);
+        } else {
+            self.reply = tape;
+        }
+    }
+
     /// Whether one shard is all it needs.
     pub(super) fn is_on_one_shard(&self) -> bool {
         COMMANDS[self.command].is_on_one_shard(self.args.len())
@@ -120,23 +131,16 @@ impl Engine {
 
     /// Sends a request home with its reply.
     pub(super) fn done(&self, seat: &Seat, mut request: Box<Request>, tape: Tape) {
-        seat.ran_queued.add(1);
-        request.verdict = Verdict::Done;
-        if tape.len() > crate::limits::MAX_MAIN_REPLY_BYTES {
-            (request.large)(request.ticket, &tape);
-        } else {
-            request.reply = tape;
-        }
-        self.send_home(request);
+        request.finish(seat, tape);
+        self.send_home(std::iter::once(request));
     }
 
-    pub(super) fn send_home(&self, request: Box<Request>) {
-        match request.home {
-            Home::Main => {
-                if self.main.push(request) {
-                    self.wake_main();
-                }
-            }
+    /// Sends requests home: one message and at most one wake-up for all. A main thread that
+    /// is woken for the first of many would take the processor from the worker.
+    pub(super) fn send_home(&self, requests: impl Iterator<Item = Box<Request>>) {
+        // There is one home so far.
+        if self.main.push_all(requests.inspect(|request| debug_assert!(request.home == Home::Main))) {
+            self.wake_main();
         }
     }
 

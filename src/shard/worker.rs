@@ -19,7 +19,7 @@ use super::token::{Pushed, Released};
 use super::wake::Waker;
 use crate::command::{Error, Tape};
 use crate::limits::{
-    BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD, SLICE,
+    BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
 use crate::store::UnixMs;
 
@@ -102,6 +102,8 @@ struct Worker<'a> {
     on_panic: fn(),
     /// Commands to run; those that were blocked come again.
     requests: VecDeque<Box<Request>>,
+    /// Commands that ran in this turn and go home together.
+    homeward: Vec<Box<Request>>,
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,
     shares: VecDeque<Box<Share>>,
@@ -129,6 +131,7 @@ impl<'a> Worker<'a> {
             seat: engine.seat(number + 1),
             on_panic,
             requests: VecDeque::new(),
+            homeward: Vec::new(),
             shards: VecDeque::new(),
             shares: VecDeque::new(),
             expiry: Expiry {
@@ -212,8 +215,19 @@ impl<'a> Worker<'a> {
                 break;
             };
             progress |= self.run_request(request);
+            // The first of very many need not wait for the last.
+            if self.homeward.len() >= HOMEWARD {
+                self.send_home();
+            }
         }
+        self.send_home();
         progress
+    }
+
+    fn send_home(&mut self) {
+        if !self.homeward.is_empty() {
+            self.engine.send_home(self.homeward.drain(..));
+        }
     }
 
     fn run_request(&mut self, mut request: Box<Request>) -> bool {
@@ -239,7 +253,8 @@ impl<'a> Worker<'a> {
         });
         match outcome {
             Outcome::Done => {
-                engine.done(self.seat, request, tape);
+                request.finish(self.seat, tape);
+                self.homeward.push(request);
                 return true;
             }
             Outcome::Long | Outcome::TooLarge => {
@@ -262,9 +277,9 @@ impl<'a> Worker<'a> {
         false
     }
 
-    fn needs_main(&self, mut request: Box<Request>) {
+    fn needs_main(&mut self, mut request: Box<Request>) {
         request.verdict = Verdict::NeedsMain;
-        self.engine.send_home(request);
+        self.homeward.push(request);
     }
 
     /// The holder of the shard will find it, or we hold the shard now.

@@ -25,6 +25,7 @@ mod server;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -86,7 +87,17 @@ struct ReportOptions {
     docs: Option<PathBuf>,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match command() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("midi-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Result<()> {
     match Cli::parse().command {
         Command::Run(options) => run(&options),
         Command::Report(options) => {
