@@ -7,14 +7,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use redis_module::raw;
-use smallvec::SmallVec;
 
-use super::api::{Ctx, RawCtx, RawString, api, bytes};
+use super::api::{Ctx, RawCtx, RawString, api};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::reply::HostReply;
 use super::{copy, events, guarded, info};
-use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
     Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
@@ -23,6 +22,9 @@ use crate::store::Now;
 
 /// What the host's commands begin with.
 pub const PREFIX: &str = "midi.";
+
+/// Arguments of most commands: their list takes no allocation.
+const FEW_ARGUMENTS: usize = 6;
 
 /// Where no client may be blocked: the command must run here and now.
 const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
@@ -88,18 +90,41 @@ pub fn opened() -> bool {
     DOOR.get().is_some()
 }
 
+/// What the host calls for a command.
+pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
+
+/// Each command has a trampoline of its own, at its number: by the one that it
+/// calls the host says which command it is, whatever the configuration has
+/// renamed it to, and no name is looked up (that would be 110 instructions).
+pub static TRAMPOLINES: [Trampoline; 64] = [
+    on::<0>, on::<1>, on::<2>, on::<3>, on::<4>, on::<5>, on::<6>, on::<7>, on::<8>, on::<9>, on::<10>,
+    on::<11>, on::<12>, on::<13>, on::<14>, on::<15>, on::<16>, on::<17>, on::<18>, on::<19>, on::<20>,
+    on::<21>, on::<22>, on::<23>, on::<24>, on::<25>, on::<26>, on::<27>, on::<28>, on::<29>, on::<30>,
+    on::<31>, on::<32>, on::<33>, on::<34>, on::<35>, on::<36>, on::<37>, on::<38>, on::<39>, on::<40>,
+    on::<41>, on::<42>, on::<43>, on::<44>, on::<45>, on::<46>, on::<47>, on::<48>, on::<49>, on::<50>,
+    on::<51>, on::<52>, on::<53>, on::<54>, on::<55>, on::<56>, on::<57>, on::<58>, on::<59>, on::<60>,
+    on::<61>, on::<62>, on::<63>,
+];
+
+const _: () = assert!(COMMANDS.len() <= TRAMPOLINES.len(), "list more trampolines");
+
+unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+    // SAFETY: the host's own arguments, alive until this returns.
+    let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+    on_command(N, Ctx(ctx), argv);
+    raw::REDISMODULE_OK as c_int
+}
+
 /// Every MIDI.* command comes in here.
-pub unsafe extern "C" fn on_command(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+#[inline(never)]
+fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) {
     let done = guarded(false, || {
-        // SAFETY: the host's own arguments, alive until this returns.
-        let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        door().command(Ctx(ctx), argv);
+        door().command(number, ctx, argv);
         true
     });
     if !done {
-        HostReply(Ctx(ctx)).error(&Error::Internal.text("", &Args::new(&[])));
+        HostReply(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
-    raw::REDISMODULE_OK as c_int
 }
 
 impl Door {
@@ -116,32 +141,24 @@ impl Door {
         }
     }
 
-    fn command(&self, ctx: Ctx, argv: &[*mut RawString]) {
-        // SAFETY: arguments of the running command.
-        let Some(number) = find(&unsafe { bytes(argv[0]) }[PREFIX.len()..]) else {
-            return HostReply(ctx).error(b"ERR unknown midi command");
-        };
+    #[inline(always)]
+    fn command(&self, number: usize, ctx: Ctx, argv: &[*mut RawString]) {
         let row = COMMANDS[number];
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
-        let list: SmallVec<[&[u8]; 8]> = argv
-            .iter()
-            .map(|&string| {
-                // SAFETY: arguments of the running command. What is going to be
-                // kept is trimmed first, which may move it.
-                unsafe {
-                    let text = bytes(string);
-                    if text.len() >= limits.keep_bytes {
-                        HostArgs::trim(string);
-                        return bytes(string);
-                    }
-                    text
-                }
-            })
-            .collect();
-        let keeper = HostArgs(argv);
-        let call = Call {
+        let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
+        let list = if argv.len() <= few.len() {
+            &mut few[..argv.len()]
+        } else {
+            many.resize(argv.len(), &[][..]);
+            &mut many[..]
+        };
+        let host_args = HostArgs(argv);
+        for (index, text) in list.iter_mut().enumerate() {
+            *text = if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
+        }
+        let mut call = Call {
             command: number,
-            args: Args::with_keeper(&list, &keeper),
+            args: Args::with_keeper(list, &host_args),
             db: ctx.selected_db(),
             now: Now::lazy(self.engine.config.clock),
             limits,
@@ -152,7 +169,7 @@ impl Door {
         }
         match row.action {
             Action::Door(which) => self.own_command(ctx, &call, which),
-            _ => self.run(ctx, call),
+            _ => self.run(ctx, &mut call),
         }
     }
 
@@ -170,25 +187,25 @@ impl Door {
         Ok(())
     }
 
-    fn run(&self, ctx: Ctx, mut call: Call<'_>) {
+    fn run(&self, ctx: Ctx, call: &mut Call<'_>) {
         let engine = &*self.engine;
         let seat = engine.main_seat();
         if !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
             if pool && may_block(ctx) {
-                return self.hand_over(ctx, &call, true);
+                return self.hand_over(ctx, call, true);
             }
-            match engine.attempt(seat, &call, Taking::MAIN, &mut HostReply(ctx)) {
+            match engine.attempt(seat, call, Taking::MAIN, &mut HostReply(ctx)) {
                 Outcome::Done => return engine.book_at_once(seat),
-                Outcome::Long if may_block(ctx) => return self.start_long(ctx, &call),
+                Outcome::Long if may_block(ctx) => return self.start_long(ctx, call),
                 Outcome::Busy | Outcome::TooLarge if may_block(ctx) => {
-                    return self.hand_over(ctx, &call, false);
+                    return self.hand_over(ctx, call, false);
                 }
                 _ => {}
             }
         }
         call.limits.max_reply_bytes = usize::MAX;
-        self.run_to_end(&call, &mut HostReply(ctx));
+        self.run_to_end(call, &mut HostReply(ctx));
     }
 
     /// Runs a command here and now, waiting for tokens, however long it takes.

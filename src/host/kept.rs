@@ -84,12 +84,21 @@ pub fn free_dropped() {
 /// The arguments of a command on the main thread.
 pub struct HostArgs<'a>(pub &'a [*mut RawString]);
 
-impl HostArgs<'_> {
-    /// Gives away a large argument's spare room, so that the host will not
-    /// move it later. Before its bytes are looked at.
-    pub fn trim(string: *mut RawString) {
+impl<'a> HostArgs<'a> {
+    /// The bytes of argument `index`. One that may be kept gives its spare room
+    /// away first, so that the host will not move it later.
+    #[inline]
+    pub fn text(&self, index: usize, keep_bytes: usize) -> &'a [u8] {
+        let string = self.0[index];
         // SAFETY: an argument of the running command, on the main thread.
-        unsafe { api!(RedisModule_TrimStringAllocation)(string) };
+        unsafe {
+            let text = bytes(string);
+            if text.len() < keep_bytes {
+                return text;
+            }
+            api!(RedisModule_TrimStringAllocation)(string);
+            bytes(string)
+        }
     }
 }
 
