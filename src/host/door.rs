@@ -41,6 +41,8 @@ pub struct Door {
     /// `midi.dispatch pool`: commands of this turn of the main loop.
     #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     batch: Mutex<Vec<Box<Request>>>,
+    /// Whether there are any, for a look without the lock: every turn looks.
+    has_batch: AtomicBool,
     /// For questions to the host outside of any command. Under the lock only.
     ctx: usize,
     /// Whether the main thread's eventfd was written to since it was last read.
@@ -75,7 +77,7 @@ static DOOR: OnceLock<Door> = OnceLock::new();
 pub fn open(ctx: Ctx, engine: Arc<Engine>, called: &'static Calls) {
     // SAFETY: on the main thread, with a valid context.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
-    let door = Door { engine, batch: Mutex::default(), ctx, called };
+    let door = Door { engine, batch: Mutex::default(), has_batch: AtomicBool::new(false), ctx, called };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
 }
 
@@ -111,13 +113,12 @@ const _: () = assert!(COMMANDS.len() <= TRAMPOLINES.len(), "list more trampoline
 unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
     // SAFETY: the host's own arguments, alive until this returns.
     let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-    on_command(N, Ctx(ctx), argv);
-    raw::REDISMODULE_OK as c_int
+    on_command(N, Ctx(ctx), argv)
 }
 
 /// Every MIDI.* command comes in here.
 #[inline(never)]
-fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) {
+fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) -> c_int {
     let done = guarded(false, || {
         door().command(number, ctx, argv);
         true
@@ -125,6 +126,7 @@ fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) {
     if !done {
         HostReply(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
+    raw::REDISMODULE_OK as c_int
 }
 
 impl Door {
@@ -136,7 +138,8 @@ impl Door {
     /// The main thread is up: calls so far have been heard. Reading the eventfd
     /// is a system call, so it is done only where there was a call.
     pub fn forget_calls(&self) {
-        if self.called.pending.swap(false, Ordering::Acquire) {
+        let pending = &self.called.pending;
+        if pending.load(Ordering::Relaxed) && pending.swap(false, Ordering::Acquire) {
             self.called.waker.clear();
         }
     }
@@ -254,6 +257,7 @@ impl Door {
             engine.wake_main();
         }
         batch.push(request);
+        self.has_batch.store(true, Ordering::Relaxed);
     }
 
     /// Starts a job for a client that waits for its reply.
@@ -265,12 +269,15 @@ impl Door {
     /// Sends what `pool` gathered, and answers what has come home. On the main
     /// thread, between commands.
     pub fn turn(&self) {
-        let batch = std::mem::take(&mut *self.batch.lock());
-        if !batch.is_empty() {
+        if self.has_batch.load(Ordering::Relaxed) {
+            self.has_batch.store(false, Ordering::Relaxed);
+            let batch = std::mem::take(&mut *self.batch.lock());
             self.engine.enqueue_batch(batch.into_iter());
         }
-        for request in self.engine.main.take() {
-            guarded((), || self.came_home(request));
+        if !self.engine.main.is_empty() {
+            for request in self.engine.main.take() {
+                guarded((), || self.came_home(request));
+            }
         }
     }
 

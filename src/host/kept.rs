@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -70,15 +70,22 @@ fn free(string: *mut RawString) {
 /// Strings that are still to be freed.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
+/// Whether there are any, for a look without the lock: every turn looks.
+static MORE_TO_FREE: AtomicBool = AtomicBool::new(false);
+
 /// Frees some of what other threads dropped: few, because each may be large.
 /// On the main thread, every turn.
 pub fn free_dropped() {
+    if DROPPED.is_empty() && !MORE_TO_FREE.load(Ordering::Relaxed) {
+        return;
+    }
     let mut to_free = TO_FREE.lock();
     to_free.extend(DROPPED.take());
     let now = FREED_PER_TURN.min(to_free.len());
     for Dropped(string) in to_free.drain(..now) {
         free(string);
     }
+    MORE_TO_FREE.store(!to_free.is_empty(), Ordering::Relaxed);
 }
 
 /// The arguments of a command on the main thread.
