@@ -96,8 +96,8 @@ pub fn opened() -> bool {
 pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
 
 /// Each command has a trampoline of its own, at its number: by the one that it
-/// calls the host says which command it is, whatever the configuration has
-/// renamed it to, and no name is looked up (that would be 110 instructions).
+/// calls the host says which command it is, and no name is looked up.
+/// docs/design.md has the figures.
 pub static TRAMPOLINES: [Trampoline; 64] = [
     on::<0>, on::<1>, on::<2>, on::<3>, on::<4>, on::<5>, on::<6>, on::<7>, on::<8>, on::<9>, on::<10>,
     on::<11>, on::<12>, on::<13>, on::<14>, on::<15>, on::<16>, on::<17>, on::<18>, on::<19>, on::<20>,
