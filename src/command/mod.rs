@@ -307,7 +307,7 @@ impl Command {
     /// Refuses a wrong number of arguments.
     pub fn check_arity(&self, args: &Args<'_>) -> Result<(), Error> {
         let count = args.len() as i32;
-        let wrong = if self.arity >= 0 { count != self.arity } else { count < -self.arity };
+        let wrong = count != self.arity && (self.arity >= 0 || count < -self.arity);
         let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && count % 2 == 0;
         if wrong || odd_pairs { Err(Error::Arity) } else { Ok(()) }
     }

@@ -84,7 +84,7 @@ fn get(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         None => reply.null(),
         Some(found) => {
             let entry = cx.table.entry(found);
-            cx.limits.reply(entry.value().bytes().len())?;
+            cx.limits.reply(entry.value_len())?;
             reply.value(&entry);
         }
     }
@@ -100,7 +100,7 @@ fn mget(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     for (number, key) in keys.iter().enumerate() {
         let (hash, table) = cx.tables.table(number);
         if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
-            bytes += table.entry(found).value().bytes().len();
+            bytes += table.entry(found).value_len();
         }
     }
     cx.limits.reply(bytes)?;
@@ -146,7 +146,7 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             None => reply.null(),
             Some(found) => {
                 let entry = cx.table.entry(found);
-                cx.limits.reply(entry.value().bytes().len())?;
+                cx.limits.reply(entry.value_len())?;
                 reply.value(&entry);
             }
         }

@@ -43,7 +43,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
         RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
         RedisModule_RegisterBoolConfig RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
-        RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithError
+        RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply RedisModule_ReplyWithError
         RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull
         RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate

@@ -1,20 +1,19 @@
 //! The host door: MIDI.* commands on the host's own port.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use redis_module::raw;
-use smallvec::SmallVec;
 
-use super::api::{Ctx, RawCtx, RawString, api, bytes};
+use super::api::{Ctx, RawCtx, RawString, api};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::reply::HostReply;
 use super::{copy, events, guarded, info};
-use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
     Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
@@ -23,6 +22,9 @@ use crate::store::Now;
 
 /// What the host's commands begin with.
 pub const PREFIX: &str = "midi.";
+
+/// Arguments of most commands: their list takes no allocation.
+const FEW_ARGUMENTS: usize = 6;
 
 /// Where no client may be blocked: the command must run here and now.
 const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
@@ -39,6 +41,8 @@ pub struct Door {
     /// `midi.dispatch pool`: commands of this turn of the main loop.
     #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     batch: Mutex<Vec<Box<Request>>>,
+    /// Whether there are any, for a look without the lock: every turn looks.
+    has_batch: AtomicBool,
     /// For questions to the host outside of any command. Under the lock only.
     ctx: usize,
     /// What the main thread sleeps on, in the host's event loop.
@@ -51,7 +55,7 @@ static DOOR: OnceLock<Door> = OnceLock::new();
 pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
     // SAFETY: on the main thread, with a valid context.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
-    let door = Door { engine, batch: Mutex::default(), ctx, waker };
+    let door = Door { engine, batch: Mutex::default(), has_batch: AtomicBool::new(false), ctx, waker };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
 }
 
@@ -66,16 +70,42 @@ pub fn opened() -> bool {
     DOOR.get().is_some()
 }
 
+/// What the host calls for a command.
+pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
+
+/// Each command has a trampoline of its own, at its number: by the one that it
+/// calls the host says which command it is, and no name is looked up.
+/// docs/design.md has the figures.
+pub static TRAMPOLINES: [Trampoline; 96] = [
+    on::<0>, on::<1>, on::<2>, on::<3>, on::<4>, on::<5>, on::<6>, on::<7>, on::<8>, on::<9>, on::<10>,
+    on::<11>, on::<12>, on::<13>, on::<14>, on::<15>, on::<16>, on::<17>, on::<18>, on::<19>, on::<20>,
+    on::<21>, on::<22>, on::<23>, on::<24>, on::<25>, on::<26>, on::<27>, on::<28>, on::<29>, on::<30>,
+    on::<31>, on::<32>, on::<33>, on::<34>, on::<35>, on::<36>, on::<37>, on::<38>, on::<39>, on::<40>,
+    on::<41>, on::<42>, on::<43>, on::<44>, on::<45>, on::<46>, on::<47>, on::<48>, on::<49>, on::<50>,
+    on::<51>, on::<52>, on::<53>, on::<54>, on::<55>, on::<56>, on::<57>, on::<58>, on::<59>, on::<60>,
+    on::<61>, on::<62>, on::<63>, on::<64>, on::<65>, on::<66>, on::<67>, on::<68>, on::<69>, on::<70>,
+    on::<71>, on::<72>, on::<73>, on::<74>, on::<75>, on::<76>, on::<77>, on::<78>, on::<79>, on::<80>,
+    on::<81>, on::<82>, on::<83>, on::<84>, on::<85>, on::<86>, on::<87>, on::<88>, on::<89>, on::<90>,
+    on::<91>, on::<92>, on::<93>, on::<94>, on::<95>,
+];
+
+const _: () = assert!(COMMANDS.len() <= TRAMPOLINES.len(), "list more trampolines");
+
+unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+    // SAFETY: the host's own arguments, alive until this returns.
+    let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+    on_command(N, Ctx(ctx), argv)
+}
+
 /// Every MIDI.* command comes in here.
-pub unsafe extern "C" fn on_command(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+#[inline(never)]
+fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) -> c_int {
     let done = guarded(false, || {
-        // SAFETY: the host's own arguments, alive until this returns.
-        let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        door().command(Ctx(ctx), argv);
+        door().command(number, ctx, argv);
         true
     });
     if !done {
-        HostReply(Ctx(ctx)).error(&Error::Internal.text("", &Args::new(&[])));
+        HostReply(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -91,32 +121,24 @@ impl Door {
         self.waker.clear();
     }
 
-    fn command(&self, ctx: Ctx, argv: &[*mut RawString]) {
-        // SAFETY: arguments of the running command.
-        let Some(number) = find(&unsafe { bytes(argv[0]) }[PREFIX.len()..]) else {
-            return HostReply(ctx).error(b"ERR unknown midi command");
-        };
+    #[inline(always)]
+    fn command(&self, number: usize, ctx: Ctx, argv: &[*mut RawString]) {
         let row = COMMANDS[number];
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
-        let list: SmallVec<[&[u8]; 8]> = argv
-            .iter()
-            .map(|&string| {
-                // SAFETY: arguments of the running command. What is going to be
-                // kept is trimmed first, which may move it.
-                unsafe {
-                    let text = bytes(string);
-                    if text.len() >= limits.keep_bytes {
-                        HostArgs::trim(string);
-                        return bytes(string);
-                    }
-                    text
-                }
-            })
-            .collect();
-        let keeper = HostArgs(argv);
-        let call = Call {
+        let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
+        let list = if argv.len() <= few.len() {
+            &mut few[..argv.len()]
+        } else {
+            many.resize(argv.len(), &[][..]);
+            &mut many[..]
+        };
+        let host_args = HostArgs(argv);
+        for (index, text) in list.iter_mut().enumerate() {
+            *text = if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
+        }
+        let mut call = Call {
             command: number,
-            args: Args::with_keeper(&list, &keeper),
+            args: Args::with_keeper(list, &host_args),
             db: ctx.selected_db(),
             now: Now::lazy(self.engine.config.clock),
             limits,
@@ -127,7 +149,7 @@ impl Door {
         }
         match row.action {
             Action::Door(which) => self.own_command(ctx, &call, which),
-            _ => self.run(ctx, call),
+            _ => self.run(ctx, &mut call),
         }
     }
 
@@ -145,25 +167,25 @@ impl Door {
         Ok(())
     }
 
-    fn run(&self, ctx: Ctx, mut call: Call<'_>) {
+    fn run(&self, ctx: Ctx, call: &mut Call<'_>) {
         let engine = &*self.engine;
         let seat = engine.main_seat();
         if !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
             if pool && may_block(ctx) {
-                return self.hand_over(ctx, &call, true);
+                return self.hand_over(ctx, call, true);
             }
-            match engine.attempt(seat, &call, Taking::MAIN, &mut HostReply(ctx)) {
+            match engine.attempt(seat, call, Taking::MAIN, &mut HostReply(ctx)) {
                 Outcome::Done => return engine.book_at_once(seat),
-                Outcome::Long if may_block(ctx) => return self.start_long(ctx, &call),
+                Outcome::Long if may_block(ctx) => return self.start_long(ctx, call),
                 Outcome::Busy | Outcome::TooLarge if may_block(ctx) => {
-                    return self.hand_over(ctx, &call, false);
+                    return self.hand_over(ctx, call, false);
                 }
                 _ => {}
             }
         }
         call.limits.max_reply_bytes = usize::MAX;
-        self.run_to_end(&call, &mut HostReply(ctx));
+        self.run_to_end(call, &mut HostReply(ctx));
     }
 
     /// Runs a command here and now, waiting for tokens, however long it takes.
@@ -212,6 +234,7 @@ impl Door {
             engine.wake_main();
         }
         batch.push(request);
+        self.has_batch.store(true, Ordering::Relaxed);
     }
 
     /// Starts a job for a client that waits for its reply.
@@ -223,12 +246,15 @@ impl Door {
     /// Sends what `pool` gathered, and answers what has come home. On the main
     /// thread, between commands.
     pub fn turn(&self) {
-        let batch = std::mem::take(&mut *self.batch.lock());
-        if !batch.is_empty() {
+        if self.has_batch.load(Ordering::Relaxed) {
+            self.has_batch.store(false, Ordering::Relaxed);
+            let batch = std::mem::take(&mut *self.batch.lock());
             self.engine.enqueue_batch(batch.into_iter());
         }
-        for request in self.engine.main.take() {
-            guarded((), || self.came_home(request));
+        if !self.engine.main.is_empty() {
+            for request in self.engine.main.take() {
+                guarded((), || self.came_home(request));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -70,26 +70,42 @@ fn free(string: *mut RawString) {
 /// Strings that are still to be freed.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
+/// Whether there are any, for a look without the lock: every turn looks.
+static MORE_TO_FREE: AtomicBool = AtomicBool::new(false);
+
 /// Frees some of what other threads dropped: few, because each may be large.
 /// On the main thread, every turn.
 pub fn free_dropped() {
+    if DROPPED.is_empty() && !MORE_TO_FREE.load(Ordering::Relaxed) {
+        return;
+    }
     let mut to_free = TO_FREE.lock();
     to_free.extend(DROPPED.take());
     let now = FREED_PER_TURN.min(to_free.len());
     for Dropped(string) in to_free.drain(..now) {
         free(string);
     }
+    MORE_TO_FREE.store(!to_free.is_empty(), Ordering::Relaxed);
 }
 
 /// The arguments of a command on the main thread.
 pub struct HostArgs<'a>(pub &'a [*mut RawString]);
 
-impl HostArgs<'_> {
-    /// Gives away a large argument's spare room, so that the host will not
-    /// move it later. Before its bytes are looked at.
-    pub fn trim(string: *mut RawString) {
+impl<'a> HostArgs<'a> {
+    /// The bytes of argument `index`. One that may be kept gives its spare room
+    /// away first, so that the host will not move it later.
+    #[inline]
+    pub fn text(&self, index: usize, keep_bytes: usize) -> &'a [u8] {
+        let string = self.0[index];
         // SAFETY: an argument of the running command, on the main thread.
-        unsafe { api!(RedisModule_TrimStringAllocation)(string) };
+        unsafe {
+            let text = bytes(string);
+            if text.len() < keep_bytes {
+                return text;
+            }
+            api!(RedisModule_TrimStringAllocation)(string);
+            bytes(string)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::{config, count_panic, door, events, info, kept, log_panics, register};
+use super::{config, count_panic, door, events, info, kept, log_panics, register, reply};
 use crate::shard::{Engine, Waker, Workers};
 
 /// Versions with the functions that midi needs.
@@ -58,6 +58,7 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     engine.on_ask_host(events::ask_host);
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
+    reply::prepare(ctx);
     door::open(ctx, Arc::clone(&engine), waker);
     let told = register::register(ctx) && info::register(ctx) && events::register(ctx, waker);
     if !told {

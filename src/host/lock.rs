@@ -42,9 +42,9 @@ pub trait LockWork: Send {
     fn advanced(&mut self) -> u64;
 }
 
-/// The main loop has turned.
+/// The main loop has turned. On the main thread, which alone writes the count.
 pub fn main_turned() {
-    TURNS.fetch_add(1, Ordering::Relaxed);
+    TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// The part of a job that works under the lock, on a worker.
@@ -61,6 +61,7 @@ impl LockPart {
     /// On the main thread, with a command's context.
     pub fn new(ctx: Ctx, work: Arc<Mutex<dyn LockWork>>) -> Self {
         WORKS.lock().push(Arc::clone(&work));
+        CONTEXTS.fetch_add(1, Ordering::Relaxed);
         LockPart {
             work,
             // SAFETY: on the main thread, with a valid context.
@@ -124,6 +125,10 @@ unsafe impl Send for SpentContext {}
 /// taken out of a list that only the lock guards.
 static SPENT_CONTEXTS: Mutex<Vec<SpentContext>> = Mutex::new(Vec::new());
 
+/// Detached contexts that have not been freed. While there are none there is no
+/// such work, and a turn of the main loop, which always looks, takes no lock.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+
 fn slice_ended() {
     *LAST.lock() = Some((TURNS.load(Ordering::Relaxed), Instant::now()));
 }
@@ -136,9 +141,13 @@ fn too_early() -> bool {
 /// On the main thread, before it sleeps: runs a slice of work that has not come
 /// by the lock for a while, because the main loop hardly sleeps.
 pub fn run_starving(ctx: Ctx) {
+    if CONTEXTS.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     for SpentContext(spent) in std::mem::take(&mut *SPENT_CONTEXTS.lock()) {
         // SAFETY: the part that owned it is gone.
         unsafe { api!(RedisModule_FreeThreadSafeContext)(spent) };
+        CONTEXTS.fetch_sub(1, Ordering::Relaxed);
     }
     let starving = LAST.lock().is_none_or(|(_, ended)| ended.elapsed() > LOCK_STARVING);
     let mut works = WORKS.lock();

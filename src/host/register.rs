@@ -7,7 +7,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{Ctx, api, c_text, leaked};
-use super::door::{PREFIX, on_command};
+use super::door::{PREFIX, TRAMPOLINES, Trampoline};
 use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Flags, Keys};
 
 /// The first version with these commands.
@@ -15,10 +15,11 @@ const SINCE: &str = "0.1.0";
 
 /// Registers every command. False where the host refuses one.
 pub fn register(ctx: Ctx) -> bool {
-    COMMANDS.iter().all(|command| register_one(ctx, command).is_some())
+    let mut all = COMMANDS.iter().zip(TRAMPOLINES);
+    all.all(|(command, trampoline)| register_one(ctx, command, trampoline).is_some())
 }
 
-fn register_one(ctx: Ctx, command: &Command) -> Option<()> {
+fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<()> {
     let name = c_text(&format!("{PREFIX}{}", command.name));
     let (first, last, step) = key_range(command.keys);
     let ok = raw::REDISMODULE_OK as c_int;
@@ -28,7 +29,7 @@ fn register_one(ctx: Ctx, command: &Command) -> Option<()> {
         let created = api!(RedisModule_CreateCommand)(
             ctx.0,
             name.as_ptr(),
-            Some(on_command),
+            Some(trampoline),
             flags.as_ptr(),
             first,
             last,

@@ -70,11 +70,21 @@ pub enum Outcome {
 
 impl Engine {
     /// Tries to run a command on this thread.
-    #[inline]
+    #[inline(always)]
     pub fn attempt(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
         if call.row().is_on_one_shard(call.args.len()) {
             return self.attempt_one(seat, call, taking, reply);
         }
+        self.attempt_several(seat, call, taking, reply)
+    }
+
+    fn attempt_several(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         match call.row().action {
             Action::EachKey(each) => self.attempt_each(seat, call, taking, each, reply),
             Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
@@ -83,7 +93,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn attempt_one(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
         let hash = self.hasher.hash(call.args.get(1));
         let shard = self.shard_of(hash);
@@ -96,7 +106,7 @@ impl Engine {
     }
 
     /// Runs a command that needs one shard, which the caller holds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn run_one(
         &self,
         seat: &Seat,

@@ -129,16 +129,23 @@ impl Seat {
     }
 
     /// Counts a call of command number `command` if it came to its end, and times some.
-    #[inline]
+    #[inline(always)]
     pub(super) fn counted(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
-        let count = &self.commands[command];
-        let timed = count.calls.get().is_multiple_of(TIMED_CALLS).then(Instant::now);
+        let calls = &self.commands[command].calls;
+        let outcome =
+            if calls.get().is_multiple_of(TIMED_CALLS) { self.run_timed(command, run) } else { run() };
+        if outcome == Outcome::Done {
+            calls.add(1);
+        }
+        outcome
+    }
+
+    #[cold]
+    fn run_timed(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
+        let start = Instant::now();
         let outcome = run();
         if outcome == Outcome::Done {
-            count.calls.add(1);
-            if let Some(start) = timed {
-                self.timed(command, start.elapsed());
-            }
+            self.timed(command, start.elapsed());
         }
         outcome
     }

@@ -66,10 +66,16 @@ impl<M> Inbox<M> {
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether there is no message that this thread can know of.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed).is_null()
+    }
+
     /// Takes all messages, oldest first.
     pub fn take(&self) -> VecDeque<M> {
         let mut found = VecDeque::new();
-        if self.newest.load(Ordering::Relaxed).is_null() {
+        if self.is_empty() {
             return found;
         }
         let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);

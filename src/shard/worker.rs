@@ -103,6 +103,7 @@ struct Worker<'a> {
     /// Commands to run; those that were blocked come again.
     requests: VecDeque<Box<Request>>,
     /// Commands that ran in this turn and go home together.
+    #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     homeward: Vec<Box<Request>>,
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,

@@ -22,6 +22,7 @@ const SHARED: u8 = 1 << 3;
 /// Stands in an expiry field that is there but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
 
+const EXPIRY_BYTES: usize = size_of::<UnixMs>();
 const SHARED_BYTES: usize = size_of::<SharedValue>();
 
 /// A value on its way into an entry, or a view of the one inside.
@@ -49,6 +50,44 @@ pub struct Entry(NonNull<u8>);
 
 // SAFETY: an entry owns its block alone, and a shared value inside is Send + Sync.
 unsafe impl Send for Entry {}
+
+const fn key_len_bytes(flags: u8) -> usize {
+    if flags & WIDE_KEY != 0 { 4 } else { 1 }
+}
+
+const fn value_len_bytes(flags: u8) -> usize {
+    match flags & (SHARED | WIDE_VALUE) {
+        0 => 1,
+        WIDE_VALUE => 4,
+        _ => 0,
+    }
+}
+
+const FLAGS: usize = 16;
+
+/// Bytes in front of the key, for all flags there can be: every command that
+/// finds a key asks for it, more than once.
+const KEY_AT: [u8; FLAGS] = {
+    let mut bytes = [0; FLAGS];
+    let mut flags = 0;
+    while flags < FLAGS {
+        let expiry = if flags as u8 & HAS_EXPIRY != 0 { EXPIRY_BYTES } else { 0 };
+        bytes[flags] = (1 + key_len_bytes(flags as u8) + value_len_bytes(flags as u8) + expiry) as u8;
+        flags += 1;
+    }
+    bytes
+};
+
+#[inline]
+fn key_at(flags: u8) -> usize {
+    KEY_AT[flags as usize % FLAGS] as usize
+}
+
+/// Where the expiry lies, in a block that has one: right in front of the key.
+#[inline]
+fn expiry_at(flags: u8) -> usize {
+    key_at(flags) - EXPIRY_BYTES
+}
 
 /// Where the parts of a block lie.
 #[derive(Clone, Copy)]
@@ -87,27 +126,8 @@ impl Shape {
     }
 
     #[inline]
-    fn key_len_bytes(self) -> usize {
-        if self.flags & WIDE_KEY != 0 { 4 } else { 1 }
-    }
-
-    #[inline]
-    fn value_len_bytes(self) -> usize {
-        match self.flags & (SHARED | WIDE_VALUE) {
-            0 => 1,
-            WIDE_VALUE => 4,
-            _ => 0,
-        }
-    }
-
-    #[inline]
-    fn expiry_at(self) -> usize {
-        1 + self.key_len_bytes() + self.value_len_bytes()
-    }
-
-    #[inline]
     fn key_at(self) -> usize {
-        self.expiry_at() + if self.flags & HAS_EXPIRY != 0 { 8 } else { 0 }
+        key_at(self.flags)
     }
 
     #[inline]
@@ -124,12 +144,14 @@ impl Shape {
 /// The size that a block of `bytes` takes from the allocator: the size classes
 /// of jemalloc, which Redis and Valkey use (16-byte steps up to 128, then four
 /// steps per doubling). Other allocators round no coarser than that.
+#[inline]
 pub fn block_bytes(bytes: usize) -> usize {
     if bytes <= 8 {
         return 8;
     }
     let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
-    bytes.div_ceil(step) * step
+    // Steps are powers of two, which the compiler cannot know: no division.
+    (bytes + step - 1) & !(step - 1)
 }
 
 fn layout(block: usize) -> Layout {
@@ -160,7 +182,10 @@ impl Entry {
         // block (overwrite), so it is moved first, with overlap allowed, and
         // only then are the bytes before it written. `value` never lies here.
         unsafe {
-            ptr::copy(key, block.add(shape.key_at()), shape.key_len);
+            let key_at = block.add(shape.key_at());
+            if !ptr::eq(key, key_at) {
+                ptr::copy(key, key_at, shape.key_len);
+            }
             block.write(shape.flags);
             let mut at = block.add(1);
             if shape.flags & WIDE_KEY != 0 {
@@ -168,14 +193,17 @@ impl Entry {
             } else {
                 at.write(shape.key_len as u8);
             }
-            at = at.add(shape.key_len_bytes());
-            match shape.value_len_bytes() {
+            at = at.add(key_len_bytes(shape.flags));
+            match value_len_bytes(shape.flags) {
                 0 => {}
                 1 => at.write(shape.value_len as u8),
                 _ => at.cast::<u32>().write_unaligned(shape.value_len as u32),
             }
             if shape.flags & HAS_EXPIRY != 0 {
-                block.add(shape.expiry_at()).cast::<UnixMs>().write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
+                block
+                    .add(expiry_at(shape.flags))
+                    .cast::<UnixMs>()
+                    .write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
             }
             let to = block.add(shape.value_at());
             match value {
@@ -187,23 +215,40 @@ impl Entry {
 
     #[inline]
     fn shape(&self) -> Shape {
-        let block = self.0.as_ptr();
-        // SAFETY: the block was filled by `fill`, which wrote these fields in
-        // the widths that its flags tell.
+        let flags = self.flags();
+        Shape { flags, key_len: self.key_len(flags), value_len: self.len_in_block(flags) }
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        // SAFETY: `fill` wrote it.
+        unsafe { self.0.as_ptr().read() }
+    }
+
+    #[inline]
+    fn key_len(&self, flags: u8) -> usize {
+        // SAFETY: `fill` wrote the length there, in the width that the flags tell.
         unsafe {
-            let flags = block.read();
-            let at = block.add(1);
-            let (key_len, at) = if flags & WIDE_KEY != 0 {
-                (at.cast::<u32>().read_unaligned() as usize, at.add(4))
+            let at = self.0.as_ptr().add(1);
+            if flags & WIDE_KEY != 0 {
+                at.cast::<u32>().read_unaligned() as usize
             } else {
-                (at.read() as usize, at.add(1))
-            };
-            let value_len = match flags & (SHARED | WIDE_VALUE) {
+                at.read() as usize
+            }
+        }
+    }
+
+    /// Bytes that the value takes in the block.
+    #[inline]
+    fn len_in_block(&self, flags: u8) -> usize {
+        // SAFETY: as above.
+        unsafe {
+            let at = self.0.as_ptr().add(1 + key_len_bytes(flags));
+            match flags & (SHARED | WIDE_VALUE) {
                 0 => at.read() as usize,
                 WIDE_VALUE => at.cast::<u32>().read_unaligned() as usize,
                 _ => SHARED_BYTES,
-            };
-            Shape { flags, key_len, value_len }
+            }
         }
     }
 
@@ -217,8 +262,8 @@ impl Entry {
     /// The key.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        let shape = self.shape();
-        self.part(shape.key_at(), shape.key_len)
+        let flags = self.flags();
+        self.part(key_at(flags), self.key_len(flags))
     }
 
     /// The value.
@@ -239,11 +284,23 @@ impl Entry {
         }))
     }
 
-    /// The shared buffer, counted up, where the value is one.
-    pub fn shared_value(&self) -> Option<SharedValue> {
-        (self.shape().flags & SHARED != 0).then(|| self.with_shared(SharedValue::clone))
+    /// Bytes of the value, wherever they are.
+    #[inline]
+    pub fn value_len(&self) -> usize {
+        let flags = self.flags();
+        if flags & SHARED != 0 {
+            self.with_shared(|shared| shared.bytes().len())
+        } else {
+            self.len_in_block(flags)
+        }
     }
 
+    /// The shared buffer, counted up, where the value is one.
+    pub fn shared_value(&self) -> Option<SharedValue> {
+        (self.flags() & SHARED != 0).then(|| self.with_shared(SharedValue::clone))
+    }
+
+    #[cold]
     fn with_shared<R>(&self, look: impl FnOnce(&SharedValue) -> R) -> R {
         let shape = self.shape();
         debug_assert!(shape.flags & SHARED != 0);
@@ -257,15 +314,21 @@ impl Entry {
         look(&shared)
     }
 
+    /// Whether there is a place for an expiry, set or not.
+    #[inline]
+    pub(super) fn may_expire(&self) -> bool {
+        self.flags() & HAS_EXPIRY != 0
+    }
+
     /// When the entry expires; `None` for never.
     #[inline]
     pub fn expire_at(&self) -> Option<UnixMs> {
-        let shape = self.shape();
-        if shape.flags & HAS_EXPIRY == 0 {
+        let flags = self.flags();
+        if flags & HAS_EXPIRY == 0 {
             return None;
         }
         // SAFETY: HAS_EXPIRY says that the field is there.
-        let at = unsafe { self.0.as_ptr().add(shape.expiry_at()).cast::<UnixMs>().read_unaligned() };
+        let at = unsafe { self.0.as_ptr().add(expiry_at(flags)).cast::<UnixMs>().read_unaligned() };
         (at != NO_EXPIRY).then_some(at)
     }
 
@@ -275,15 +338,16 @@ impl Entry {
         self.expire_at().is_some_and(|at| at <= now.ms())
     }
 
-    /// Sets or clears the expiry. May move the entry to another block.
-    pub fn set_expire_at(&mut self, expire_at: Option<UnixMs>) {
-        let shape = self.shape();
-        if shape.flags & HAS_EXPIRY != 0 {
+    /// Sets or clears the expiry. May move the entry to another block. Gives
+    /// the bytes that the entry gained.
+    pub fn set_expire_at(&mut self, expire_at: Option<UnixMs>) -> i64 {
+        let flags = self.flags();
+        if flags & HAS_EXPIRY != 0 {
             // SAFETY: HAS_EXPIRY says that the field is there.
             unsafe {
                 self.0
                     .as_ptr()
-                    .add(shape.expiry_at())
+                    .add(expiry_at(flags))
                     .cast::<UnixMs>()
                     .write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
             }
@@ -293,23 +357,31 @@ impl Entry {
                 Some(shared) => Value::Shared(shared),
                 None => self.value(),
             };
-            *self = Entry::new(self.key(), value, expire_at);
+            let new = Entry::new(self.key(), value, expire_at);
+            let gained = new.bytes() as i64 - self.bytes() as i64;
+            *self = new;
+            return gained;
         }
+        0
     }
 
     /// Gives the entry another value and expiry; in place where the block's
     /// size class stays the same.
-    pub fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
+    ///
+    /// Gives the bytes that the entry gained.
+    pub fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) -> i64 {
         let old = self.shape();
         let key = self.part(old.key_at(), old.key_len);
         let new = Shape::of(key, value, expire_at.is_some());
-        if new.block() != old.block() {
+        let gained = new.block() as i64 - old.block() as i64;
+        if gained != 0 {
             *self = Entry::new(key, value, expire_at);
-            return;
+            return gained;
         }
         let key = key.as_ptr();
         self.drop_shared(old);
         self.fill(new, key, value, expire_at);
+        0
     }
 
     fn drop_shared(&mut self, shape: Shape) {

@@ -70,10 +70,11 @@ impl Bucket {
 
     #[inline]
     fn address(&self, slot: usize) -> u64 {
-        let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
-        let mut wide = [0; 8];
-        wide[..ADDRESS_BYTES].copy_from_slice(&self.0[at..at + ADDRESS_BYTES]);
-        u64::from_le_bytes(wide)
+        // One load of eight bytes that end with the address. There are always
+        // two bytes in front of it.
+        let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
+        let (_, wide) = self.0[..end].split_at(end - 8);
+        u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16
     }
 
     fn set_address(&mut self, slot: usize, address: u64) {
@@ -173,6 +174,8 @@ impl Drop for EntryMut<'_> {
 pub(super) struct Place {
     bucket: u16,
     slot: u8,
+    /// Whether the entry has an expiry to be looked at.
+    pub(super) may_expire: bool,
 }
 
 /// All keys of a table whose order begins with the same `depth` bits.
@@ -231,8 +234,8 @@ impl Segment {
     }
 
     /// Bytes of the buckets.
-    pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.buckets)
+    pub(super) fn bytes(&self) -> i64 {
+        size_of_val(&*self.buckets) as i64
     }
 
     /// One past the last order value that belongs here.
@@ -242,8 +245,8 @@ impl Segment {
 
     #[inline]
     fn home(&self, order: u32) -> usize {
-        let below_depth = (u64::from(order) << self.depth) as u32;
-        ((u64::from(below_depth) << self.bucket_bits) >> 32) as usize
+        let leading = (u64::from(order) << (self.depth + self.bucket_bits)) >> 32;
+        leading as usize & (self.buckets.len() - 1)
     }
 
     #[inline]
@@ -266,8 +269,10 @@ impl Segment {
             let mut matching = bucket.matching(hash.tag());
             while matching != 0 {
                 let slot = matching.trailing_zeros() as usize;
-                if bucket.entry(slot).key() == key {
-                    return Some(Place { bucket: at as u16, slot: slot as u8 });
+                let entry = bucket.entry(slot);
+                if entry.key() == key {
+                    let may_expire = entry.may_expire();
+                    return Some(Place { bucket: at as u16, slot: slot as u8, may_expire });
                 }
                 matching &= matching - 1;
             }
@@ -355,7 +360,7 @@ impl Segment {
                 match entry.expire_at() {
                     Some(due) if due <= now => {
                         let hash = hasher.hash(entry.key());
-                        let place = Place { bucket: at as u16, slot: slot as u8 };
+                        let place = Place { bucket: at as u16, slot: slot as u8, may_expire: true };
                         removed(self.remove(hash, place));
                     }
                     Some(due) => next_due = next_due.min(due),

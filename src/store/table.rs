@@ -25,12 +25,8 @@ pub struct Table {
     deepest: u32,
     /// Places in `segments` that were merged away.
     unused: Vec<u32>,
-    len: usize,
-    expiring: usize,
-    entry_bytes: usize,
-    bucket_bytes: usize,
+    census: Census,
     next_due: UnixMs,
-    expired: u64,
 }
 
 impl Default for Table {
@@ -41,12 +37,8 @@ impl Default for Table {
             depth: 0,
             deepest: 0,
             unused: Vec::new(),
-            len: 0,
-            expiring: 0,
-            entry_bytes: 0,
-            bucket_bytes: 0,
+            census: Census::default(),
             next_due: UnixMs::MAX,
-            expired: 0,
         }
     }
 }
@@ -86,23 +78,18 @@ impl std::ops::Sub for Census {
 impl Table {
     /// Number of keys, those included that are due but not yet removed.
     pub fn len(&self) -> usize {
-        self.len
+        self.census.keys as usize
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.census.keys == 0
     }
 
     /// What the table holds.
     #[inline]
     pub fn census(&self) -> Census {
-        Census {
-            keys: self.len as i64,
-            expiring: self.expiring as i64,
-            bytes: (self.entry_bytes + self.bucket_bytes) as i64,
-            expired: self.expired as i64,
-        }
+        self.census
     }
 
     /// Not later than the first expiry of any key; [`UnixMs::MAX`] for none.
@@ -125,7 +112,7 @@ impl Table {
     }
 
     /// Finds a key, expired or not.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found> {
         let &segment = self.directory.get(self.cell(hash.order()))?;
         let place = self.segments[segment as usize].find(hash, key)?;
@@ -133,15 +120,20 @@ impl Table {
     }
 
     /// Finds a key that is still there at `now`. One that has expired is removed.
-    #[inline]
+    #[inline(always)]
     pub fn find_live(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], now: &Now) -> Option<Found> {
         let found = self.find(hash, key)?;
-        if self.entry(found).is_expired(now) {
-            self.expired += 1;
-            self.remove(hasher, hash, found);
+        if found.place.may_expire && self.entry(found).is_expired(now) {
+            self.expire(hasher, hash, found);
             return None;
         }
         Some(found)
+    }
+
+    #[cold]
+    fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+        self.census.expired += 1;
+        self.remove(hasher, hash, found);
     }
 
     /// The entry that was found.
@@ -160,8 +152,8 @@ impl Table {
         expire_at: Option<UnixMs>,
     ) {
         let entry = Entry::new(key, value, expire_at);
-        self.len += 1;
-        self.entry_bytes += entry.bytes();
+        self.census.keys += 1;
+        self.census.bytes += entry.bytes() as i64;
         self.note_expiry(None, expire_at);
         let segment = self.segment_with_room(hasher, hash.order());
         self.segments[segment].insert(hash, entry);
@@ -177,12 +169,13 @@ impl Table {
         self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));
     }
 
-    fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry)) {
+    /// `change` tells how many bytes the entry gained.
+    #[inline]
+    fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry) -> i64) {
         let segment = &mut self.segments[found.segment as usize];
         let mut entry = segment.entry_mut(found.place);
-        let (bytes, expiry) = (entry.bytes(), entry.expire_at());
-        change(&mut entry);
-        self.entry_bytes = self.entry_bytes + entry.bytes() - bytes;
+        let expiry = entry.expire_at();
+        self.census.bytes += change(&mut entry);
         drop(entry);
         if let Some(at) = expire_at {
             segment.next_due = segment.next_due.min(at);
@@ -191,7 +184,7 @@ impl Table {
     }
 
     fn note_expiry(&mut self, before: Option<UnixMs>, after: Option<UnixMs>) {
-        self.expiring = self.expiring + usize::from(after.is_some()) - usize::from(before.is_some());
+        self.census.expiring += i64::from(after.is_some()) - i64::from(before.is_some());
         if let Some(at) = after {
             self.next_due = self.next_due.min(at);
         }
@@ -206,9 +199,9 @@ impl Table {
     }
 
     fn forget(&mut self, entry: &Entry) {
-        self.len -= 1;
-        self.entry_bytes -= entry.bytes();
-        self.expiring -= usize::from(entry.expire_at().is_some());
+        self.census.keys -= 1;
+        self.census.bytes -= entry.bytes() as i64;
+        self.census.expiring -= i64::from(entry.expire_at().is_some());
     }
 
     /// The segment for keys of that order, grown until one more fits.
@@ -216,7 +209,7 @@ impl Table {
         if self.directory.is_empty() {
             self.directory.push(0);
             self.segments.push(Segment::new(0, 0, 0));
-            self.bucket_bytes += self.segments[0].bytes();
+            self.census.bytes += self.segments[0].bytes();
             self.deepest = 1;
         }
         loop {
@@ -243,7 +236,7 @@ impl Table {
     fn resize(&mut self, hasher: &KeyHasher, at: usize, bucket_bits: u8) {
         let old = &mut self.segments[at];
         let mut new = Segment::new(old.start, old.depth, bucket_bits);
-        self.bucket_bytes = self.bucket_bytes + new.bytes() - old.bytes();
+        self.census.bytes += new.bytes() - old.bytes();
         for entry in old.drain() {
             new.insert(hasher.hash(entry.key()), entry);
         }
@@ -263,7 +256,7 @@ impl Table {
             let half = if hash.order() < middle { &mut low } else { &mut high };
             half.insert(hash, entry);
         }
-        self.bucket_bytes += high.bytes();
+        self.census.bytes += high.bytes();
         if depth + 1 == self.depth {
             self.deepest += 2;
         }
@@ -301,8 +294,9 @@ impl Table {
         if segment.used() > Segment::capacity(segment.bucket_bits()) / 4 {
             return;
         }
-        if self.len == 0 {
-            *self = Table { expired: self.expired, ..Table::default() };
+        if self.is_empty() {
+            let census = Census { expired: self.census.expired, ..Census::default() };
+            *self = Table { census, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {
@@ -323,12 +317,12 @@ impl Table {
         let mut merged = Segment::new(start.min(sibling), depth - 1, MAX_BUCKET_BITS);
         for half in [at, other] {
             let mut half = std::mem::replace(&mut self.segments[half], Segment::unused());
-            self.bucket_bytes -= half.bytes();
+            self.census.bytes -= half.bytes();
             for entry in half.drain() {
                 merged.insert(hasher.hash(entry.key()), entry);
             }
         }
-        self.bucket_bytes += merged.bytes();
+        self.census.bytes += merged.bytes();
         self.segments[at] = merged;
         self.unused.push(other as u32);
         self.point_cells_to(at as u32);
@@ -413,7 +407,7 @@ impl Table {
             removed += 1;
         });
         self.segments[at] = segment;
-        self.expired += removed;
+        self.census.expired += removed;
         if removed > 0 {
             self.shrink(hasher, at);
         }
@@ -421,7 +415,7 @@ impl Table {
 
     /// Gives all keys up, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
-        Remains { keys: self.len, segments: self.segments }
+        Remains { keys: self.len(), segments: self.segments }
     }
 }
 

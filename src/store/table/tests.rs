@@ -88,10 +88,10 @@ impl Tested {
             let entry = self.table.entry(found);
             assert_eq!(entry.value().bytes(), key);
             assert_eq!(entry.expire_at(), expire_at);
-            bytes += entry.bytes();
+            bytes += entry.bytes() as i64;
         }
-        let live: usize = self.table.segments.iter().map(Segment::bytes).sum();
-        assert_eq!(census.bytes as usize, bytes + live);
+        let live: i64 = self.table.segments.iter().map(Segment::bytes).sum();
+        assert_eq!(census.bytes, bytes + live);
         assert_eq!(self.scan(true), self.scan(false));
         assert_eq!(self.scan(true).len(), self.model.len());
     }
