@@ -39,6 +39,11 @@ pub const KEEP_BYTES_DEFAULT: i64 = 32 << 10;
 /// fit into and large ones would overflow with an allocation per piece.
 pub const MAX_MAIN_REPLY_BYTES: usize = 16 << 10;
 
+/// MGET, MSET and the like with more arguments than this go to a worker without a try on the
+/// main thread: a hand-over costs the main thread as much as some twenty to forty
+/// keys, and a try that ends with a reply too large for it is work for nothing.
+pub const MAIN_ARGUMENTS: usize = 64;
+
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
 

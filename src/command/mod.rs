@@ -255,6 +255,11 @@ impl Limits {
         Ok(())
     }
 
+    /// Whether a reply may be too large for this thread.
+    fn has_reply_limit(&self) -> bool {
+        self.max_reply_bytes != usize::MAX
+    }
+
     /// Refuses a reply that must not be made on this thread.
     #[inline]
     fn reply(&self, bytes: usize) -> Result<(), Error> {

@@ -96,18 +96,20 @@ const ELEMENT_BYTES: usize = 8;
 
 fn mget(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let keys = cx.args.from(1);
-    let mut bytes = keys.len() * ELEMENT_BYTES;
-    for (number, key) in keys.iter().enumerate() {
-        let (hash, table) = cx.tables.table(number);
-        if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
-            bytes += table.entry(found).value_len();
+    if cx.limits.has_reply_limit() {
+        let mut bytes = keys.len() * ELEMENT_BYTES;
+        for (number, key) in keys.iter().enumerate() {
+            let (hash, table) = cx.tables.table(number);
+            if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
+                bytes += table.entry(found).value_len();
+            }
         }
+        cx.limits.reply(bytes)?;
     }
-    cx.limits.reply(bytes)?;
     reply.array(keys.len());
     for (number, key) in keys.iter().enumerate() {
         let (hash, table) = cx.tables.table(number);
-        match table.find(hash, key) {
+        match table.find_live(cx.hasher, hash, key, cx.now) {
             Some(found) => reply.value(&table.entry(found)),
             None => reply.null(),
         }

@@ -14,7 +14,7 @@ use super::kept::HostArgs;
 use super::reply::HostReply;
 use super::{copy, events, guarded, info};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
+use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
     Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
 };
@@ -172,8 +172,8 @@ impl Door {
         let seat = engine.main_seat();
         if !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
-            if pool && may_block(ctx) {
-                return self.hand_over(ctx, call, true);
+            if (pool || is_broad(call)) && may_block(ctx) {
+                return self.hand_over(ctx, call, pool);
             }
             match engine.attempt(seat, call, Taking::MAIN, &mut HostReply(ctx)) {
                 Outcome::Done => return engine.book_at_once(seat),
@@ -316,6 +316,11 @@ impl Door {
             call.refuse(error, reply);
         }
     }
+}
+
+/// Whether a command takes so many keys that a worker had better run it.
+fn is_broad(call: &Call<'_>) -> bool {
+    call.args.len() > MAIN_ARGUMENTS && matches!(call.row().action, Action::ManyKeys(_))
 }
 
 /// Whether this command's client may be blocked.
