@@ -198,7 +198,15 @@ impl<'a> Worker<'a> {
 
     /// Lets others have the core for a moment, now and then.
     fn breathe(&mut self) {
-        if !self.shares.is_empty() && self.rested.elapsed() >= BREATHER_EVERY {
+        if self.shares.is_empty() {
+            return;
+        }
+        // Replies wait for the main thread, perhaps because it waits for this core. Only then:
+        // the scheduler lets a yielding thread pay with a whole slice of its time.
+        if !self.engine.main.is_empty() {
+            std::thread::yield_now();
+        }
+        if self.rested.elapsed() >= BREATHER_EVERY {
             let desk = &self.engine.workers.desks[self.number];
             if desk.inbox.may_sleep() {
                 desk.waker.sleep(BREATHER);
