@@ -346,7 +346,7 @@ impl Model {
 
 /// Whether a key with that expiry is gone.
 fn is_due(at: Option<UnixMs>) -> bool {
-    at.is_some_and(|at| at <= CLOCK.get())
+    at.is_some_and(|at| at < CLOCK.get())
 }
 
 fn integer_argument(text: &[u8]) -> Option<i64> {

@@ -269,10 +269,11 @@ impl Entry {
         (at != NO_EXPIRY).then_some(at)
     }
 
-    /// Whether the entry is no longer there for a reader at that time.
+    /// Whether the entry is no longer there for a reader at that time. In the
+    /// very millisecond of its expiry it still is, as in Redis.
     #[inline]
     pub fn is_expired(&self, now: &super::Now) -> bool {
-        self.expire_at().is_some_and(|at| at <= now.ms())
+        self.expire_at().is_some_and(|at| at < now.ms())
     }
 
     /// Sets or clears the expiry. May move the entry to another block.

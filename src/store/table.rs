@@ -393,7 +393,7 @@ impl Table {
         while *position < self.segments.len() {
             let at = *position;
             *position += 1;
-            if self.segments[at].next_due <= now {
+            if self.segments[at].next_due < now {
                 self.remove_due_of(hasher, now, at);
                 if !more() {
                     return false;
