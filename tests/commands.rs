@@ -21,7 +21,7 @@ const fn row(name: &'static str, flags: &'static str, arguments: &'static str, c
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 35] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -29,18 +29,28 @@ const ROWS: [Row; 25] = [
     row("del", "write", "key", "key1 key2"),
     row("unlink", "write fast", "key", "key1 key2"),
     row("exists", "readonly fast", "key", "key1 key2"),
+    row("touch", "readonly fast", "key", "key1 key2"),
     row("type", "readonly fast", "key", "key1"),
     row("expire", "write fast", "key seconds condition", "key1 10 NX"),
     row("pexpire", "write fast", "key milliseconds condition", "key1 10000"),
+    row("expireat", "write fast", "key unix-time-seconds condition", "key1 1999999999 NX"),
+    row("pexpireat", "write fast", "key unix-time-milliseconds condition", "key1 1999999999000"),
     row("ttl", "readonly fast", "key", "key1"),
     row("pttl", "readonly fast", "key", "key1"),
+    row("expiretime", "readonly fast", "key", "key1"),
+    row("pexpiretime", "readonly fast", "key", "key1"),
     row("persist", "write fast", "key", "key1"),
+    row("rename", "write", "key newkey", "key1 key2"),
+    row("renamenx", "write fast", "key newkey", "key1 key2"),
+    row("copy", "write denyoom", "source destination destination-db replace", "key1 key2 DB 1 REPLACE"),
+    row("move", "write fast", "key db", "key1 1"),
     row("keys", "readonly", "pattern", "x*"),
     row("scan", "readonly", "cursor pattern count type", "0 MATCH x*"),
     row("randomkey", "readonly", "", ""),
     row("dbsize", "readonly fast", "", ""),
     row("flushdb", "write", "flush-type", "ASYNC"),
     row("flushall", "write", "flush-type", ""),
+    row("swapdb", "write fast", "index1 index2", "0 1"),
     row("populate", "write denyoom", "count prefix size", "10 x 5"),
     row("import", "write denyoom", "pattern count replace", "x* COUNT 1 REPLACE"),
     row("export", "write denyoom", "pattern count replace", "x* COUNT 1"),

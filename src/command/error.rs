@@ -23,6 +23,20 @@ pub enum Error {
     GtWithLt,
     /// SCAN's cursor is not a number.
     InvalidCursor,
+    /// The key is not there.
+    NoSuchKey,
+    /// COPY or MOVE onto itself.
+    SameObject,
+    /// No database has that number.
+    DbOutOfRange,
+    /// SWAPDB's first number is none.
+    InvalidFirstDb,
+    /// SWAPDB's second number is none.
+    InvalidSecondDb,
+    /// A number that does not fit 32 bits.
+    OutOfIntRange,
+    /// More keys than `midi.max-atomic-keys` in a command that is atomic over them.
+    TooManyKeys(usize),
     /// A pattern longer than `midi.max-pattern-bytes`.
     PatternTooLong(usize),
     /// A key longer than `midi.max-key-bytes`.
@@ -74,6 +88,18 @@ impl Error {
             }
             Error::GtWithLt => "ERR GT and LT options at the same time are not compatible".into(),
             Error::InvalidCursor => "ERR invalid cursor".into(),
+            Error::NoSuchKey => "ERR no such key".into(),
+            Error::SameObject => "ERR source and destination objects are the same".into(),
+            Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::InvalidFirstDb => "ERR invalid first DB index".into(),
+            Error::InvalidSecondDb => "ERR invalid second DB index".into(),
+            Error::OutOfIntRange => {
+                let (min, max) = (i32::MIN, i32::MAX);
+                format!("ERR value is out of range, value must between {min} and {max}").into()
+            }
+            Error::TooManyKeys(limit) => {
+                format!("ERR too many keys for one atomic command (midi.max-atomic-keys {limit})").into()
+            }
             Error::PatternTooLong(limit) => {
                 format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})").into()
             }

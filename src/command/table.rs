@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, key, keyspace, string};
+use super::{Command, key, keyspace, rename, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 25] = [
+pub static COMMANDS: [&Command; 35] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -15,18 +15,28 @@ pub static COMMANDS: [&Command; 25] = [
     &key::DEL,
     &key::UNLINK,
     &key::EXISTS,
+    &key::TOUCH,
     &key::TYPE,
     &key::EXPIRE,
     &key::PEXPIRE,
+    &key::EXPIREAT,
+    &key::PEXPIREAT,
     &key::TTL,
     &key::PTTL,
+    &key::EXPIRETIME,
+    &key::PEXPIRETIME,
     &key::PERSIST,
+    &rename::RENAME,
+    &rename::RENAMENX,
+    &rename::COPY,
+    &rename::MOVE,
     &keyspace::KEYS,
     &keyspace::SCAN,
     &keyspace::RANDOMKEY,
     &keyspace::DBSIZE,
     &keyspace::FLUSHDB,
     &keyspace::FLUSHALL,
+    &keyspace::SWAPDB,
     &keyspace::POPULATE,
     &keyspace::IMPORT,
     &keyspace::EXPORT,

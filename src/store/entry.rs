@@ -149,6 +149,13 @@ impl Entry {
         entry
     }
 
+    /// The same value and expiry under another key; a shared buffer is shared.
+    pub fn copy_as(&self, key: &[u8]) -> Self {
+        let shared = self.shared_value();
+        let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
+        Entry::new(key, value, self.expire_at())
+    }
+
     /// Writes all parts of a block whose old content is not needed any more
     /// (nothing in it is dropped). `key` points to `shape.key_len` bytes, perhaps
     /// in this very block; so it is no slice, which would promise that what it
