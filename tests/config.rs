@@ -7,7 +7,7 @@ mod common;
 use common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
 
 /// Every MIDI command that has a stock command of the same kind.
-const STOCK: [&str; 29] = [
+const STOCK: [&str; 31] = [
     "get",
     "set",
     "mget",
@@ -30,6 +30,8 @@ const STOCK: [&str; 29] = [
     "renamenx",
     "copy",
     "move",
+    "dump",
+    "restore",
     "keys",
     "scan",
     "randomkey",
@@ -39,8 +41,8 @@ const STOCK: [&str; 29] = [
     "swapdb",
 ];
 
-/// Those that are midi's own.
-const OWN: [&str; 6] = ["populate", "import", "export", "jobs", "info", "help"];
+/// Those that are midi's own, or have subcommands where the stock has commands.
+const OWN: [&str; 8] = ["populate", "import", "export", "jobs", "info", "help", "object", "memory"];
 
 fn every_command() -> impl Iterator<Item = String> {
     STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))
@@ -336,6 +338,7 @@ fn maxmemory_stops_writes_and_nothing_else() {
             "MIDI.SET x 1",
             "MIDI.MSET x 1",
             "MIDI.COPY a x",
+            "MIDI.RESTORE x 0 v",
             "MIDI.POPULATE 10",
             "MIDI.IMPORT *",
             "MIDI.EXPORT *",
@@ -469,6 +472,10 @@ fn command_getkeys_finds_the_keys() {
         "renamenx a b",
         "copy a b DB 1",
         "move a 1",
+        "object encoding a",
+        "memory usage a",
+        "dump a",
+        "restore a 0 b",
     ] {
         let native = client.run(&format!("COMMAND GETKEYS {line}"));
         let midi = client.run(&format!("COMMAND GETKEYS midi.{line}"));
@@ -557,6 +564,9 @@ fn acl_rules_count_as_for_stock_commands() {
             "copy key1 other1",
             "copy other1 key1",
             "move key1 1",
+            "dump key1",
+            "dump other1",
+            "restore key1 0 v",
             "swapdb 0 1",
             "keys *",
             "scan 0",

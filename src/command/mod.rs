@@ -5,10 +5,14 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod dump;
 mod error;
 pub mod glob;
 mod key;
 mod keyspace;
+mod lzf;
+mod object;
+mod payload;
 mod rename;
 mod reply;
 mod string;

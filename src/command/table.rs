@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, key, keyspace, rename, string};
+use super::{Command, dump, key, keyspace, object, rename, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 35] = [
+pub static COMMANDS: [&Command; 39] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -30,6 +30,10 @@ pub static COMMANDS: [&Command; 35] = [
     &rename::RENAMENX,
     &rename::COPY,
     &rename::MOVE,
+    &object::OBJECT,
+    &object::MEMORY,
+    &dump::DUMP,
+    &dump::RESTORE,
     &keyspace::KEYS,
     &keyspace::SCAN,
     &keyspace::RANDOMKEY,
