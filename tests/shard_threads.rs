@@ -782,7 +782,7 @@ fn due_keys_are_removed_by_their_owners() {
     for number in 0..KEYS {
         let mut words = line(&["set", &format!("key:{number}"), "value"]);
         if number % 10 > 0 {
-            words.extend(line(&["pxat", &(base + 1 + number).to_string()]));
+            words.extend(line(&["pxat", &(base + number).to_string()]));
         }
         run_now(&engine, seat, Taking::Wait, &words);
     }
