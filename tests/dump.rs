@@ -93,6 +93,25 @@ fn each_side_restores_what_the_other_dumped() {
     });
 }
 
+/// Where no client may be blocked, large values are worked on there and then.
+#[test]
+fn large_values_go_through_transactions_and_scripts() {
+    in_all_modes_and_protocols(|twin| {
+        let mut random = Random::new(80);
+        for len in [10, 20_000, 200_000] {
+            let value: Vec<u8> = (0..len).map(|_| random.below(5) as u8).collect();
+            twin.push(&[b"SET".as_slice(), b"k", &value]);
+            let payload = twin.same_line("DUMP k").bytes().to_vec();
+            let restore = [b"RESTORE".as_slice(), b"r", b"0", &payload, b"REPLACE"].map(<[u8]>::to_vec);
+            let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+            twin.transaction(&[words("DUMP k"), restore.to_vec(), words("GET r"), words("DEL r")]);
+            twin.script(&words("DUMP k"));
+            twin.script(&restore);
+            twin.push_line("GET r");
+        }
+    });
+}
+
 /// CRC-64 as Redis has it, bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, &byte| {
