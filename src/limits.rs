@@ -34,6 +34,13 @@ pub const MAX_STRING_BYTES: i64 = (4 << 30) - 1;
 /// its own, and keeping it is cheaper than copying it.
 pub const KEEP_BYTES_DEFAULT: i64 = 32 << 10;
 
+/// `midi.max-atomic-keys`: most keys of a command that is atomic over all of
+/// them (MGET, MSET and their kin). It holds all their shards in one go, longer
+/// than any slice, and everybody else waits meanwhile.
+pub const MAX_ATOMIC_KEYS_DEFAULT: i64 = 10_000;
+/// RENAME and COPY have two keys, whatever else is wanted.
+pub const MAX_ATOMIC_KEYS: RangeInclusive<i64> = 2..=1 << 30;
+
 /// Replies above this are made on a worker, never in one go on the main
 /// thread: it is the size of a client's own reply buffer, which small replies
 /// fit into and large ones would overflow with an allocation per piece.

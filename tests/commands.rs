@@ -21,7 +21,7 @@ const fn row(name: &'static str, flags: &'static str, arguments: &'static str, c
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 39] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -29,18 +29,37 @@ const ROWS: [Row; 25] = [
     row("del", "write", "key", "key1 key2"),
     row("unlink", "write fast", "key", "key1 key2"),
     row("exists", "readonly fast", "key", "key1 key2"),
+    row("touch", "readonly fast", "key", "key1 key2"),
     row("type", "readonly fast", "key", "key1"),
     row("expire", "write fast", "key seconds condition", "key1 10 NX"),
     row("pexpire", "write fast", "key milliseconds condition", "key1 10000"),
+    row("expireat", "write fast", "key unix-time-seconds condition", "key1 1999999999 NX"),
+    row("pexpireat", "write fast", "key unix-time-milliseconds condition", "key1 1999999999000"),
     row("ttl", "readonly fast", "key", "key1"),
     row("pttl", "readonly fast", "key", "key1"),
+    row("expiretime", "readonly fast", "key", "key1"),
+    row("pexpiretime", "readonly fast", "key", "key1"),
     row("persist", "write fast", "key", "key1"),
+    row("rename", "write", "key newkey", "key1 key2"),
+    row("renamenx", "write fast", "key newkey", "key1 key2"),
+    row("copy", "write denyoom", "source destination destination-db replace", "key1 key2 DB 1 REPLACE"),
+    row("move", "write fast", "key db", "key1 1"),
+    row("object", "readonly", "subcommand key", "ENCODING key1"),
+    row("memory", "readonly", "subcommand key count", "USAGE key1 SAMPLES 0"),
+    row("dump", "readonly", "key", "key1"),
+    row(
+        "restore",
+        "write denyoom",
+        "key ttl serialized-value replace absttl seconds frequency",
+        "key1 0 payload REPLACE ABSTTL IDLETIME 1",
+    ),
     row("keys", "readonly", "pattern", "x*"),
     row("scan", "readonly", "cursor pattern count type", "0 MATCH x*"),
     row("randomkey", "readonly", "", ""),
     row("dbsize", "readonly fast", "", ""),
     row("flushdb", "write", "flush-type", "ASYNC"),
     row("flushall", "write", "flush-type", ""),
+    row("swapdb", "write fast", "index1 index2", "0 1"),
     row("populate", "write denyoom", "count prefix size", "10 x 5"),
     row("import", "write denyoom", "pattern count replace", "x* COUNT 1 REPLACE"),
     row("export", "write denyoom", "pattern count replace", "x* COUNT 1"),
@@ -49,9 +68,14 @@ const ROWS: [Row; 25] = [
     row("help", "", "", ""),
 ];
 
-/// The commands that the host has too.
+const OWN: [&str; 6] = ["populate", "import", "export", "jobs", "info", "help"];
+
+/// One command each, where the host has one for every subcommand.
+const CONTAINERS: [&str; 2] = ["object", "memory"];
+
+/// The commands that the host has too, in the same form.
 fn twins() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().filter(|row| !["populate", "import", "export", "jobs", "info", "help"].contains(&row.name))
+    ROWS.iter().filter(|row| !OWN.contains(&row.name) && !CONTAINERS.contains(&row.name))
 }
 
 fn words(row: &Row, prefix: &str) -> Vec<String> {
@@ -129,6 +153,24 @@ fn key_specs(command: &[Value]) -> Vec<(BTreeSet<String>, Value, Value)> {
         .collect()
 }
 
+/// A command with subcommands looks to the host like the one on a key.
+#[test]
+fn containers_are_like_their_subcommands() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client().resp3();
+    for (name, subcommand) in [("object", "encoding"), ("memory", "usage")] {
+        let midi = command_info(&mut client, &format!("midi.{name}"));
+        let native = command_info(&mut client, &format!("{name}|{subcommand}"));
+        assert_eq!(key_specs(&midi), key_specs(&native), "{name}");
+        for field in [3, 4, 5] {
+            assert_eq!(midi[field], native[field], "field {field} of {name}");
+        }
+        assert_eq!(midi[1], command_info(&mut client, name)[1], "arity of {name}");
+        let midi = client.run(&format!("COMMAND GETKEYS midi.{name} {subcommand} key1"));
+        assert_eq!(midi, client.run(&format!("COMMAND GETKEYS {name} {subcommand} key1")));
+    }
+}
+
 #[test]
 fn getkeys_finds_the_same_keys() {
     let server = Mode::Adaptive.server();
@@ -140,7 +182,7 @@ fn getkeys_finds_the_same_keys() {
         };
         let (midi, native) = (ask("midi."), ask(""));
         assert_eq!(midi, native, "{}", row.name);
-        assert_eq!(midi.is_error(), !row.call.starts_with("key"), "{}", row.name);
+        assert_eq!(midi.is_error(), !row.call.contains("key"), "{}", row.name);
     }
     for row in ["populate 3 x", "import x", "export x", "jobs", "info"] {
         assert!(client.run(&format!("COMMAND GETKEYS midi.{row}")).is_error(), "{row}");
@@ -215,7 +257,7 @@ fn acl_rules_name_commands_and_keys() {
         client.ok(&format!("ACL SETUSER u reset on -@all +{name} ~key*"));
         let call = words(row, "midi.");
         assert_eq!(dry_run(&mut client, "u", &call), Value::ok(), "{name}");
-        let has_keys = row.call.starts_with("key");
+        let has_keys = row.call.contains("key");
         assert_eq!(dry_run(&mut client, "u", &elsewhere(&call)) != Value::ok(), has_keys, "{name}");
         for other in ROWS.iter().filter(|other| other.name != row.name) {
             let reply = dry_run(&mut client, "u", &words(other, "midi."));

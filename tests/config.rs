@@ -7,7 +7,7 @@ mod common;
 use common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
 
 /// Every MIDI command that has a stock command of the same kind.
-const STOCK: [&str; 19] = [
+const STOCK: [&str; 31] = [
     "get",
     "set",
     "mget",
@@ -15,22 +15,34 @@ const STOCK: [&str; 19] = [
     "del",
     "unlink",
     "exists",
+    "touch",
     "type",
     "expire",
     "pexpire",
+    "expireat",
+    "pexpireat",
     "ttl",
     "pttl",
+    "expiretime",
+    "pexpiretime",
     "persist",
+    "rename",
+    "renamenx",
+    "copy",
+    "move",
+    "dump",
+    "restore",
     "keys",
     "scan",
     "randomkey",
     "dbsize",
     "flushdb",
     "flushall",
+    "swapdb",
 ];
 
-/// Those that are midi's own.
-const OWN: [&str; 6] = ["populate", "import", "export", "jobs", "info", "help"];
+/// Those that are midi's own, or have subcommands where the stock has commands.
+const OWN: [&str; 8] = ["populate", "import", "export", "jobs", "info", "help", "object", "memory"];
 
 fn every_command() -> impl Iterator<Item = String> {
     STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))
@@ -48,7 +60,7 @@ fn load_arguments_are_taken() {
         .load(
             "threads 3 SHARDS 64 midi.dispatch pool max-jobs 7 Max-Queued-Commands 50 max-pattern-bytes 100",
         )
-        .load("max-key-bytes 200 max-value-bytes 5000 keep-bytes 4096")
+        .load("max-key-bytes 200 max-value-bytes 5000 keep-bytes 4096 max-atomic-keys 9")
         .start();
     let mut client = server.client();
     for (name, value) in [
@@ -61,6 +73,7 @@ fn load_arguments_are_taken() {
         ("max-key-bytes", "200"),
         ("max-value-bytes", "5000"),
         ("keep-bytes", "4096"),
+        ("max-atomic-keys", "9"),
         ("safemode", "no"),
     ] {
         assert_eq!(setting(&mut client, name), value, "{name}");
@@ -162,6 +175,7 @@ fn config_set_changes_what_can_change() {
         ("max-key-bytes", "20"),
         ("max-value-bytes", "30"),
         ("keep-bytes", "65536"),
+        ("max-atomic-keys", "2"),
     ] {
         client.ok(&format!("CONFIG SET midi.{name} {value}"));
         assert_eq!(setting(&mut client, name), value);
@@ -215,7 +229,7 @@ fn limits_are_kept_and_named() {
             refused(&mut client, &line.replace('#', &pattern), "midi.max-pattern-bytes 10");
             assert!(!client.run(&line.replace('#', &pattern[1..])).is_error(), "{line}");
         }
-        for line in ["MIDI.SET # v", "MIDI.MSET a 1 # 2"] {
+        for line in ["MIDI.SET # v", "MIDI.MSET a 1 # 2", "MIDI.RENAME a #"] {
             refused(&mut client, &line.replace('#', &key), "midi.max-key-bytes 20");
             client.ok(&line.replace('#', &key[1..]));
         }
@@ -228,6 +242,35 @@ fn limits_are_kept_and_named() {
         client.ok("MIDI.FLUSHALL");
         client.run(&format!("MIDI.MSET a 1 {key} 2"));
         assert_eq!(client.integer("MIDI.DBSIZE"), 0, "a refused MSET has no effect");
+    });
+}
+
+/// A command that is atomic over its keys holds all their shards in one go, so
+/// there may not be any number of them.
+#[test]
+fn atomic_commands_have_so_many_keys_at_most() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.ok("CONFIG SET midi.max-atomic-keys 3");
+        let refusal = Value::error("ERR too many keys for one atomic command (midi.max-atomic-keys 3)");
+        client.ok("MIDI.MSET a 1 b 2 c 3");
+        assert_eq!(client.run("MIDI.MSET a x b x c x d x"), refusal);
+        assert_eq!(client.run("MIDI.MGET a b c d"), refusal);
+        let pipeline = ["MIDI.MGET a b c", "MIDI.EXISTS a b c d", "MIDI.TOUCH a b c d"];
+        let pipeline: Vec<Vec<&str>> = pipeline.iter().map(|line| line.split(' ').collect()).collect();
+        let three = Value::Array(["1", "2", "3"].map(Value::bulk).to_vec());
+        assert_eq!(client.pipeline(&pipeline), [three, Value::Integer(3), Value::Integer(3)]);
+        client.ok("MULTI");
+        client.run("MIDI.MSET a x b x c x d x");
+        client.run("MIDI.MGET a a a a");
+        assert_eq!(client.run("EXEC"), Value::Array(vec![refusal.clone(), refusal.clone()]));
+        let script = "EVAL redis.pcall('MIDI.MSET','a','x','b','x','c','x','d','x') 0";
+        client.run(script);
+        assert_eq!(client.integer("MIDI.DBSIZE"), 3);
+        assert_eq!(client.run("MIDI.GET a"), Value::bulk("1"));
+        client.ok("CONFIG SET midi.max-atomic-keys 4");
+        client.ok("MIDI.MSET a x b x c x d x");
+        assert_eq!(client.integer("MIDI.DEL a b c d e f"), 4);
     });
 }
 
@@ -290,13 +333,21 @@ fn maxmemory_stops_writes_and_nothing_else() {
         client.ok("MIDI.MSET a 1 b 2");
         client.ok("SET a native");
         client.ok("CONFIG SET maxmemory 1");
-        for line in
-            ["SET x 1", "MIDI.SET x 1", "MIDI.MSET x 1", "MIDI.POPULATE 10", "MIDI.IMPORT *", "MIDI.EXPORT *"]
-        {
+        for line in [
+            "SET x 1",
+            "MIDI.SET x 1",
+            "MIDI.MSET x 1",
+            "MIDI.COPY a x",
+            "MIDI.RESTORE x 0 v",
+            "MIDI.POPULATE 10",
+            "MIDI.IMPORT *",
+            "MIDI.EXPORT *",
+        ] {
             assert_eq!(client.run(line), Value::error(OOM), "{line}");
         }
         assert_eq!(client.run("MIDI.MGET a b"), Value::Array(vec![Value::bulk("1"), Value::bulk("2")]));
         assert_eq!(client.integer("MIDI.EXPIRE a 100"), 1);
+        client.ok("MIDI.RENAME a a");
         assert_eq!(client.run("MIDI.KEYS a"), Value::Array(vec![Value::bulk("a")]));
         assert_eq!(client.integer("MIDI.DEL a"), 1);
         client.ok("MIDI.FLUSHALL");
@@ -414,6 +465,17 @@ fn command_getkeys_finds_the_keys() {
         "ttl a",
         "pttl a",
         "persist a",
+        "touch a b",
+        "expireat a 10",
+        "pexpiretime a",
+        "rename a b",
+        "renamenx a b",
+        "copy a b DB 1",
+        "move a 1",
+        "object encoding a",
+        "memory usage a",
+        "dump a",
+        "restore a 0 b",
     ] {
         let native = client.run(&format!("COMMAND GETKEYS {line}"));
         let midi = client.run(&format!("COMMAND GETKEYS midi.{line}"));
@@ -492,6 +554,20 @@ fn acl_rules_count_as_for_stock_commands() {
             "ttl key1",
             "pttl key1",
             "persist key1",
+            "touch key1 other1",
+            "expireat key1 5",
+            "expiretime other1",
+            "rename key1 key2",
+            "rename key1 other1",
+            "renamenx other1 key1",
+            "copy key1 key2",
+            "copy key1 other1",
+            "copy other1 key1",
+            "move key1 1",
+            "dump key1",
+            "dump other1",
+            "restore key1 0 v",
+            "swapdb 0 1",
             "keys *",
             "scan 0",
             "randomkey",

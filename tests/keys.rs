@@ -24,6 +24,7 @@ fn del_unlink_exists_and_type_count_the_same() {
             "MSET a 1 b 2 c 3 d 4 e 5",
             "EXISTS a",
             "EXISTS a a nosuch b",
+            "TOUCH a a nosuch b",
             "TYPE a",
             "TYPE nosuch",
             "DEL a",
@@ -59,8 +60,13 @@ fn wrong_arities_are_refused_in_the_same_words() {
         "TYPE",
         "EXPIRE",
         "PEXPIRE",
+        "EXPIREAT",
+        "PEXPIREAT",
         "TTL",
         "PTTL",
+        "EXPIRETIME",
+        "PEXPIRETIME",
+        "TOUCH",
         "PERSIST",
         "KEYS",
         "SCAN",
@@ -100,13 +106,18 @@ fn conditions() -> Vec<Vec<&'static str>> {
 fn expire_and_pexpire_keep_the_same_conditions() {
     in_all_modes_and_protocols(|twin| {
         for before in ["DEL k", "SET k v", "SET k v EX 500"] {
-            for (name, times) in [("EXPIRE", ["1000", "100", "-1"]), ("PEXPIRE", ["1000000", "100000", "0"])]
-            {
+            for (name, times) in [
+                ("EXPIRE", ["1000", "100", "-1"]),
+                ("PEXPIRE", ["1000000", "100000", "0"]),
+                ("EXPIREAT", ["4000000000", "1", "-1"]),
+                ("PEXPIREAT", ["4000000000000", "1000", "0"]),
+            ] {
                 for time in times {
                     for words in conditions() {
                         twin.push_line(before);
                         twin.push(&[&[name, "k", time], words.as_slice()].concat());
                         twin.push_line("PTTL k");
+                        twin.push_line("PEXPIRETIME k");
                         twin.push_line("GET k");
                     }
                 }
@@ -140,7 +151,7 @@ fn expire_reads_numbers_as_redis_does() {
         "99999999999999999999",
     ];
     in_all_modes_and_protocols(|twin| {
-        for name in ["EXPIRE", "PEXPIRE"] {
+        for name in ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"] {
             for number in numbers {
                 for key in ["k", "nosuch"] {
                     twin.push_line("SET k v");
@@ -151,6 +162,8 @@ fn expire_reads_numbers_as_redis_does() {
                         twin.push_line("EXISTS k");
                         twin.push_line("PTTL k");
                         twin.push_line("TTL k");
+                        twin.push_line("EXPIRETIME k");
+                        twin.push_line("PEXPIRETIME k");
                     }
                 }
             }
@@ -190,6 +203,19 @@ fn ttl_and_persist_follow_the_expiry() {
             "EXPIRE k 200 GT",
             "EXPIRE k -1 GT",
             "EXPIRE k -1 LT",
+            "EXISTS k",
+            "EXPIRETIME k",
+            "SET k v",
+            "EXPIRETIME k",
+            "PEXPIRETIME k",
+            "EXPIREAT k 4000000000",
+            "EXPIRETIME k",
+            "PEXPIRETIME k",
+            "PEXPIREAT k 4000000000499",
+            "EXPIRETIME k",
+            "PEXPIREAT k 4000000000500",
+            "EXPIRETIME k",
+            "PEXPIREAT k 1",
             "EXISTS k",
         ] {
             twin.push_line(line);
@@ -507,8 +533,8 @@ fn random_command(random: &mut Random) -> Vec<Vec<u8>> {
                 add(&[random.pick(WORDS)]);
             }
         }
-        16 => add(&["TTL", &key]),
-        17 => add(&["PTTL", &key]),
+        16 => add(&[random.pick(&["TTL", "EXPIRETIME"]), &key]),
+        17 => add(&[random.pick(&["PTTL", "PEXPIRETIME", "TOUCH"]), &key]),
         18 => add(&["PERSIST", &key]),
         19 => add(&["KEYS", random.pick(PATTERNS)]),
         20 => add(&["DBSIZE"]),

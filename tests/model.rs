@@ -36,6 +36,7 @@ fn engine(shards: usize) -> Engine {
         max_key_bytes: AtomicUsize::new(1000),
         max_value_bytes: AtomicUsize::new(10_000),
         keep_bytes: AtomicUsize::new(KEEP_BYTES),
+        max_atomic_keys: AtomicUsize::new(10_000),
     };
     Engine::new(config, settings, Box::new(|| {})).expect("an eventfd")
 }
@@ -178,7 +179,9 @@ impl Model {
                 }
                 ok()
             }
-            "exists" => integer(args[1..].iter().filter(|key| self.live(db, key).is_some()).count() as i64),
+            "exists" | "touch" => {
+                integer(args[1..].iter().filter(|key| self.live(db, key).is_some()).count() as i64)
+            }
             "del" | "unlink" => {
                 let mut count = 0;
                 for key in &args[1..] {
@@ -191,8 +194,16 @@ impl Model {
                 let kind = if self.live(db, &args[1]).is_some() { "string" } else { "none" };
                 vec![Said::Simple(kind.into())]
             }
-            "expire" => self.expire(db, args, 1000),
-            "pexpire" => self.expire(db, args, 1),
+            "expire" => self.expire(db, args, 1000, CLOCK.get()),
+            "pexpire" => self.expire(db, args, 1, CLOCK.get()),
+            "expireat" => self.expire(db, args, 1000, 0),
+            "pexpireat" => self.expire(db, args, 1, 0),
+            "expiretime" => self.expire_time(db, &args[1], |ms| ((ms as u64 + 500) / 1000) as i64),
+            "pexpiretime" => self.expire_time(db, &args[1], |ms| ms),
+            "rename" | "renamenx" => self.rename(db, args, name == "rename"),
+            "copy" => self.copy(db, args),
+            "move" => self.move_key(db, args),
+            "swapdb" => self.swap(args),
             "ttl" => self.time_to_live(db, &args[1], |ms| (ms + 500) / 1000),
             "pttl" => self.time_to_live(db, &args[1], |ms| ms),
             "persist" => {
@@ -239,6 +250,89 @@ impl Model {
             Some((_, None)) => -1,
             Some((_, Some(at))) => unit((at - CLOCK.get()).max(0)),
         })
+    }
+
+    fn expire_time(&self, db: u32, key: &[u8], unit: fn(i64) -> i64) -> Vec<Said> {
+        integer(match self.live(db, key) {
+            None => -2,
+            Some((_, None)) => -1,
+            Some((_, Some(at))) => unit(*at),
+        })
+    }
+
+    /// renameGenericCommand.
+    fn rename(&mut self, db: u32, args: &[Vec<u8>], replace: bool) -> Vec<Said> {
+        let Some(value) = self.live(db, &args[1]).cloned() else {
+            return error("ERR no such key");
+        };
+        let moved = args[1] != args[2] && (replace || self.live(db, &args[2]).is_none());
+        if moved {
+            self.dbs[db as usize].remove(&args[1]);
+            self.dbs[db as usize].insert(args[2].clone(), value);
+        }
+        if replace { ok() } else { integer(i64::from(moved)) }
+    }
+
+    /// copyCommand.
+    fn copy(&mut self, db: u32, args: &[Vec<u8>]) -> Vec<Said> {
+        let (mut to, mut replace) = (db, false);
+        let mut options = args[3..].iter();
+        while let Some(option) = options.next() {
+            if option.eq_ignore_ascii_case(b"replace") {
+                replace = true;
+                continue;
+            }
+            let (b"db", Some(number)) = (option.as_slice(), options.next()) else {
+                return error("ERR syntax error");
+            };
+            to = match database(number) {
+                Ok(db) => db,
+                Err(refusal) => return refusal,
+            };
+        }
+        if to == db && args[1] == args[2] {
+            return error("ERR source and destination objects are the same");
+        }
+        match self.live(db, &args[1]).cloned() {
+            Some(value) if replace || self.live(to, &args[2]).is_none() => {
+                self.dbs[to as usize].insert(args[2].clone(), value);
+                integer(1)
+            }
+            _ => integer(0),
+        }
+    }
+
+    /// moveCommand.
+    fn move_key(&mut self, db: u32, args: &[Vec<u8>]) -> Vec<Said> {
+        let to = match database(&args[2]) {
+            Ok(to) if to == db => return error("ERR source and destination objects are the same"),
+            Ok(to) => to,
+            Err(refusal) => return refusal,
+        };
+        match self.live(db, &args[1]).cloned() {
+            Some(value) if self.live(to, &args[1]).is_none() => {
+                self.dbs[db as usize].remove(&args[1]);
+                self.dbs[to as usize].insert(args[1].clone(), value);
+                integer(1)
+            }
+            _ => integer(0),
+        }
+    }
+
+    /// swapdbCommand.
+    fn swap(&mut self, args: &[Vec<u8>]) -> Vec<Said> {
+        let number = |at: usize| integer_argument(&args[at]).filter(|&n| i32::try_from(n).is_ok());
+        match (number(1), number(2)) {
+            (None, _) => error("ERR invalid first DB index"),
+            (_, None) => error("ERR invalid second DB index"),
+            _ => match (database(&args[1]), database(&args[2])) {
+                (Ok(a), Ok(b)) => {
+                    self.dbs.swap(a as usize, b as usize);
+                    ok()
+                }
+                (Err(refusal), _) | (_, Err(refusal)) => refusal,
+            },
+        }
     }
 
     /// parseExtendedStringArgumentsOrReply, getExpireMillisecondsOrReply and setGenericCommand.
@@ -296,7 +390,7 @@ impl Model {
     }
 
     /// parseExtendedExpireArgumentsOrReply and expireGenericCommand.
-    fn expire(&mut self, db: u32, args: &[Vec<u8>], unit: i64) -> Vec<Said> {
+    fn expire(&mut self, db: u32, args: &[Vec<u8>], unit: i64, base: i64) -> Vec<Said> {
         let name = String::from_utf8_lossy(&args[0]).into_owned();
         let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
         for word in &args[3..] {
@@ -319,12 +413,11 @@ impl Model {
         let Some(number) = integer_argument(&args[2]) else {
             return error("ERR value is not an integer or out of range");
         };
-        let fits =
-            i64::try_from(i128::from(number) * i128::from(unit)).is_ok_and(|ms| ms <= i64::MAX - CLOCK.get());
+        let fits = i64::try_from(i128::from(number) * i128::from(unit)).is_ok_and(|ms| ms <= i64::MAX - base);
         if !fits {
             return error(&format!("ERR invalid expire time in 'midi.{name}' command"));
         }
-        let when = number * unit + CLOCK.get();
+        let when = number * unit + base;
         let Some((_, current)) = self.live(db, &args[1]) else {
             return integer(0);
         };
@@ -346,7 +439,19 @@ impl Model {
 
 /// Whether a key with that expiry is gone.
 fn is_due(at: Option<UnixMs>) -> bool {
-    at.is_some_and(|at| at <= CLOCK.get())
+    at.is_some_and(|at| at < CLOCK.get())
+}
+
+/// The number of a database, or Redis's refusal.
+fn database(text: &[u8]) -> Result<u32, Vec<Said>> {
+    let Some(number) = integer_argument(text) else {
+        return Err(error("ERR value is not an integer or out of range"));
+    };
+    if i32::try_from(number).is_err() {
+        return Err(error("ERR value is out of range, value must between -2147483648 and 2147483647"));
+    }
+    let db = u32::try_from(number).ok().filter(|&db| db < DATABASES);
+    db.ok_or_else(|| error("ERR DB index is out of range"))
 }
 
 fn integer_argument(text: &[u8]) -> Option<i64> {
@@ -443,6 +548,25 @@ fn expire_conditions() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(word.prop_map(|word| word.as_bytes().to_vec()), 0..3)
 }
 
+/// The number of a database, as a rule.
+fn db_number() -> impl Strategy<Value = Vec<u8>> {
+    const ODD: &[&str] = &["-1", "3", "01", "x", "2147483648", "-2147483649", "9223372036854775808"];
+    prop_oneof![
+        15 => (0..DATABASES).prop_map(|db| db.to_string().into_bytes()),
+        1 => proptest::sample::select(ODD).prop_map(|text| text.as_bytes().to_vec()),
+    ]
+}
+
+fn copy_options() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let option = prop_oneof![
+        6 => Just(words(&["Replace"])),
+        6 => db_number().prop_map(|db| vec![b"db".to_vec(), db]),
+        1 => Just(words(&["db"])),
+        1 => Just(words(&["what"])),
+    ];
+    proptest::collection::vec(option, 0..3).prop_map(|options| options.concat())
+}
+
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = |names: &'static [&'static str]| {
         (proptest::sample::select(names), key()).prop_map(|(name, key)| vec![name.into(), key])
@@ -452,10 +576,10 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
             .prop_map(|(name, keys)| [words(&[name]), keys].concat())
     };
     prop_oneof![
-        6 => one(&["get", "type", "ttl", "pttl", "persist"]),
+        6 => one(&["get", "type", "ttl", "pttl", "expiretime", "pexpiretime", "persist"]),
         8 => (key(), value(), set_options())
             .prop_map(|(key, value, options)| [vec![b"set".to_vec(), key, value], options].concat()),
-        3 => many(&["mget", "exists", "del", "unlink", "mset"]),
+        3 => many(&["mget", "exists", "touch", "del", "unlink", "mset"]),
         3 => proptest::collection::vec((key(), value()), 1..5).prop_map(|pairs| {
             let pairs: Vec<Vec<u8>> = pairs.into_iter().flat_map(|(key, value)| [key, value]).collect();
             [words(&["mset"]), pairs].concat()
@@ -464,6 +588,19 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
             .prop_map(|(name, key, number, conditions)| {
                 [vec![name.into(), key, number.into_bytes()], conditions].concat()
             }),
+        2 => (key(), prop_oneof![3 => moment(), 1 => number()], expire_conditions())
+            .prop_map(|(key, number, conditions)| {
+                [vec![b"pexpireat".to_vec(), key, number.into_bytes()], conditions].concat()
+            }),
+        1 => (key(), moment(), expire_conditions()).prop_map(|(key, ms, conditions)| {
+            let seconds = ms.as_bytes()[..ms.len() - 3].to_vec();
+            [vec![b"expireat".to_vec(), key, seconds], conditions].concat()
+        }),
+        2 => (proptest::sample::select(&["rename", "renamenx"][..]), key(), key())
+            .prop_map(|(name, from, to)| vec![name.into(), from, to]),
+        2 => (key(), key(), copy_options())
+            .prop_map(|(from, to, options)| [vec![b"copy".to_vec(), from, to], options].concat()),
+        2 => (key(), db_number()).prop_map(|(key, db)| vec![b"move".to_vec(), key, db]),
     ]
 }
 
@@ -480,6 +617,8 @@ fn step() -> impl Strategy<Value = Step> {
         20 => prop_oneof![3 => 0..20i64, 1 => 0..10_000i64].prop_map(Step::Later),
         6 => (0..DATABASES).prop_map(Step::Select),
         2 => (0..DATABASES, 0..DATABASES).prop_map(|(a, b)| Step::SwapDbs(a, b)),
+        2 => (db_number(), db_number())
+            .prop_map(|(a, b)| Step::Command(vec![b"swapdb".to_vec(), a, b])),
         8 => Just(Step::DbSize),
         8 => Just(Step::RandomKey),
         4 => proptest::sample::select(&PATTERNS[..]).prop_map(|(text, matches)| Step::Keys(text, matches)),

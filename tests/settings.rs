@@ -50,6 +50,7 @@ fn defaults() {
             ("max-key-bytes", "536870912"),
             ("max-value-bytes", "536870912"),
             ("keep-bytes", "32768"),
+            ("max-atomic-keys", "10000"),
         ],
     );
     let cores = std::thread::available_parallelism().expect("cores").get() as i64;

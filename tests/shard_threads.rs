@@ -60,6 +60,7 @@ fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 's
         max_key_bytes: AtomicUsize::new(1 << 20),
         max_value_bytes: AtomicUsize::new(1 << 20),
         keep_bytes: AtomicUsize::new(1 << 20),
+        max_atomic_keys: AtomicUsize::new(10_000),
     };
     Arc::new(Engine::new(config, settings, Box::new(wake_main)).expect("eventfds"))
 }
@@ -781,7 +782,7 @@ fn due_keys_are_removed_by_their_owners() {
     for number in 0..KEYS {
         let mut words = line(&["set", &format!("key:{number}"), "value"]);
         if number % 10 > 0 {
-            words.extend(line(&["pxat", &(base + 1 + number).to_string()]));
+            words.extend(line(&["pxat", &(base + number).to_string()]));
         }
         run_now(&engine, seat, Taking::Wait, &words);
     }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Builder, Client, Mode, Server, Value, beside, in_all_modes, wait_until};
 
-const WRITES: [&str; 15] = [
+const WRITES: [&str; 23] = [
     "MIDI.SET k new",
     "MIDI.SET k new NX GET",
     "MIDI.MSET k new x new",
@@ -13,7 +13,15 @@ const WRITES: [&str; 15] = [
     "MIDI.UNLINK k nosuch",
     "MIDI.EXPIRE k 100",
     "MIDI.PEXPIRE k -1",
+    "MIDI.EXPIREAT k 1",
+    "MIDI.PEXPIREAT k 4000000000000",
     "MIDI.PERSIST t",
+    "MIDI.RENAME l y",
+    "MIDI.RENAMENX t z",
+    "MIDI.COPY l x",
+    "MIDI.MOVE l 1",
+    "MIDI.SWAPDB 0 1",
+    "MIDI.SWAPDB 1 0",
     "MIDI.FLUSHDB",
     "MIDI.FLUSHALL SYNC",
     "MIDI.POPULATE 10",

@@ -23,6 +23,42 @@ pub enum Error {
     GtWithLt,
     /// SCAN's cursor is not a number.
     InvalidCursor,
+    /// The key is not there.
+    NoSuchKey,
+    /// COPY or MOVE onto itself.
+    SameObject,
+    /// No database has that number.
+    DbOutOfRange,
+    /// SWAPDB's first number is none.
+    InvalidFirstDb,
+    /// SWAPDB's second number is none.
+    InvalidSecondDb,
+    /// A number that does not fit 32 bits.
+    OutOfIntRange,
+    /// RESTORE without REPLACE onto a key that is there.
+    BusyKey,
+    /// RESTORE's time to live is below 0.
+    InvalidTtl,
+    /// RESTORE's IDLETIME is below 0.
+    InvalidIdleTime,
+    /// RESTORE's FREQ is not one byte.
+    InvalidFrequency,
+    /// RESTORE's payload is of a newer host, or damaged.
+    WrongPayload,
+    /// RESTORE's payload holds no value.
+    BadData,
+    /// RESTORE's payload holds a value that is not a string.
+    NotAString,
+    /// No subcommand of OBJECT or MEMORY has that name.
+    UnknownSubcommand,
+    /// Too few or too many arguments for the subcommand.
+    SubcommandArity,
+    /// OBJECT FREQ: nothing counts how often keys are used.
+    FrequencyNotTracked,
+    /// OBJECT IDLETIME: nothing notes when keys are used.
+    IdleTimeNotTracked,
+    /// More keys than `midi.max-atomic-keys` in a command that is atomic over them.
+    TooManyKeys(usize),
     /// A pattern longer than `midi.max-pattern-bytes`.
     PatternTooLong(usize),
     /// A key longer than `midi.max-key-bytes`.
@@ -64,16 +100,50 @@ impl Error {
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
             Error::InvalidExpireTime => format!("ERR invalid expire time in '{name}' command").into(),
-            Error::UnsupportedOption(at) => [b"ERR Unsupported option ", printable(args.get(at))]
-                .concat()
-                .iter()
-                .map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
-                .collect(),
+            Error::UnsupportedOption(at) => {
+                one_line(&[b"ERR Unsupported option ", printable(args.get(at))].concat())
+            }
             Error::NxWithOthers => {
                 "ERR NX and XX, GT or LT options at the same time are not compatible".into()
             }
             Error::GtWithLt => "ERR GT and LT options at the same time are not compatible".into(),
             Error::InvalidCursor => "ERR invalid cursor".into(),
+            Error::NoSuchKey => "ERR no such key".into(),
+            Error::SameObject => "ERR source and destination objects are the same".into(),
+            Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::InvalidFirstDb => "ERR invalid first DB index".into(),
+            Error::InvalidSecondDb => "ERR invalid second DB index".into(),
+            Error::OutOfIntRange => {
+                let (min, max) = (i32::MIN, i32::MAX);
+                format!("ERR value is out of range, value must between {min} and {max}").into()
+            }
+            Error::BusyKey => "BUSYKEY Target key name already exists.".into(),
+            Error::InvalidTtl => "ERR Invalid TTL value, must be >= 0".into(),
+            Error::InvalidIdleTime => "ERR Invalid IDLETIME value, must be >= 0".into(),
+            Error::InvalidFrequency => "ERR Invalid FREQ value, must be >= 0 and <= 255".into(),
+            Error::WrongPayload => "ERR DUMP payload version or checksum are wrong".into(),
+            Error::BadData => "ERR Bad data format".into(),
+            Error::NotAString => "ERR the DUMP payload is not of a string; midi holds strings only".into(),
+            Error::UnknownSubcommand => {
+                let given = printable(args.get(1));
+                let given = &given[..given.len().min(SHOWN_BYTES)];
+                let hint = format!("'. Try {} HELP.", name.to_uppercase());
+                one_line(&[b"ERR unknown subcommand '", given, hint.as_bytes()].concat())
+            }
+            Error::SubcommandArity => {
+                let subcommand = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
+                format!("ERR wrong number of arguments for '{name}|{subcommand}' command").into()
+            }
+            Error::FrequencyNotTracked => {
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+                 that when switching between policies at runtime LRU and LFU data will take some time to \
+                 adjust."
+                    .into()
+            }
+            Error::IdleTimeNotTracked => "ERR midi does not track the idle time of keys yet".into(),
+            Error::TooManyKeys(limit) => {
+                format!("ERR too many keys for one atomic command (midi.max-atomic-keys {limit})").into()
+            }
             Error::PatternTooLong(limit) => {
                 format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})").into()
             }
@@ -107,6 +177,14 @@ impl Error {
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
         }
     }
+}
+
+/// Redis shows so much of a subcommand that it does not know.
+const SHOWN_BYTES: usize = 128;
+
+/// Line ends would end the reply.
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// Up to the first NUL, as Redis prints an argument.

@@ -1,5 +1,5 @@
-//! Commands on keys whatever their value: DEL, EXISTS, TYPE and the expiry
-//! family, after Redis's db.c and expire.c.
+//! Commands on keys whatever their value: DEL, EXISTS, TOUCH, TYPE and the
+//! expiry family, after Redis's db.c and expire.c.
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
@@ -43,6 +43,20 @@ pub(super) static EXISTS: Command = Command {
     categories: "keyspace read fast",
     docs: Docs {
         summary: "Counts how many of the keys exist; one named twice counts twice.",
+        complexity: "O(N), N being the number of keys",
+        args: KEYS,
+    },
+    action: Action::EachKey(exists),
+};
+
+pub(super) static TOUCH: Command = Command {
+    name: "touch",
+    arity: -2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::All(Access::Look),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
@@ -99,6 +113,42 @@ pub(super) static PEXPIRE: Command = Command {
     action: Action::OneKey(pexpire),
 };
 
+pub(super) static EXPIREAT: Command = Command {
+    name: "expireat",
+    arity: -3,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Update),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Sets when a key expires, in seconds since 1970.",
+        complexity: "O(1)",
+        args: &[
+            arg("key", ArgKind::Key),
+            arg("unix-time-seconds", ArgKind::UnixTime),
+            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        ],
+    },
+    action: Action::OneKey(expireat),
+};
+
+pub(super) static PEXPIREAT: Command = Command {
+    name: "pexpireat",
+    arity: -3,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Update),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Sets when a key expires, in milliseconds since 1970.",
+        complexity: "O(1)",
+        args: &[
+            arg("key", ArgKind::Key),
+            arg("unix-time-milliseconds", ArgKind::UnixTime),
+            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        ],
+    },
+    action: Action::OneKey(pexpireat),
+};
+
 pub(super) static TTL: Command = Command {
     name: "ttl",
     arity: 2,
@@ -125,6 +175,34 @@ pub(super) static PTTL: Command = Command {
         args: KEY,
     },
     action: Action::OneKey(pttl),
+};
+
+pub(super) static EXPIRETIME: Command = Command {
+    name: "expiretime",
+    arity: 2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the key.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(expiretime),
+};
+
+pub(super) static PEXPIRETIME: Command = Command {
+    name: "pexpiretime",
+    arity: 2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "keyspace read fast",
+    docs: Docs {
+        summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without the key.",
+        complexity: "O(1)",
+        args: KEY,
+    },
+    action: Action::OneKey(pexpiretime),
 };
 
 pub(super) static PERSIST: Command = Command {
@@ -163,8 +241,7 @@ fn type_of(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn ttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    // Rounded to the nearest second, as Redis does.
-    reply.integer(time_to_live(cx).map_or_else(|code| code, |ms| (ms + 500) / 1000));
+    reply.integer(time_to_live(cx).map_or_else(|code| code, seconds));
     Ok(())
 }
 
@@ -173,11 +250,31 @@ fn pttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
+fn expiretime(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.integer(expire_at(cx).map_or_else(|code| code, seconds));
+    Ok(())
+}
+
+fn pexpiretime(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.integer(expire_at(cx).unwrap_or_else(|code| code));
+    Ok(())
+}
+
+/// Rounded to the nearest second, as Redis does. Half a second may be more than
+/// the largest number has room for.
+fn seconds(ms: i64) -> i64 {
+    ((ms.max(0) as u64 + 500) / 1000) as i64
+}
+
 /// Milliseconds to live, or TTL's code for a key that has no such thing.
 fn time_to_live(cx: &mut OneKey<'_>) -> Result<i64, i64> {
+    expire_at(cx).map(|at| (at - cx.now.ms()).max(0))
+}
+
+/// When the key expires, or TTL's code for a key that has no such thing.
+fn expire_at(cx: &mut OneKey<'_>) -> Result<UnixMs, i64> {
     let found = cx.find().ok_or(-2)?;
-    let at = cx.table.entry(found).expire_at().ok_or(-1)?;
-    Ok((at - cx.now.ms()).max(0))
+    cx.table.entry(found).expire_at().ok_or(-1)
 }
 
 fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -190,22 +287,38 @@ fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 1000)
+    let now = cx.now.ms();
+    expire_generic(cx, reply, now, 1000)
 }
 
 fn pexpire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 1)
+    let now = cx.now.ms();
+    expire_generic(cx, reply, now, 1)
 }
 
-fn expire_generic(cx: &mut OneKey<'_>, reply: &mut dyn Reply, unit_ms: i64) -> Result<(), Error> {
+fn expireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    expire_generic(cx, reply, 0, 1000)
+}
+
+fn pexpireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    expire_generic(cx, reply, 0, 1)
+}
+
+/// The number counts from `base` on. A moment that is not in the future deletes
+/// the key at once, although a key is there up to the end of its last millisecond.
+fn expire_generic(
+    cx: &mut OneKey<'_>,
+    reply: &mut dyn Reply,
+    base: UnixMs,
+    unit_ms: i64,
+) -> Result<(), Error> {
     let conditions = Conditions::parse(&cx.args)?;
     let number = cx.args.integer(2)?;
-    let now = cx.now.ms();
     let at =
-        number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(now)).ok_or(Error::InvalidExpireTime)?;
+        number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(Error::InvalidExpireTime)?;
     let due = cx.find().filter(|&found| conditions.allow(cx.table.entry(found).expire_at(), at));
     if let Some(found) = due {
-        if at <= now {
+        if at <= cx.now.ms() {
             cx.table.remove(cx.hasher, cx.hash, found);
         } else {
             cx.table.set_expire_at(found, Some(at));

@@ -105,6 +105,19 @@ pub(super) static FLUSHALL: Command = row(
     Action::Keyspace(Keyspace::FlushAll),
 );
 
+pub(super) static SWAPDB: Command = row(
+    "swapdb",
+    3,
+    Flags { write: true, fast: true, ..Flags::NONE },
+    "keyspace write fast dangerous",
+    Docs {
+        summary: "Exchanges the midi keys of two databases, at one moment.",
+        complexity: "O(S), S being the number of shards",
+        args: &[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)],
+    },
+    Action::Keyspace(Keyspace::SwapDb),
+);
+
 pub(super) static POPULATE: Command = row(
     "populate",
     -2,
@@ -199,6 +212,14 @@ pub fn flush_waits(args: &Args<'_>) -> Result<bool, Error> {
         2 if args.is(1, "sync") => Ok(true),
         _ => Err(Error::Syntax),
     }
+}
+
+/// SWAPDB's databases, of which there are `databases`.
+pub fn swapped_dbs(args: &Args<'_>, databases: u32) -> Result<(u32, u32), Error> {
+    let number = |at, error| args.integer(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(error);
+    let (a, b) = (number(1, Error::InvalidFirstDb)?, number(2, Error::InvalidSecondDb)?);
+    let db = |number| u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange);
+    Ok((db(a)?, db(b)?))
 }
 
 /// SCAN's arguments.

@@ -5,17 +5,22 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod dump;
 mod error;
 pub mod glob;
 mod key;
 mod keyspace;
+mod lzf;
+mod object;
+mod payload;
+mod rename;
 mod reply;
 mod string;
 mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use error::Error;
-pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern};
+pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use reply::{Reply, Tape};
 pub use table::{COMMANDS, find};
 
@@ -75,6 +80,10 @@ pub enum Keys {
     None,
     /// Argument 1.
     One(Access),
+    /// Argument 2, behind a subcommand.
+    Second(Access),
+    /// Arguments 1 and 2, each with its own access.
+    Two(Access, Access),
     /// Every argument.
     All(Access),
     /// Every other argument, each followed by its value.
@@ -90,8 +99,12 @@ pub enum Access {
     Read,
     /// Overwrites values: `OW UPDATE`.
     Overwrite,
+    /// Writes a key that must not be there: `OW INSERT`.
+    Insert,
     /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
     ReadOverwrite,
+    /// Takes the value away to another key: `RW ACCESS DELETE`.
+    Take,
     /// Changes metadata: `RW UPDATE`.
     Update,
     /// Removes keys: `RM DELETE`.
@@ -128,6 +141,8 @@ pub struct Arg {
 pub enum ArgKind {
     /// A key of the keyspace.
     Key,
+    /// The second key of [`Keys::Two`].
+    SecondKey,
     /// Any bytes.
     String,
     /// A number.
@@ -202,6 +217,8 @@ pub enum Keyspace {
     FlushDb,
     /// Empties all databases.
     FlushAll,
+    /// Exchanges two databases.
+    SwapDb,
     /// Makes keys for trying things out.
     Populate,
 }
@@ -232,6 +249,8 @@ pub struct Limits {
     pub max_value_bytes: usize,
     /// Values from this size on are kept as the door has them, not copied.
     pub keep_bytes: usize,
+    /// Most keys of a command that is atomic over all of them.
+    pub max_atomic_keys: usize,
     /// Largest reply that may be made on this thread, in bytes.
     pub max_reply_bytes: usize,
 }
@@ -292,6 +311,8 @@ pub struct OneKey<'a> {
 pub trait HeldTables {
     /// The hash of key number `key` (counted among the keys), and its table.
     fn table(&mut self, key: usize) -> (KeyHash, &mut Table);
+    /// The same in another database.
+    fn table_in(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table);
 }
 
 /// What a command on several keys has in its hands.
@@ -300,6 +321,10 @@ pub struct ManyKeys<'a> {
     pub args: Args<'a>,
     /// The keys' tables.
     pub tables: &'a mut dyn HeldTables,
+    /// The client's database.
+    pub db: u32,
+    /// How many databases there are.
+    pub databases: u32,
     /// For keys that move when a table grows.
     pub hasher: &'a KeyHasher,
     /// When it happens.
@@ -327,14 +352,21 @@ impl Command {
         }
     }
 
+    /// Where its first key stands, if it has any.
+    #[inline]
+    pub fn first_key(&self) -> usize {
+        if matches!(self.keys, Keys::Second(_)) { 2 } else { 1 }
+    }
+
     /// The arguments that are keys.
-    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let (count, step) = match self.keys {
             Keys::None => (0, 1),
-            Keys::One(_) => (1, 1),
+            Keys::One(_) | Keys::Second(_) => (1, 1),
+            Keys::Two(..) => (2, 1),
             Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
         };
-        args.from(1).iter().step_by(step).take(count).copied()
+        args.from(self.first_key()).iter().step_by(step).take(count).copied()
     }
 }

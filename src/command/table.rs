@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, key, keyspace, string};
+use super::{Command, dump, key, keyspace, object, rename, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 25] = [
+pub static COMMANDS: [&Command; 39] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -15,18 +15,32 @@ pub static COMMANDS: [&Command; 25] = [
     &key::DEL,
     &key::UNLINK,
     &key::EXISTS,
+    &key::TOUCH,
     &key::TYPE,
     &key::EXPIRE,
     &key::PEXPIRE,
+    &key::EXPIREAT,
+    &key::PEXPIREAT,
     &key::TTL,
     &key::PTTL,
+    &key::EXPIRETIME,
+    &key::PEXPIRETIME,
     &key::PERSIST,
+    &rename::RENAME,
+    &rename::RENAMENX,
+    &rename::COPY,
+    &rename::MOVE,
+    &object::OBJECT,
+    &object::MEMORY,
+    &dump::DUMP,
+    &dump::RESTORE,
     &keyspace::KEYS,
     &keyspace::SCAN,
     &keyspace::RANDOMKEY,
     &keyspace::DBSIZE,
     &keyspace::FLUSHDB,
     &keyspace::FLUSHALL,
+    &keyspace::SWAPDB,
     &keyspace::POPULATE,
     &keyspace::IMPORT,
     &keyspace::EXPORT,

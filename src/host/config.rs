@@ -37,7 +37,7 @@ const fn number(
 const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
-static NUMBERS: [Number; 8] = [
+static NUMBERS: [Number; 9] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
     number("shards", limits::SHARDS_DEFAULT, *limits::SHARDS.start(), *limits::SHARDS.end(), FIXED, None),
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
@@ -73,6 +73,14 @@ static NUMBERS: [Number; 8] = [
         limits::MAX_STRING_BYTES,
         BYTES,
         Some(|live| &live.keep_bytes),
+    ),
+    number(
+        "max-atomic-keys",
+        limits::MAX_ATOMIC_KEYS_DEFAULT,
+        *limits::MAX_ATOMIC_KEYS.start(),
+        *limits::MAX_ATOMIC_KEYS.end(),
+        0,
+        Some(|live| &live.max_atomic_keys),
     ),
 ];
 
@@ -230,6 +238,7 @@ pub fn settings() -> Settings {
         max_key_bytes: AtomicUsize::default(),
         max_value_bytes: AtomicUsize::default(),
         keep_bytes: AtomicUsize::default(),
+        max_atomic_keys: AtomicUsize::default(),
     };
     for number in &NUMBERS {
         if let Some(live) = number.live {

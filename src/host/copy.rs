@@ -154,7 +154,7 @@ unsafe extern "C" fn on_scanned(
         }
         let expire_at = api!(RedisModule_GetAbsExpire)(key);
         let expire_at = (expire_at >= 0).then_some(expire_at);
-        if expire_at.is_some_and(|at| at <= found.now) {
+        if expire_at.is_some_and(|at| at < found.now) {
             return; // Gone for any reader.
         }
         if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {

@@ -65,6 +65,8 @@ fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
     match keys {
         Keys::None => (0, 0, 0),
         Keys::One(_) => (1, 1, 1),
+        Keys::Second(_) => (2, 2, 1),
+        Keys::Two(..) => (1, 2, 1),
         Keys::All(_) => (1, -1, 1),
         Keys::Pairs(_) => (1, -1, 2),
     }
@@ -102,20 +104,27 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
 fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: numbers, null pointers and unions of them: all zero is the end mark.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    let (access, last, step) = match keys {
-        Keys::None => return vec![end],
-        Keys::One(access) => (access, 0, 1),
-        Keys::All(access) => (access, -1, 1),
-        Keys::Pairs(access) => (access, -1, 2),
+    let spec = |access, first, last, step| {
+        let mut spec = end;
+        spec.flags = access_flags(access);
+        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        spec.bs.index.pos = first;
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+            lastkey: last,
+            keystep: step,
+            limit: 0,
+        };
+        spec
     };
-    let mut spec = end;
-    spec.flags = access_flags(access);
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index.pos = 1;
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    spec.fk.range =
-        raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: last, keystep: step, limit: 0 };
-    vec![spec, end]
+    match keys {
+        Keys::None => vec![end],
+        Keys::One(access) => vec![spec(access, 1, 0, 1), end],
+        Keys::Second(access) => vec![spec(access, 2, 0, 1), end],
+        Keys::Two(first, second) => vec![spec(first, 1, 0, 1), spec(second, 2, 0, 1), end],
+        Keys::All(access) => vec![spec(access, 1, -1, 1), end],
+        Keys::Pairs(access) => vec![spec(access, 1, -1, 2), end],
+    }
 }
 
 fn access_flags(access: Access) -> u64 {
@@ -123,6 +132,10 @@ fn access_flags(access: Access) -> u64 {
         Access::Look => raw::REDISMODULE_CMD_KEY_RO,
         Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
         Access::Overwrite => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        Access::Insert => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
+        Access::Take => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE
+        }
         Access::ReadOverwrite => {
             raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
         }
@@ -143,7 +156,7 @@ fn arguments(args: &[Arg]) -> Vec<raw::RedisModuleCommandArg> {
 fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
     use raw::*;
     let (kind, inner) = match arg.kind {
-        ArgKind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, &[][..]),
+        ArgKind::Key | ArgKind::SecondKey => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, &[][..]),
         ArgKind::String => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, &[][..]),
         ArgKind::Integer => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, &[][..]),
         ArgKind::Pattern => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN, &[][..]),
@@ -162,7 +175,11 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
     RedisModuleCommandArg {
         name: leaked(arg.name),
         type_: kind,
-        key_spec_index: if matches!(arg.kind, ArgKind::Key) { 0 } else { -1 },
+        key_spec_index: match arg.kind {
+            ArgKind::Key => 0,
+            ArgKind::SecondKey => 1,
+            _ => -1,
+        },
         token: arg.token.map_or(ptr::null::<c_char>(), leaked),
         summary: ptr::null(),
         since: ptr::null(),

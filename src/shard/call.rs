@@ -1,6 +1,6 @@
 //! Running a command on this thread, in the hands of whoever took the tokens.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::counters::{Census, Seat};
 use super::engine::{Engine, HeldShard, ManyHeld};
@@ -29,6 +29,12 @@ impl Call<'_> {
     #[inline]
     pub fn row(&self) -> &'static Command {
         COMMANDS[self.command]
+    }
+
+    /// The key that says which shard it needs, or needs first.
+    #[inline]
+    pub fn first_key(&self) -> &[u8] {
+        self.args.get(self.row().first_key())
     }
 
     /// Says an error in Redis's words.
@@ -95,7 +101,7 @@ impl Engine {
 
     #[inline(always)]
     fn attempt_one(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
-        let hash = self.hasher.hash(call.args.get(1));
+        let hash = self.hasher.hash(call.first_key());
         let shard = self.shard_of(hash);
         let Some(mut held) = self.take(shard, taking) else {
             return Outcome::Busy;
@@ -118,7 +124,7 @@ impl Engine {
     ) -> Outcome {
         let table = held.db(call.db);
         let before = table.census();
-        let mut cx = self.one_key(call, call.args.get(1), hash, table);
+        let mut cx = self.one_key(call, call.first_key(), hash, table);
         let outcome = seat.counted(call.command, || {
             let result = match call.row().action {
                 Action::OneKey(run) => run(&mut cx, reply),
@@ -204,9 +210,13 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         let keys = call.row().key_arguments(&call.args);
+        if keys.len() > call.limits.max_atomic_keys {
+            return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
+        }
         let outcome = self.with_many(seat, call, keys, taking, |tables| {
             let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
-            let mut cx = ManyKeys { args: call.args, tables, hasher, now, limits };
+            let (db, databases) = (call.db, self.config.databases);
+            let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits };
             seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
         });
         outcome.unwrap_or(Outcome::Busy)
@@ -228,15 +238,19 @@ impl Engine {
         shards.dedup();
         let mut held = self.take_many(&shards, taking)?;
         let before = census(&mut held, call.db);
-        let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, db: call.db };
+        let databases = smallvec![(call.db, before)];
+        let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, databases };
         for key in 0..hashes.len() {
             let (hash, table) = tables.table(key);
             table.prefetch(hash);
         }
         let result = run(&mut tables);
-        seat.book(call.db, census(&mut held, call.db) - before);
-        for (shard, token) in &mut held {
-            self.note_due(*shard, token.db(call.db));
+        let databases = tables.databases;
+        for (db, before) in databases {
+            seat.book(db, census(&mut held, db) - before);
+            for (shard, token) in &mut held {
+                self.note_due(*shard, token.db(db));
+            }
         }
         self.release_many(held);
         Some(result)
@@ -273,14 +287,31 @@ struct HeldByKey<'a, 'b> {
     engine: &'a Engine,
     hashes: &'a [KeyHash],
     held: &'a mut ManyHeld<'b>,
-    db: u32,
+    /// The databases it has been given tables of, with what was in them before;
+    /// the client's own is the first.
+    databases: SmallVec<[(u32, Census); 2]>,
 }
 
-impl HeldTables for HeldByKey<'_, '_> {
-    fn table(&mut self, key: usize) -> (KeyHash, &mut Table) {
+impl HeldByKey<'_, '_> {
+    fn place(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table) {
         let hash = self.hashes[key];
         let shard = self.engine.shard_of(hash);
         let at = self.held.partition_point(|&(number, _)| number < shard);
-        (hash, self.held[at].1.db(self.db))
+        (hash, self.held[at].1.db(db))
+    }
+}
+
+impl HeldTables for HeldByKey<'_, '_> {
+    #[inline]
+    fn table(&mut self, key: usize) -> (KeyHash, &mut Table) {
+        self.place(key, self.databases[0].0)
+    }
+
+    fn table_in(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table) {
+        if self.databases.iter().all(|&(known, _)| known != db) {
+            let before = census(self.held, db);
+            self.databases.push((db, before));
+        }
+        self.place(key, db)
     }
 }

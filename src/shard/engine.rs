@@ -51,6 +51,8 @@ pub struct Settings {
     pub max_value_bytes: AtomicUsize,
     /// `midi.keep-bytes`.
     pub keep_bytes: AtomicUsize,
+    /// `midi.max-atomic-keys`.
+    pub max_atomic_keys: AtomicUsize,
 }
 
 impl Settings {
@@ -63,6 +65,7 @@ impl Settings {
             max_key_bytes: self.max_key_bytes.load(Ordering::Relaxed),
             max_value_bytes: self.max_value_bytes.load(Ordering::Relaxed),
             keep_bytes: self.keep_bytes.load(Ordering::Relaxed),
+            max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
             max_reply_bytes,
         }
     }

@@ -8,7 +8,7 @@ use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
-use crate::command::{Keyspace, Reply, ScanArgs};
+use crate::command::{Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{MAIN_SPINS, RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
@@ -28,8 +28,26 @@ impl Engine {
             }
             Keyspace::RandomKey => self.random_key(call, taking, reply),
             Keyspace::Scan => self.scan(call, taking, reply),
+            Keyspace::SwapDb => self.swap(seat, call, reply),
             Keyspace::Keys | Keyspace::Populate | Keyspace::FlushDb | Keyspace::FlushAll => Outcome::Long,
         })
+    }
+
+    /// All tokens are waited for, which only the holder of the global lock may
+    /// do; a worker says that it is work for that one.
+    fn swap(&self, seat: &Seat, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
+        let (a, b) = match swapped_dbs(&call.args, self.config.databases) {
+            Ok(dbs) => dbs,
+            Err(error) => return said(call, Err(error), reply),
+        };
+        if seat.number != self.main_seat().number {
+            return Outcome::Long;
+        }
+        if a != b {
+            self.swap_dbs(a, b);
+        }
+        reply.ok();
+        Outcome::Done
     }
 
     fn scan(&self, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {

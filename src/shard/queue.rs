@@ -70,7 +70,8 @@ impl Request {
 
     /// The key that says which shard it needs, or needs first.
     fn first_key(&self) -> Option<&[u8]> {
-        (COMMANDS[self.command].keys != Keys::None).then(|| self.args.get(1))
+        let row = COMMANDS[self.command];
+        (row.keys != Keys::None).then(|| self.args.get(row.first_key()))
     }
 
     /// A copy of a call, for another thread.
@@ -105,7 +106,7 @@ impl Engine {
             if let Some(error) = self.late_refusal(&call) {
                 return call.refuse(error, &mut tape);
             }
-            let hash = self.hasher.hash(args.get(1));
+            let hash = self.hasher.hash(call.first_key());
             self.run_one(seat, &call, hash, shard, held, &mut tape);
         });
         self.done(seat, request, tape);

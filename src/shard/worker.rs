@@ -383,8 +383,7 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let wall = (engine.config.clock)();
-        self.expiry.shards =
-            engine.owned_by(self.number).filter(|&shard| engine.due(shard) <= wall).collect();
+        self.expiry.shards = engine.owned_by(self.number).filter(|&shard| engine.due(shard) < wall).collect();
         (self.expiry.db, self.expiry.position) = (0, 0);
     }
 
@@ -429,7 +428,7 @@ fn expire_shard(
             (expiry.db, expiry.position) = (db, 0);
         }
         let table = held.db(db);
-        if table.next_due() <= wall || expiry.position > 0 {
+        if table.next_due() < wall || expiry.position > 0 {
             let before = table.census();
             let more = &mut || start.elapsed() < SLICE;
             let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, more);

@@ -171,6 +171,13 @@ impl Entry {
         entry
     }
 
+    /// The same value and expiry under another key; a shared buffer is shared.
+    pub fn copy_as(&self, key: &[u8]) -> Self {
+        let shared = self.shared_value();
+        let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
+        Entry::new(key, value, self.expire_at())
+    }
+
     /// Writes all parts of a block whose old content is not needed any more
     /// (nothing in it is dropped). `key` points to `shape.key_len` bytes, perhaps
     /// in this very block; so it is no slice, which would promise that what it
@@ -332,10 +339,11 @@ impl Entry {
         (at != NO_EXPIRY).then_some(at)
     }
 
-    /// Whether the entry is no longer there for a reader at that time.
+    /// Whether the entry is no longer there for a reader at that time. In the
+    /// very millisecond of its expiry it still is, as in Redis.
     #[inline]
     pub fn is_expired(&self, now: &super::Now) -> bool {
-        self.expire_at().is_some_and(|at| at <= now.ms())
+        self.expire_at().is_some_and(|at| at < now.ms())
     }
 
     /// Sets or clears the expiry. May move the entry to another block. Gives

@@ -358,7 +358,7 @@ impl Segment {
             for slot in bits(self.buckets[at].used()) {
                 let entry = self.buckets[at].entry(slot);
                 match entry.expire_at() {
-                    Some(due) if due <= now => {
+                    Some(due) if due < now => {
                         let hash = hasher.hash(entry.key());
                         let place = Place { bucket: at as u16, slot: slot as u8, may_expire: true };
                         removed(self.remove(hash, place));

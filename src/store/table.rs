@@ -11,7 +11,7 @@
 
 use super::hash::{KeyHash, KeyHasher};
 use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
-use super::{Entry, Now, UnixMs, Value};
+use super::{Entry, Now, UnixMs, Value, block_bytes};
 
 /// Directory bits. 2^24 segments of one shard hold four thousand million keys.
 const MAX_DEPTH: u8 = 24;
@@ -142,6 +142,15 @@ impl Table {
         self.segments[found.segment as usize].entry(found.place)
     }
 
+    /// What one key takes: its entry, its value where that lies elsewhere, and
+    /// its share of the buckets.
+    pub fn bytes_of(&self, found: Found) -> usize {
+        let entry = self.entry(found);
+        let shared = entry.shared_value().map_or(0, |value| block_bytes(value.bytes().len()));
+        let buckets: i64 = self.segments.iter().map(Segment::bytes).sum();
+        entry.bytes() + shared + (buckets as usize).div_ceil(self.len())
+    }
+
     /// Adds a key that [`Table::find`] did not find.
     pub fn insert(
         &mut self,
@@ -151,10 +160,14 @@ impl Table {
         value: Value<'_>,
         expire_at: Option<UnixMs>,
     ) {
-        let entry = Entry::new(key, value, expire_at);
+        self.put(hasher, hash, Entry::new(key, value, expire_at));
+    }
+
+    /// Adds an entry whose key [`Table::find`] did not find.
+    pub fn put(&mut self, hasher: &KeyHasher, hash: KeyHash, entry: Entry) {
         self.census.keys += 1;
         self.census.bytes += entry.bytes() as i64;
-        self.note_expiry(None, expire_at);
+        self.note_expiry(None, entry.expire_at());
         let segment = self.segment_with_room(hasher, hash.order());
         self.segments[segment].insert(hash, entry);
     }
@@ -387,7 +400,7 @@ impl Table {
         while *position < self.segments.len() {
             let at = *position;
             *position += 1;
-            if self.segments[at].next_due <= now {
+            if self.segments[at].next_due < now {
                 self.remove_due_of(hasher, now, at);
                 if !more() {
                     return false;

@@ -142,8 +142,8 @@ fn difference(args: &[Vec<u8>], native: &Value, midi: &Value) -> String {
 fn same(args: &[Vec<u8>], native: &Value, midi: &Value) -> bool {
     let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
     match (name.as_str(), native, midi) {
-        ("ttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS / 1000),
-        ("pttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS),
+        ("ttl" | "expiretime", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS / 1000),
+        ("pttl" | "pexpiretime", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS),
         ("keys", Value::Array(_), Value::Array(_)) => native.clone().sorted() == midi.clone().sorted(),
         ("scan" | "randomkey", a, b) if !a.is_error() => {
             std::mem::discriminant(a) == std::mem::discriminant(b)

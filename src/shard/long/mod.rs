@@ -24,7 +24,7 @@ pub fn is_long(call: &Call<'_>) -> bool {
         Action::Keyspace(Keyspace::Scan) => {
             ScanArgs::parse(&call.args, &call.limits).is_ok_and(|args| args.count > SCAN_AT_ONCE)
         }
-        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize) => false,
+        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize | Keyspace::SwapDb) => false,
         Action::Keyspace(_) => true,
         _ => false,
     }
@@ -50,7 +50,7 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         Keyspace::FlushDb => flush(engine, call, Some(call.db)),
         Keyspace::FlushAll => flush(engine, call, None),
         Keyspace::RandomKey => Ok(random::work(engine, call.db)),
-        Keyspace::DbSize => Err(Error::Internal),
+        Keyspace::DbSize | Keyspace::SwapDb => Err(Error::Internal),
     }
 }
 

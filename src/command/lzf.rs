@@ -1,0 +1,254 @@
+//! LZF, which packs strings in Redis's dump format. Written from the format:
+//!
+//! ```text
+//! 000LLLLL                     L + 1 literal bytes follow
+//! LLLDDDDD DDDDDDDD            L + 2 bytes as they stand D + 1 back; L is 1 to 6
+//! 111DDDDD LLLLLLLL DDDDDDDD   L + 9 bytes as they stand D + 1 back
+//! ```
+//!
+//! What is packed, and how, is up to the packer. This one decides as Redis's does,
+//! so that both make the same bytes: where to look for an earlier place, which
+//! places it remembers, how far it goes at the end. Redis's may find a little
+//! more by what an earlier call left in its table, which it does not clear.
+
+/// Packing must save so much, or it is not done.
+const LEAST_SAVED: usize = 4;
+
+/// Places that can be found again, one for each value of a hash of three bytes.
+const SLOTS: usize = 1 << 16;
+
+const MAX_LITERALS: usize = 1 << 5;
+const MAX_DISTANCE: usize = 1 << 13;
+const MAX_LENGTH: usize = (1 << 8) + (1 << 3);
+
+/// Fewer bytes than this cannot be referred to.
+const MIN_LENGTH: usize = 3;
+
+/// Unpacks to exactly `len` bytes. The caller has made sure that so many may be
+/// allocated; see [`may_unpack_to`].
+pub(super) fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(len);
+    let mut rest = packed.iter();
+    while let Some(&control) = rest.next() {
+        let (high, low) = (usize::from(control >> 5), usize::from(control & 0x1f));
+        if high == 0 {
+            let (literals, after) = rest.as_slice().split_at_checked(low + 1)?;
+            text.extend_from_slice(literals);
+            rest = after.iter();
+        } else {
+            let longer = if high == 7 { usize::from(*rest.next()?) } else { 0 };
+            let distance = (low << 8 | usize::from(*rest.next()?)) + 1;
+            copy_back(&mut text, distance, high + longer + 2)?;
+        }
+        if text.len() > len {
+            return None;
+        }
+    }
+    (text.len() == len).then_some(text)
+}
+
+/// Whether so many packed bytes can be that long when they are unpacked: what
+/// claims to be longer needs no memory to be refused.
+pub(super) fn may_unpack_to(packed: usize, len: u64) -> bool {
+    len <= (packed / 3 + 1) as u64 * MAX_LENGTH as u64
+}
+
+/// Repeats `len` bytes from `distance` back; what is repeated may be what has just
+/// been written.
+fn copy_back(text: &mut Vec<u8>, distance: usize, len: usize) -> Option<()> {
+    let from = text.len().checked_sub(distance)?;
+    let mut left = len;
+    while left > 0 {
+        let now = left.min(text.len() - from);
+        text.extend_from_within(from..from + now);
+        left -= now;
+    }
+    Some(())
+}
+
+/// Packs a text; `None` where that saves too little.
+pub(super) fn pack(text: &[u8]) -> Option<Vec<u8>> {
+    let room = text.len().checked_sub(LEAST_SAVED).filter(|&room| room > 0)?;
+    let mut packed = Packed { bytes: Vec::with_capacity(room), room, literals: 0 };
+    // Place 0 stands for none: Redis's packer does not refer to the first byte either.
+    let mut places = vec![0_u32; SLOTS];
+    packed.bytes.push(0);
+    let mut at = 0;
+    while at + 2 < text.len() {
+        let place = &mut places[slot(text, at)];
+        let earlier = std::mem::replace(place, at as u32) as usize;
+        match match_len(text, earlier, at) {
+            Some(len) => {
+                packed.reference(at - earlier, len)?;
+                at += len;
+                if at + 2 >= text.len() {
+                    break;
+                }
+                // Of the places in between, only the last two are remembered.
+                for place in [at - 2, at - 1] {
+                    places[slot(text, place)] = place as u32;
+                }
+            }
+            None => {
+                packed.literal(text[at])?;
+                at += 1;
+            }
+        }
+    }
+    packed.end(&text[at..])
+}
+
+/// Where the place of these three bytes is remembered.
+fn slot(text: &[u8], at: usize) -> usize {
+    let three = u32::from_be_bytes([0, text[at], text[at + 1], text[at + 2]]);
+    (three >> 8).wrapping_sub(three.wrapping_mul(5)) as usize & (SLOTS - 1)
+}
+
+/// How many bytes from `earlier` on are the same as those from `at` on, if enough.
+fn match_len(text: &[u8], earlier: usize, at: usize) -> Option<usize> {
+    if earlier == 0 || at - earlier > MAX_DISTANCE || text[earlier..earlier + 3] != text[at..at + 3] {
+        return None;
+    }
+    // Two bytes before the end it stops, unless it has not come far yet.
+    let left = (text.len() - at - 2).min(MAX_LENGTH);
+    let most = if left > 16 { left.max(19) } else { left };
+    let differs = (MIN_LENGTH..most).find(|&ahead| text[earlier + ahead] != text[at + ahead]);
+    Some(differs.unwrap_or(most.max(MIN_LENGTH)))
+}
+
+/// The packed bytes so far. They end with a run of literals, perhaps an empty
+/// one, whose first byte is still to be told how many.
+struct Packed {
+    bytes: Vec<u8>,
+    room: usize,
+    literals: usize,
+}
+
+impl Packed {
+    fn literal(&mut self, byte: u8) -> Option<()> {
+        if self.bytes.len() >= self.room {
+            return None;
+        }
+        self.push_literal(byte);
+        Some(())
+    }
+
+    fn push_literal(&mut self, byte: u8) {
+        self.bytes.push(byte);
+        self.literals += 1;
+        if self.literals == MAX_LITERALS {
+            self.close_run();
+            self.bytes.push(0);
+        }
+    }
+
+    /// Tells a run's first byte how many literals there are; an empty run goes away.
+    fn close_run(&mut self) {
+        if self.literals == 0 {
+            self.bytes.pop();
+        } else {
+            let head = self.bytes.len() - self.literals - 1;
+            self.bytes[head] = (self.literals - 1) as u8;
+        }
+        self.literals = 0;
+    }
+
+    fn reference(&mut self, distance: usize, len: usize) -> Option<()> {
+        if self.bytes.len() - usize::from(self.literals == 0) + 4 >= self.room {
+            return None;
+        }
+        self.close_run();
+        let (distance, len) = (distance - 1, len - 2);
+        let high = (distance >> 8) as u8;
+        if len < 7 {
+            self.bytes.push(high | (len as u8) << 5);
+        } else {
+            self.bytes.extend([high | 7 << 5, (len - 7) as u8]);
+        }
+        self.bytes.extend([distance as u8, 0]);
+        Some(())
+    }
+
+    fn end(mut self, rest: &[u8]) -> Option<Vec<u8>> {
+        if self.bytes.len() + 3 > self.room {
+            return None;
+        }
+        rest.iter().for_each(|&byte| self.push_literal(byte));
+        self.close_run();
+        Some(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_bytes() {
+        // The first was made by Redis 7.0.15.
+        let packed = pack(&[b'a'; 100]).expect("packs well");
+        assert_eq!(packed, [1, b'a', b'a', 0xe0, 87, 0, 1, b'a', b'a']);
+        assert_eq!(unpack(&packed, 100), Some(vec![b'a'; 100]));
+        assert_eq!(unpack(&packed, 99), None);
+        assert_eq!(unpack(&packed, 101), None);
+        assert_eq!(pack(b"abcdefghijklmnopqrstuvwxyz"), None);
+        assert_eq!(pack(b""), None);
+    }
+
+    #[test]
+    fn what_is_no_packed_text_is_refused() {
+        for packed in [
+            &[0][..],
+            &[3, b'a', b'b', b'c'],
+            &[0x20],
+            &[0x20, 0],
+            &[0, b'a', 0x20, 1],
+            &[0, b'a', 0xe0],
+            &[0, b'a', 0xe0, 0],
+            &[0, b'a', 0x3f, 0xff],
+        ] {
+            assert_eq!(unpack(packed, 4), None, "{packed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_the_length_holds() {
+        let longest = [&[0, b'a'][..], &[0xe0, 255, 0].repeat(50)].concat();
+        assert_eq!(unpack(&longest, 1 + 50 * MAX_LENGTH).map(|text| text.len()), Some(13_201));
+        assert!(may_unpack_to(longest.len(), 13_201));
+        assert!(!may_unpack_to(longest.len(), 14_000));
+        assert!(!may_unpack_to(0, u64::MAX));
+    }
+
+    /// Texts that pack well, in pieces of many lengths.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            (any::<u8>(), 0..300usize).prop_map(|(byte, len)| vec![byte; len]),
+            (0..5usize, 1..60usize).prop_map(|(step, len)| (0..len).map(|at| (at * step) as u8).collect()),
+            proptest::collection::vec(0..4u8, 0..40),
+            proptest::collection::vec(any::<u8>(), 0..40),
+        ];
+        proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn packed_texts_come_back(text in text()) {
+            if let Some(packed) = pack(&text) {
+                prop_assert!(packed.len() + LEAST_SAVED <= text.len());
+                prop_assert!(may_unpack_to(packed.len(), text.len() as u64));
+                prop_assert_eq!(unpack(&packed, text.len()), Some(text));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_unpacked_or_refused(packed: Vec<u8>, len in 0..2000usize) {
+            if let Some(text) = unpack(&packed, len) {
+                prop_assert_eq!(text.len(), len);
+                prop_assert!(may_unpack_to(packed.len(), len as u64));
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! OBJECT and MEMORY: what a key looks like from inside, after Redis's object.c.
+//! Both are one command with a subcommand as its first argument.
+
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, parse_integer,
+    word,
+};
+
+const OBJECT_SUBCOMMANDS: &[Arg] = &[
+    word("encoding", "ENCODING"),
+    word("freq", "FREQ"),
+    word("idletime", "IDLETIME"),
+    word("refcount", "REFCOUNT"),
+    word("help", "HELP"),
+];
+
+const MEMORY_SUBCOMMANDS: &[Arg] = &[word("usage", "USAGE"), word("help", "HELP")];
+
+pub(super) static OBJECT: Command = Command {
+    name: "object",
+    arity: -2,
+    flags: Flags { readonly: true, ..Flags::NONE },
+    keys: Keys::Second(Access::Look),
+    categories: "keyspace read slow",
+    docs: Docs {
+        summary: "Tells what Redis would say of a value. ENCODING (int, embstr, raw) goes by the value alone, where Redis says raw of what APPEND or SETRANGE made; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
+        complexity: "O(1)",
+        args: &[arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)), arg("key", ArgKind::Key).optional()],
+    },
+    action: Action::OneKey(object),
+};
+
+pub(super) static MEMORY: Command = Command {
+    name: "memory",
+    arity: -2,
+    flags: Flags { readonly: true, ..Flags::NONE },
+    keys: Keys::Second(Access::Look),
+    categories: "read slow",
+    docs: Docs {
+        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept apart (whole, though copies share it), and its share of the table.",
+        complexity: "O(1)",
+        args: &[
+            arg("subcommand", ArgKind::OneOf(MEMORY_SUBCOMMANDS)),
+            arg("key", ArgKind::Key).optional(),
+            arg("count", ArgKind::Integer).token("SAMPLES").optional(),
+        ],
+    },
+    action: Action::OneKey(memory),
+};
+
+/// Subcommands with their arity, counted as a command's.
+const OBJECT_ARITIES: &[(&str, i32)] =
+    &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)];
+const MEMORY_ARITIES: &[(&str, i32)] = &[("usage", -3), ("help", 2)];
+
+const OBJECT_HELP: &[&str] = &[
+    "ENCODING <key>",
+    "    How Redis would keep the value: int, embstr or raw.",
+    "FREQ <key>",
+    "    Refused: midi does not count how often a key is used.",
+    "IDLETIME <key>",
+    "    Refused: midi does not note when a key is used.",
+    "REFCOUNT <key>",
+    "    How many users the value would have in Redis.",
+    "HELP",
+    "    These lines.",
+];
+
+const MEMORY_HELP: &[&str] =
+    &["USAGE <key> [SAMPLES <count>]", "    The bytes that the key takes.", "HELP", "    These lines."];
+
+/// Longest text of a 64-bit integer.
+const INT_BYTES: usize = 20;
+/// Redis keeps values up to this length in one block with their header.
+const EMBSTR_BYTES: usize = 44;
+/// Redis keeps one copy of each number from 0 to this one.
+const LAST_SHARED_NUMBER: i64 = 9999;
+/// What Redis says of those.
+const SHARED_REFERENCES: i64 = i32::MAX as i64;
+
+fn object(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let which = subcommand(&cx.args, OBJECT_ARITIES)?;
+    if which == "help" {
+        help(&cx.args, OBJECT_HELP, reply);
+        return Ok(());
+    }
+    let Some(found) = cx.find() else {
+        reply.null();
+        return Ok(());
+    };
+    let entry = cx.table.entry(found);
+    let value = entry.value().bytes();
+    match which {
+        "encoding" => reply.bulk(encoding(value).as_bytes()),
+        "refcount" => reply.integer(references(value)),
+        "freq" => return Err(Error::FrequencyNotTracked),
+        _ => return Err(Error::IdleTimeNotTracked),
+    }
+    Ok(())
+}
+
+fn memory(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    if subcommand(&cx.args, MEMORY_ARITIES)? == "help" {
+        help(&cx.args, MEMORY_HELP, reply);
+        return Ok(());
+    }
+    check_samples(&cx.args)?;
+    match cx.find() {
+        None => reply.null(),
+        Some(found) => reply.integer(cx.table.bytes_of(found) as i64),
+    }
+    Ok(())
+}
+
+/// The subcommand at argument 1, with a right number of arguments.
+fn subcommand(args: &Args<'_>, known: &[(&'static str, i32)]) -> Result<&'static str, Error> {
+    let found = known.iter().find(|(name, _)| args.is(1, name));
+    let &(name, arity) = found.ok_or(Error::UnknownSubcommand)?;
+    let count = args.len() as i32;
+    let wrong = if arity >= 0 { count != arity } else { count < -arity };
+    if wrong { Err(Error::SubcommandArity) } else { Ok(name) }
+}
+
+/// The lines, under one that says what they are.
+fn help(args: &Args<'_>, lines: &[&str], reply: &mut dyn Reply) {
+    let name = String::from_utf8_lossy(args.get(0)).to_uppercase();
+    reply.array(lines.len() + 1);
+    reply.bulk(format!("{name} <subcommand> [<arg> ...]. Subcommands:").as_bytes());
+    for line in lines {
+        reply.bulk(line.as_bytes());
+    }
+}
+
+/// USAGE's option is checked and has no effect: a string has no parts to sample.
+fn check_samples(args: &Args<'_>) -> Result<(), Error> {
+    let mut at = 3;
+    while at < args.len() {
+        if !args.is(at, "samples") || at + 1 == args.len() {
+            return Err(Error::Syntax);
+        }
+        if args.integer(at + 1)? < 0 {
+            return Err(Error::Syntax);
+        }
+        at += 2;
+    }
+    Ok(())
+}
+
+fn number(value: &[u8]) -> Option<i64> {
+    if value.len() <= INT_BYTES { parse_integer(value) } else { None }
+}
+
+fn encoding(value: &[u8]) -> &'static str {
+    match number(value) {
+        Some(_) => "int",
+        None if value.len() <= EMBSTR_BYTES => "embstr",
+        None => "raw",
+    }
+}
+
+fn references(value: &[u8]) -> i64 {
+    let shared = number(value).is_some_and(|number| (0..=LAST_SHARED_NUMBER).contains(&number));
+    if shared { SHARED_REFERENCES } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_as_redis_chooses_them() {
+        for (value, name, count) in [
+            ("0", "int", SHARED_REFERENCES),
+            ("9999", "int", SHARED_REFERENCES),
+            ("10000", "int", 1),
+            ("-1", "int", 1),
+            ("-9223372036854775808", "int", 1),
+            ("9223372036854775808", "embstr", 1),
+            ("01", "embstr", 1),
+            ("", "embstr", 1),
+            ("12345678901234567890123456789012345678901234", "embstr", 1),
+            ("123456789012345678901234567890123456789012345", "raw", 1),
+        ] {
+            assert_eq!((encoding(value.as_bytes()), references(value.as_bytes())), (name, count), "{value}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Commands that give a value another name or place: RENAME, RENAMENX, COPY and
+//! MOVE, after Redis's db.c.
+
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, Reply, arg, word,
+};
+use crate::store::Entry;
+
+const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::SecondKey)];
+
+pub(super) static RENAME: Command = Command {
+    name: "rename",
+    arity: 3,
+    flags: Flags { write: true, ..Flags::NONE },
+    keys: Keys::Two(Access::Take, Access::Overwrite),
+    categories: "keyspace write slow",
+    docs: Docs {
+        summary: "Gives a key another name, in place of whatever has that name, at one moment.",
+        complexity: "O(1)",
+        args: RENAMED,
+    },
+    action: Action::ManyKeys(rename),
+};
+
+pub(super) static RENAMENX: Command = Command {
+    name: "renamenx",
+    arity: 3,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::Two(Access::Take, Access::Insert),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Gives a key another name if nothing has that name, at one moment.",
+        complexity: "O(1)",
+        args: RENAMED,
+    },
+    action: Action::ManyKeys(renamenx),
+};
+
+pub(super) static COPY: Command = Command {
+    name: "copy",
+    arity: -3,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::Two(Access::Read, Access::Overwrite),
+    categories: "keyspace write slow",
+    docs: Docs {
+        summary: "Copies a value and its expiry to another key, in another database if wanted. A large value is shared by both keys, not copied.",
+        complexity: "O(1)",
+        args: &[
+            arg("source", ArgKind::Key),
+            arg("destination", ArgKind::SecondKey),
+            arg("destination-db", ArgKind::Integer).token("DB").optional(),
+            word("replace", "REPLACE").optional(),
+        ],
+    },
+    action: Action::ManyKeys(copy),
+};
+
+pub(super) static MOVE: Command = Command {
+    name: "move",
+    arity: 3,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::ReadOverwrite),
+    categories: "keyspace write fast",
+    docs: Docs {
+        summary: "Moves a key to another database if it is not there yet.",
+        complexity: "O(1)",
+        args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
+    },
+    action: Action::ManyKeys(move_key),
+};
+
+/// A key's number among the command's keys, its name, and its database.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    number: usize,
+    key: &'a [u8],
+    db: u32,
+}
+
+impl ManyKeys<'_> {
+    /// A copy of the value at `from`, ready to be put under the name `key`.
+    fn copy_of(&mut self, from: Place<'_>, key: &[u8]) -> Option<Entry> {
+        let (hash, table) = self.tables.table_in(from.number, from.db);
+        let found = table.find_live(self.hasher, hash, from.key, self.now)?;
+        Some(table.entry(found).copy_as(key))
+    }
+
+    fn is_there(&mut self, at: Place<'_>) -> bool {
+        let (hash, table) = self.tables.table_in(at.number, at.db);
+        table.find_live(self.hasher, hash, at.key, self.now).is_some()
+    }
+
+    fn remove(&mut self, at: Place<'_>) {
+        let (hash, table) = self.tables.table_in(at.number, at.db);
+        if let Some(found) = table.find(hash, at.key) {
+            table.remove(self.hasher, hash, found);
+        }
+    }
+
+    /// Puts an entry in the place of whatever is there.
+    fn put(&mut self, at: Place<'_>, entry: Entry) {
+        self.remove(at);
+        let (hash, table) = self.tables.table_in(at.number, at.db);
+        table.put(self.hasher, hash, entry);
+    }
+}
+
+fn rename(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    rename_generic(cx, true)?;
+    reply.ok();
+    Ok(())
+}
+
+fn renamenx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let renamed = rename_generic(cx, false)?;
+    reply.integer(i64::from(renamed));
+    Ok(())
+}
+
+/// False where nothing was to be done.
+fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
+    let (args, db) = (cx.args, cx.db);
+    let from = Place { number: 0, key: args.get(1), db };
+    let to = Place { number: 1, key: args.get(2), db };
+    cx.limits.key(to.key)?;
+    let entry = cx.copy_of(from, to.key).ok_or(Error::NoSuchKey)?;
+    if from.key == to.key || !replace && cx.is_there(to) {
+        return Ok(false);
+    }
+    cx.remove(from);
+    cx.put(to, entry);
+    Ok(true)
+}
+
+fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let args = cx.args;
+    let options = CopyOptions::parse(&args, cx.db, cx.databases)?;
+    let from = Place { number: 0, key: args.get(1), db: cx.db };
+    let to = Place { number: 1, key: args.get(2), db: options.db };
+    if from.db == to.db && from.key == to.key {
+        return Err(Error::SameObject);
+    }
+    cx.limits.key(to.key)?;
+    let entry = cx.copy_of(from, to.key).filter(|_| options.replace || !cx.is_there(to));
+    reply.integer(i64::from(entry.is_some()));
+    if let Some(entry) = entry {
+        cx.put(to, entry);
+    }
+    Ok(())
+}
+
+fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let args = cx.args;
+    let from = Place { number: 0, key: args.get(1), db: cx.db };
+    let to = Place { db: database(&args, 2, cx.databases)?, ..from };
+    if from.db == to.db {
+        return Err(Error::SameObject);
+    }
+    let entry = cx.copy_of(from, to.key).filter(|_| !cx.is_there(to));
+    reply.integer(i64::from(entry.is_some()));
+    if let Some(entry) = entry {
+        cx.remove(from);
+        cx.put(to, entry);
+    }
+    Ok(())
+}
+
+struct CopyOptions {
+    db: u32,
+    replace: bool,
+}
+
+impl CopyOptions {
+    fn parse(args: &Args<'_>, own: u32, databases: u32) -> Result<Self, Error> {
+        let mut options = CopyOptions { db: own, replace: false };
+        let mut at = 3;
+        while at < args.len() {
+            if args.is(at, "replace") {
+                options.replace = true;
+            } else if args.is(at, "db") && at + 1 < args.len() {
+                at += 1;
+                options.db = database(args, at, databases)?;
+            } else {
+                return Err(Error::Syntax);
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// The number of a database at argument `at`.
+fn database(args: &Args<'_>, at: usize, databases: u32) -> Result<u32, Error> {
+    let number = i32::try_from(args.integer(at)?).map_err(|_| Error::OutOfIntRange)?;
+    u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange)
+}
