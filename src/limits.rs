@@ -39,6 +39,18 @@ pub const KEEP_BYTES_DEFAULT: i64 = 32 << 10;
 /// fit into and large ones would overflow with an allocation per piece.
 pub const MAX_MAIN_REPLY_BYTES: usize = 16 << 10;
 
+/// Bytes that may be copied, compared or hashed on the main thread for each
+/// byte that may be replied there: 256 KiB take it some 20 µs, three times what
+/// handing a command to a worker costs it.
+pub const TOUCHED_PER_REPLIED: usize = 16;
+
+/// Values that APPEND and SETRANGE make from this size on stand in a buffer of
+/// their own, which can grow; smaller ones are cheap to copy.
+pub const GROWING_BYTES: usize = 16 << 10;
+
+/// How much of its size such a buffer grows by, at least, as a divisor.
+pub const GROWTH_DIVISOR: usize = 4;
+
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
 

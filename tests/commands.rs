@@ -21,7 +21,7 @@ const fn row(name: &'static str, flags: &'static str, arguments: &'static str, c
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 35] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -47,6 +47,16 @@ const ROWS: [Row; 25] = [
     row("jobs", "admin", "id", "CANCEL 1"),
     row("info", "", "section", "memory"),
     row("help", "", "", ""),
+    row("incr", "write denyoom fast", "key", "key1"),
+    row("decr", "write denyoom fast", "key", "key1"),
+    row("incrby", "write denyoom fast", "key increment", "key1 5"),
+    row("decrby", "write denyoom fast", "key decrement", "key1 5"),
+    row("incrbyfloat", "write denyoom fast", "key increment", "key1 0.5"),
+    row("append", "write denyoom fast", "key value", "key1 x"),
+    row("strlen", "readonly fast", "key", "key1"),
+    row("getrange", "readonly", "key start end", "key1 0 -1"),
+    row("substr", "readonly", "key start end", "key1 0 -1"),
+    row("setrange", "write denyoom", "key offset value", "key1 3 x"),
 ];
 
 /// The commands that the host has too.

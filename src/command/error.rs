@@ -52,6 +52,16 @@ pub enum Error {
     /// Not a failure: the reply is too large for this thread, and nothing has
     /// been done. The caller runs the command on a worker.
     ReplyTooLarge,
+    /// INCR and its like beyond 64 bits.
+    IncrementOverflow,
+    /// DECRBY of a number that has no opposite.
+    DecrementOverflow,
+    /// A number with a fraction was wanted.
+    NotAFloat,
+    /// INCRBYFLOAT beyond what a number can be.
+    NotFinite,
+    /// SETRANGE before the beginning.
+    OffsetOutOfRange,
 }
 
 impl Error {
@@ -105,6 +115,11 @@ impl Error {
             Error::HostRefused => "ERR the host refused a write; its log has the reason".into(),
             Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
+            Error::IncrementOverflow => "ERR increment or decrement would overflow".into(),
+            Error::DecrementOverflow => "ERR decrement would overflow".into(),
+            Error::NotAFloat => "ERR value is not a valid float".into(),
+            Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
+            Error::OffsetOutOfRange => "ERR offset is out of range".into(),
         }
     }
 }

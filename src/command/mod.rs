@@ -5,10 +5,13 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod counter;
 mod error;
+mod extended;
 pub mod glob;
 mod key;
 mod keyspace;
+mod range;
 mod reply;
 mod string;
 mod table;
@@ -19,6 +22,7 @@ pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern}
 pub use reply::{Reply, Tape};
 pub use table::{COMMANDS, find};
 
+use crate::limits::TOUCHED_PER_REPLIED;
 use crate::store::{KeyHash, KeyHasher, Now, Table};
 
 /// A row of the command table.
@@ -79,6 +83,8 @@ pub enum Keys {
     All(Access),
     /// Every other argument, each followed by its value.
     Pairs(Access),
+    /// Arguments 1 and 2.
+    Two(Access),
 }
 
 /// What a command does to its keys; the terms are those of Redis's key specs.
@@ -96,6 +102,12 @@ pub enum Access {
     Update,
     /// Removes keys: `RM DELETE`.
     Remove,
+    /// Gives the value and removes the key: `RW ACCESS DELETE`.
+    TakeOut,
+    /// Writes where no key is: `OW INSERT`.
+    Insert,
+    /// Adds to what is there: `RW INSERT`.
+    Extend,
 }
 
 /// Documentation, in the form of the host's COMMAND DOCS.
@@ -142,6 +154,8 @@ pub enum ArgKind {
     OneOf(&'static [Arg]),
     /// All of these, in order.
     Block(&'static [Arg]),
+    /// A number with a fraction.
+    Double,
 }
 
 /// A required argument.
@@ -265,6 +279,15 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Refuses to touch so many bytes of values on this thread, as
+    /// [`Limits::reply`] refuses to reply them.
+    #[inline]
+    fn touch(&self, bytes: usize) -> Result<(), Error> {
+        self.reply(bytes / TOUCHED_PER_REPLIED)
+    }
+}
+
 /// What a command on one key has in its hands.
 pub struct OneKey<'a> {
     /// All arguments.
@@ -329,6 +352,7 @@ impl Command {
             Keys::One(_) => (1, 1),
             Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
+            Keys::Two(_) => (2, 1),
         };
         args.from(1).iter().step_by(step).take(count).copied()
     }

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, key, keyspace, string};
+use super::{Command, counter, key, keyspace, range, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 25] = [
+pub static COMMANDS: [&Command; 35] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -33,6 +33,16 @@ pub static COMMANDS: [&Command; 25] = [
     &keyspace::JOBS,
     &keyspace::INFO,
     &keyspace::HELP,
+    &counter::INCR,
+    &counter::DECR,
+    &counter::INCRBY,
+    &counter::DECRBY,
+    &counter::INCRBYFLOAT,
+    &range::APPEND,
+    &range::STRLEN,
+    &range::GETRANGE,
+    &range::SUBSTR,
+    &range::SETRANGE,
 ];
 
 /// Longest name that the look-up's packed form holds.

@@ -66,6 +66,7 @@ fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
         Keys::One(_) => (1, 1, 1),
         Keys::All(_) => (1, -1, 1),
         Keys::Pairs(_) => (1, -1, 2),
+        Keys::Two(_) => (1, 2, 1),
     }
 }
 
@@ -106,6 +107,7 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
         Keys::One(access) => (access, 0, 1),
         Keys::All(access) => (access, -1, 1),
         Keys::Pairs(access) => (access, -1, 2),
+        Keys::Two(access) => (access, 1, 1),
     };
     let mut spec = end;
     spec.flags = access_flags(access);
@@ -127,6 +129,11 @@ fn access_flags(access: Access) -> u64 {
         }
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Remove => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+        Access::TakeOut => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE
+        }
+        Access::Insert => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
+        Access::Extend => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
     };
     u64::from(flags)
 }
@@ -150,6 +157,7 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
         ArgKind::Token => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, &[][..]),
         ArgKind::OneOf(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, inner),
         ArgKind::Block(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, inner),
+        ArgKind::Double => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, &[][..]),
     };
     let mut flags = 0;
     if arg.optional {
