@@ -62,6 +62,14 @@ pub enum Error {
     NotFinite,
     /// SETRANGE before the beginning.
     OffsetOutOfRange,
+    /// MSETEX does not say how many pairs follow.
+    InvalidPairCount,
+    /// MSETEX has fewer pairs than it says.
+    MissingPairs,
+    /// DELEX does not know the condition.
+    InvalidComparison,
+    /// Not as long as a digest is.
+    InvalidDigest,
 }
 
 impl Error {
@@ -120,6 +128,10 @@ impl Error {
             Error::NotAFloat => "ERR value is not a valid float".into(),
             Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
             Error::OffsetOutOfRange => "ERR offset is out of range".into(),
+            Error::InvalidPairCount => "ERR invalid numkeys value".into(),
+            Error::MissingPairs => "ERR wrong number of key-value pairs".into(),
+            Error::InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into(),
+            Error::InvalidDigest => "ERR must be exactly 16 hexadecimal characters".into(),
         }
     }
 }

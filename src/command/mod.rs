@@ -6,13 +6,16 @@
 
 mod args;
 mod counter;
+mod digest;
 mod error;
 mod extended;
+mod get;
 pub mod glob;
 mod key;
 mod keyspace;
 mod range;
 mod reply;
+mod set;
 mod string;
 mod table;
 
@@ -85,6 +88,8 @@ pub enum Keys {
     Pairs(Access),
     /// Arguments 1 and 2.
     Two(Access),
+    /// Argument 1 says how many pairs of key and value follow.
+    CountedPairs(Access),
 }
 
 /// What a command does to its keys; the terms are those of Redis's key specs.
@@ -345,15 +350,22 @@ impl Command {
         }
     }
 
+    /// Where the arguments stand that are keys.
+    pub fn key_positions(&self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
+        let (first, end, step) = match self.keys {
+            Keys::None => (1, 1, 1),
+            Keys::One(_) => (1, 2, 1),
+            Keys::All(_) => (1, usize::MAX, 1),
+            Keys::Pairs(_) => (1, usize::MAX, 2),
+            Keys::Two(_) => (1, 3, 1),
+            Keys::CountedPairs(_) => (2, 2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+        };
+        (first..end.min(args.len())).step_by(step)
+    }
+
     /// The arguments that are keys.
     pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (count, step) = match self.keys {
-            Keys::None => (0, 1),
-            Keys::One(_) => (1, 1),
-            Keys::All(_) => (usize::MAX, 1),
-            Keys::Pairs(_) => (usize::MAX, 2),
-            Keys::Two(_) => (2, 1),
-        };
-        args.from(1).iter().step_by(step).take(count).copied()
+        let args = *args;
+        self.key_positions(&args).map(move |at| args.get(at))
     }
 }

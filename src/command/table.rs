@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, counter, key, keyspace, range, string};
+use super::{Command, counter, digest, get, key, keyspace, range, set, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 35] = [
+pub static COMMANDS: [&Command; 45] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -43,6 +43,16 @@ pub static COMMANDS: [&Command; 35] = [
     &range::GETRANGE,
     &range::SUBSTR,
     &range::SETRANGE,
+    &set::SETNX,
+    &set::SETEX,
+    &set::PSETEX,
+    &set::GETSET,
+    &set::MSETNX,
+    &set::MSETEX,
+    &get::GETDEL,
+    &get::GETEX,
+    &digest::DIGEST,
+    &digest::DELEX,
 ];
 
 /// Longest name that the look-up's packed form holds.

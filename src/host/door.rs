@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use super::api::{Ctx, RawCtx, RawString, api, bytes};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
+use super::register::key_flags;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info};
+use super::{copy, events, guarded, info, keys};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
@@ -122,6 +123,9 @@ impl Door {
             return HostReply(ctx).error(b"ERR unknown midi command");
         };
         let row = COMMANDS[number];
+        if keys::are_asked_for(row.keys) && keys::answer(ctx, row, key_flags(row.keys), argv) {
+            return;
+        }
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
         let list: SmallVec<[&[u8]; 8]> = argv
             .iter()

@@ -8,7 +8,8 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, c_text, leaked};
 use super::door::{PREFIX, on_command};
-use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Flags, Keys};
+use super::keys::are_asked_for;
+use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Keys};
 
 /// The first version with these commands.
 const SINCE: &str = "0.1.0";
@@ -24,7 +25,7 @@ fn register_one(ctx: Ctx, command: &Command) -> Option<()> {
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
     unsafe {
-        let flags = flags(command.flags);
+        let flags = flags(command);
         let created = api!(RedisModule_CreateCommand)(
             ctx.0,
             name.as_ptr(),
@@ -47,13 +48,15 @@ fn register_one(ctx: Ctx, command: &Command) -> Option<()> {
     }
 }
 
-fn flags(flags: Flags) -> CString {
+fn flags(command: &Command) -> CString {
+    let flags = command.flags;
     let all = [
         (flags.write || flags.host_write, "write"),
         (flags.readonly, "readonly"),
         (flags.deny_oom, "deny-oom"),
         (flags.fast, "fast"),
         (flags.admin, "admin"),
+        (are_asked_for(command.keys), "getkeys-api"),
     ];
     let set: Vec<_> = all.iter().filter(|(set, _)| *set).map(|&(_, name)| name).collect();
     c_text(&set.join(" "))
@@ -67,6 +70,7 @@ fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
         Keys::All(_) => (1, -1, 1),
         Keys::Pairs(_) => (1, -1, 2),
         Keys::Two(_) => (1, 2, 1),
+        Keys::CountedPairs(_) => (0, 0, 0),
     }
 }
 
@@ -108,6 +112,7 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
         Keys::All(access) => (access, -1, 1),
         Keys::Pairs(access) => (access, -1, 2),
         Keys::Two(access) => (access, 1, 1),
+        Keys::CountedPairs(access) => (access, 0, 2),
     };
     let mut spec = end;
     spec.flags = access_flags(access);
@@ -116,7 +121,29 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     spec.fk.range =
         raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: last, keystep: step, limit: 0 };
+    if are_asked_for(keys) {
+        // So that the host asks.
+        spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+        spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+            keynumidx: 0,
+            firstkey: 1,
+            keystep: step,
+        };
+    }
     vec![spec, end]
+}
+
+/// What a command does to its keys, in the host's flags.
+pub fn key_flags(keys: Keys) -> u64 {
+    match keys {
+        Keys::None => 0,
+        Keys::One(access)
+        | Keys::All(access)
+        | Keys::Pairs(access)
+        | Keys::Two(access)
+        | Keys::CountedPairs(access) => access_flags(access),
+    }
 }
 
 fn access_flags(access: Access) -> u64 {
