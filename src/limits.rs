@@ -89,6 +89,10 @@ pub const MANY_TRIES: u8 = 8;
 /// DEL, UNLINK and EXISTS of more keys than this are a job.
 pub const KEYS_AT_ONCE: usize = 1000;
 
+/// LCS of values whose table has more cells than this (255 bytes each, say) is
+/// a job; that many take about 10 µs.
+pub const LCS_CELLS_AT_ONCE: usize = 1 << 16;
+
 /// SCAN looks at this many keys at once on the main thread; more is a job.
 pub const SCAN_AT_ONCE: usize = 1000;
 

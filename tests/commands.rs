@@ -21,7 +21,7 @@ const fn row(name: &'static str, flags: &'static str, arguments: &'static str, c
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 45] = [
+const ROWS: [Row; 46] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -72,6 +72,7 @@ const ROWS: [Row; 45] = [
     row("getex", "write fast", "key expiration", "key1 EX 10"),
     row("digest", "readonly fast", "key", "key1"),
     row("delex", "write fast", "key condition", "key1 IFEQ v"),
+    row("lcs", "readonly", "key1 key2 len idx len withmatchlen", "key1 key2 LEN"),
 ];
 
 /// Commands of midi's own, and those of newer hosts.

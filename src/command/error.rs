@@ -70,6 +70,12 @@ pub enum Error {
     InvalidComparison,
     /// Not as long as a digest is.
     InvalidDigest,
+    /// LCS with LEN and IDX.
+    LcsLenAndIdx,
+    /// LCS of values whose table would be larger than a value may be.
+    LcsTooLarge,
+    /// Not a failure: this is long work, and nothing has been done.
+    LongWork,
 }
 
 impl Error {
@@ -131,6 +137,11 @@ impl Error {
             Error::InvalidPairCount => "ERR invalid numkeys value".into(),
             Error::MissingPairs => "ERR wrong number of key-value pairs".into(),
             Error::InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into(),
+            Error::LcsLenAndIdx => "ERR If you want both the length and indexes, please just use IDX.".into(),
+            Error::LcsTooLarge => {
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into()
+            }
+            Error::LongWork => "ERR this is long work".into(),
             Error::InvalidDigest => "ERR must be exactly 16 hexadecimal characters".into(),
         }
     }

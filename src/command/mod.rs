@@ -13,6 +13,7 @@ mod get;
 pub mod glob;
 mod key;
 mod keyspace;
+mod lcs;
 mod range;
 mod reply;
 mod set;
@@ -22,6 +23,7 @@ mod table;
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use error::Error;
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern};
+pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
 pub use table::{COMMANDS, find};
 

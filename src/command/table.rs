@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, counter, digest, get, key, keyspace, range, set, string};
+use super::{Command, counter, digest, get, key, keyspace, lcs, range, set, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 45] = [
+pub static COMMANDS: [&Command; 46] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -53,6 +53,7 @@ pub static COMMANDS: [&Command; 45] = [
     &get::GETEX,
     &digest::DIGEST,
     &digest::DELEX,
+    &lcs::LCS,
 ];
 
 /// Longest name that the look-up's packed form holds.
