@@ -7,7 +7,7 @@ mod common;
 use common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
 
 /// Every MIDI command that has a stock command of the same kind.
-const STOCK: [&str; 19] = [
+const STOCK: [&str; 37] = [
     "get",
     "set",
     "mget",
@@ -27,10 +27,28 @@ const STOCK: [&str; 19] = [
     "dbsize",
     "flushdb",
     "flushall",
+    "incr",
+    "decr",
+    "incrby",
+    "decrby",
+    "incrbyfloat",
+    "append",
+    "strlen",
+    "getrange",
+    "substr",
+    "setrange",
+    "setnx",
+    "setex",
+    "psetex",
+    "getset",
+    "msetnx",
+    "getdel",
+    "getex",
+    "lcs",
 ];
 
-/// Those that are midi's own.
-const OWN: [&str; 6] = ["populate", "import", "export", "jobs", "info", "help"];
+/// Those that are midi's own, or newer hosts'.
+const OWN: [&str; 9] = ["populate", "import", "export", "jobs", "info", "help", "digest", "delex", "msetex"];
 
 fn every_command() -> impl Iterator<Item = String> {
     STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Client, Twin, Value, in_all_modes, now_ms};
+use common::{Client, Mode, Random, Twin, Value, in_all_modes, now_ms};
 
 /// Numbers as people and programs get them wrong, for an expiry.
 const NUMBERS: &[&str] = &[
@@ -498,4 +498,85 @@ fn large_values_are_compared() {
             assert_eq!(client.call(&["MIDI.DELEX", "k", "IFDEQ", &digest.text()]), Value::Integer(1));
         }
     });
+}
+
+/// A string command on one of a few keys, with arguments that fit more often than not.
+fn random_command(random: &mut Random) -> Vec<String> {
+    const NUMBERS: &[&str] = &["0", "1", "-1", "7", "100", "-100", "9223372036854775807", "0.5", "x", "1e3"];
+    const TEXTS: &[&str] = &["", "a", "12", "-7", "3.25", "hello world", "9223372036854775800", "\0"];
+    const TIMES: &[&str] = &["1000", "100000", "0", "-5", "x"];
+    let key = |random: &mut Random| random.pick(&["a", "b", "c", "d", "e", "f"]).to_owned();
+    let text = |random: &mut Random| match random.below(6) {
+        0 => "x".repeat(random.below(30_000)),
+        _ => random.pick(TEXTS).to_owned(),
+    };
+    let mut args = vec![
+        random
+            .pick(&[
+                "SET",
+                "GET",
+                "SETNX",
+                "SETEX",
+                "PSETEX",
+                "GETSET",
+                "GETDEL",
+                "GETEX",
+                "APPEND",
+                "STRLEN",
+                "GETRANGE",
+                "SUBSTR",
+                "SETRANGE",
+                "INCR",
+                "DECR",
+                "INCRBY",
+                "DECRBY",
+                "INCRBYFLOAT",
+                "MSETNX",
+                "MSET",
+                "MGET",
+                "PERSIST",
+                "PTTL",
+                "DEL",
+            ])
+            .to_owned(),
+        key(random),
+    ];
+    match args[0].as_str() {
+        "SET" | "SETNX" | "GETSET" | "APPEND" => args.push(text(random)),
+        "SETEX" | "PSETEX" => args.extend([random.pick(TIMES).to_owned(), text(random)]),
+        "GETEX" if random.below(2) == 0 => args.push("PERSIST".into()),
+        "GETEX" => args.extend(["PX".into(), random.pick(TIMES).to_owned()]),
+        "GETRANGE" | "SUBSTR" => args.extend([random.pick(NUMBERS), random.pick(NUMBERS)].map(str::to_owned)),
+        "SETRANGE" => args.extend([random.below(40_000).to_string(), text(random)]),
+        "INCRBY" | "DECRBY" | "INCRBYFLOAT" => args.push(random.pick(NUMBERS).to_owned()),
+        "MSETNX" | "MSET" => args.extend([text(random), key(random), text(random)]),
+        "MGET" => args.push(key(random)),
+        _ => {}
+    }
+    args
+}
+
+#[test]
+fn a_random_run_is_the_same() {
+    for (mode, shards) in
+        [(Mode::Adaptive, 1024), (Mode::Pool, 1024), (Mode::Safe, 1024), (Mode::Adaptive, 1)]
+    {
+        let server = mode.builder().load(&format!("shards {shards}")).start();
+        let twin = &mut Twin::new(server.client());
+        let mut random = Random::new(31 + shards);
+        for _ in 0..4000 {
+            let args = random_command(&mut random);
+            let bytes = |args: Vec<String>| args.into_iter().map(String::into_bytes).collect::<Vec<_>>();
+            match random.below(30) {
+                0 => twin.script(&args),
+                1 => {
+                    let more = (0..random.below(5)).map(|_| bytes(random_command(&mut random)));
+                    let commands: Vec<_> = more.chain([bytes(args)]).collect();
+                    twin.transaction(&commands);
+                }
+                _ => twin.push(&args),
+            }
+        }
+        twin.flush();
+    }
 }

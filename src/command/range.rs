@@ -168,10 +168,13 @@ impl OneKey<'_> {
     /// Writes bytes into a key's value, which grows as needed. Tells its length.
     fn write_at(&mut self, found: Found, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(self.table.entry(found).value().bytes().len());
+        }
         let limits = *self.limits;
         let write = |value: &mut Vec<u8>| {
             let before = value.len();
-            // What is new is at once memory to be filled; what does not fit moves all that is old.
+            // New bytes are filled in; where they do not fit, the old ones are moved.
             limits.touch(end.saturating_sub(before))?;
             if end > value.capacity() {
                 limits.touch(before)?;
