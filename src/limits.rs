@@ -51,6 +51,19 @@ pub const MAX_MAIN_REPLY_BYTES: usize = 16 << 10;
 /// keys, and a try that ends with a reply too large for it is work for nothing.
 pub const MAIN_ARGUMENTS: usize = 64;
 
+/// Bytes that may be copied, compared or hashed on the main thread for each
+/// byte that may be replied there: 256 KiB take it some 20 µs, three times what
+/// handing a command to a worker costs it.
+pub const TOUCHED_PER_REPLIED: usize = 16;
+
+/// Values that APPEND and SETRANGE make from this size on stand in a buffer of
+/// their own, which can grow; smaller ones are cheap to copy.
+pub const GROWING_BYTES: usize = 16 << 10;
+
+/// Such a buffer grows by this part of its size, a quarter, at least: it is
+/// moved so rarely that an appended byte costs four moved ones on average.
+pub const GROWTH_DIVISOR: usize = 4;
+
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
 
@@ -92,6 +105,10 @@ pub const MANY_TRIES: u8 = 8;
 
 /// DEL, UNLINK and EXISTS of more keys than this are a job.
 pub const KEYS_AT_ONCE: usize = 1000;
+
+/// LCS of values whose table has more cells than this (255 bytes each, say) is
+/// a job; that many take about 10 µs.
+pub const LCS_CELLS_AT_ONCE: usize = 1 << 16;
 
 /// SCAN looks at this many keys at once on the main thread; more is a job.
 pub const SCAN_AT_ONCE: usize = 1000;

@@ -7,7 +7,7 @@ mod common;
 use common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
 
 /// Every MIDI command that has a stock command of the same kind.
-const STOCK: [&str; 31] = [
+const STOCK: [&str; 49] = [
     "get",
     "set",
     "mget",
@@ -39,10 +39,29 @@ const STOCK: [&str; 31] = [
     "flushdb",
     "flushall",
     "swapdb",
+    "incr",
+    "decr",
+    "incrby",
+    "decrby",
+    "incrbyfloat",
+    "append",
+    "strlen",
+    "getrange",
+    "substr",
+    "setrange",
+    "setnx",
+    "setex",
+    "psetex",
+    "getset",
+    "msetnx",
+    "getdel",
+    "getex",
+    "lcs",
 ];
 
-/// Those that are midi's own, or have subcommands where the stock has commands.
-const OWN: [&str; 8] = ["populate", "import", "export", "jobs", "info", "help", "object", "memory"];
+/// Those that are midi's own, or newer hosts', or have subcommands where the stock has commands.
+const OWN: [&str; 11] =
+    ["populate", "import", "export", "jobs", "info", "help", "digest", "delex", "msetex", "object", "memory"];
 
 fn every_command() -> impl Iterator<Item = String> {
     STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))

@@ -88,6 +88,30 @@ pub enum Error {
     /// Not a failure: the reply is too large for this thread, and nothing has
     /// been done. The caller runs the command on a worker.
     ReplyTooLarge,
+    /// INCR and its like beyond 64 bits.
+    IncrementOverflow,
+    /// DECRBY of a number that has no opposite.
+    DecrementOverflow,
+    /// A number with a fraction was wanted.
+    NotAFloat,
+    /// INCRBYFLOAT beyond what a number can be.
+    NotFinite,
+    /// SETRANGE before the beginning.
+    OffsetOutOfRange,
+    /// MSETEX does not say how many pairs follow.
+    InvalidPairCount,
+    /// MSETEX has fewer pairs than it says.
+    MissingPairs,
+    /// DELEX does not know the condition.
+    InvalidComparison,
+    /// Not as long as a digest is.
+    InvalidDigest,
+    /// LCS with LEN and IDX.
+    LcsLenAndIdx,
+    /// LCS of values whose table would be larger than a value may be.
+    LcsTooLarge,
+    /// Not a failure: this is long work, and nothing has been done.
+    LongWork,
 }
 
 impl Error {
@@ -175,6 +199,20 @@ impl Error {
             Error::HostRefused => "ERR the host refused a write; its log has the reason".into(),
             Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
+            Error::IncrementOverflow => "ERR increment or decrement would overflow".into(),
+            Error::DecrementOverflow => "ERR decrement would overflow".into(),
+            Error::NotAFloat => "ERR value is not a valid float".into(),
+            Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
+            Error::OffsetOutOfRange => "ERR offset is out of range".into(),
+            Error::InvalidPairCount => "ERR invalid numkeys value".into(),
+            Error::MissingPairs => "ERR wrong number of key-value pairs".into(),
+            Error::InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into(),
+            Error::LcsLenAndIdx => "ERR If you want both the length and indexes, please just use IDX.".into(),
+            Error::LcsTooLarge => {
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into()
+            }
+            Error::LongWork => "ERR this is long work".into(),
+            Error::InvalidDigest => "ERR must be exactly 16 hexadecimal characters".into(),
         }
     }
 }

@@ -5,25 +5,34 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod counter;
+mod digest;
 mod dump;
 mod error;
+mod extended;
+mod get;
 pub mod glob;
 mod key;
 mod keyspace;
+mod lcs;
 mod lzf;
 mod object;
 mod payload;
+mod range;
 mod rename;
 mod reply;
+mod set;
 mod string;
 mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use error::Error;
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
+pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
 pub use table::{COMMANDS, find};
 
+use crate::limits::TOUCHED_PER_REPLIED;
 use crate::store::{KeyHash, KeyHasher, Now, Table};
 
 /// A row of the command table.
@@ -88,6 +97,8 @@ pub enum Keys {
     All(Access),
     /// Every other argument, each followed by its value.
     Pairs(Access),
+    /// Argument 1 says how many pairs of key and value follow.
+    CountedPairs(Access),
 }
 
 /// What a command does to its keys; the terms are those of Redis's key specs.
@@ -103,12 +114,14 @@ pub enum Access {
     Insert,
     /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
     ReadOverwrite,
-    /// Takes the value away to another key: `RW ACCESS DELETE`.
+    /// Gives the value away, to the client or to another key, and removes the key: `RW ACCESS DELETE`.
     Take,
     /// Changes metadata: `RW UPDATE`.
     Update,
     /// Removes keys: `RM DELETE`.
     Remove,
+    /// Adds to what is there: `RW INSERT`.
+    Extend,
 }
 
 /// Documentation, in the form of the host's COMMAND DOCS.
@@ -157,6 +170,8 @@ pub enum ArgKind {
     OneOf(&'static [Arg]),
     /// All of these, in order.
     Block(&'static [Arg]),
+    /// A number with a fraction.
+    Double,
 }
 
 /// A required argument.
@@ -289,6 +304,15 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Refuses to touch so many bytes of values on this thread, as
+    /// [`Limits::reply`] refuses to reply them.
+    #[inline]
+    fn touch(&self, bytes: usize) -> Result<(), Error> {
+        self.reply(bytes / TOUCHED_PER_REPLIED)
+    }
+}
+
 /// What a command on one key has in its hands.
 pub struct OneKey<'a> {
     /// All arguments.
@@ -355,18 +379,25 @@ impl Command {
     /// Where its first key stands, if it has any.
     #[inline]
     pub fn first_key(&self) -> usize {
-        if matches!(self.keys, Keys::Second(_)) { 2 } else { 1 }
+        if matches!(self.keys, Keys::Second(_) | Keys::CountedPairs(_)) { 2 } else { 1 }
+    }
+
+    /// Where the arguments stand that are keys.
+    pub fn key_positions(&self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let (end, step) = match self.keys {
+            Keys::None => (1, 1),
+            Keys::One(_) => (2, 1),
+            Keys::Second(_) | Keys::Two(..) => (3, 1),
+            Keys::All(_) => (usize::MAX, 1),
+            Keys::Pairs(_) => (usize::MAX, 2),
+            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+        };
+        (self.first_key()..end.min(args.len())).step_by(step)
     }
 
     /// The arguments that are keys.
     pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let (count, step) = match self.keys {
-            Keys::None => (0, 1),
-            Keys::One(_) | Keys::Second(_) => (1, 1),
-            Keys::Two(..) => (2, 1),
-            Keys::All(_) => (usize::MAX, 1),
-            Keys::Pairs(_) => (usize::MAX, 2),
-        };
-        args.from(self.first_key()).iter().step_by(step).take(count).copied()
+        let args = *args;
+        self.key_positions(&args).map(move |at| args.get(at))
     }
 }

@@ -1,21 +1,28 @@
 //! GET, SET and their multi-key forms, after Redis's t_string.c.
 
+use super::digest::{COMPARISONS, Comparison};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg, word,
 };
-use crate::store::{Now, UnixMs, Value};
+use crate::store::{Found, Now, UnixMs, Value};
 
-const SET_CONDITION: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
+pub(super) const EXISTENCE: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
 
-const SET_EXPIRY: &[Arg] = &[
+const SET_CONDITION: &[Arg] =
+    &[EXISTENCE[0], EXISTENCE[1], COMPARISONS[0], COMPARISONS[1], COMPARISONS[2], COMPARISONS[3]];
+
+/// What [`Expiry::parse`] takes.
+pub(super) const EXPIRY: [Arg; 4] = [
     arg("seconds", ArgKind::Integer).token("EX"),
     arg("milliseconds", ArgKind::Integer).token("PX"),
     arg("unix-time-seconds", ArgKind::UnixTime).token("EXAT"),
     arg("unix-time-milliseconds", ArgKind::UnixTime).token("PXAT"),
-    word("keepttl", "KEEPTTL"),
 ];
 
-const PAIR: &[Arg] = &[arg("key", ArgKind::Key), arg("value", ArgKind::String)];
+pub(super) const SET_EXPIRY: &[Arg] =
+    &[EXPIRY[0], EXPIRY[1], EXPIRY[2], EXPIRY[3], word("keepttl", "KEEPTTL")];
+
+pub(super) const PAIR: &[Arg] = &[arg("key", ArgKind::Key), arg("value", ArgKind::String)];
 
 pub(super) static GET: Command = Command {
     name: "get",
@@ -137,12 +144,13 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args)? };
+    let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
     cx.limits.key(cx.key)?;
     cx.limits.value(cx.args.get(2).len())?;
 
     let found = cx.find();
+    let allowed = options.allow(cx, found)?;
     if options.get {
         match found {
             None => reply.null(),
@@ -153,7 +161,7 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             }
         }
     }
-    if options.only_new && found.is_some() || options.only_existing && found.is_none() {
+    if !allowed {
         if !options.get {
             reply.null();
         }
@@ -175,20 +183,21 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// SET's options, as Redis 7.0 accepts them.
+/// SET's options, as Redis 7.0 accepts them, with the comparisons of 8.4.
 #[derive(Default)]
-struct SetOptions {
-    only_new: bool,
-    only_existing: bool,
-    get: bool,
-    keep_ttl: bool,
-    expiry: Option<Expiry>,
+pub(super) struct SetOptions {
+    pub(super) only_new: bool,
+    pub(super) only_existing: bool,
+    pub(super) comparison: Option<Comparison>,
+    pub(super) get: bool,
+    pub(super) keep_ttl: bool,
+    pub(super) expiry: Option<Expiry>,
 }
 
 impl SetOptions {
-    fn parse(args: &Args<'_>) -> Result<Self, Error> {
+    /// Reads the arguments from `at` on.
+    pub(super) fn parse(args: &Args<'_>, mut at: usize) -> Result<Self, Error> {
         let mut options = SetOptions::default();
-        let mut at = 3;
         while at < args.len() {
             if args.is(at, "nx") && !options.only_existing {
                 options.only_new = true;
@@ -198,8 +207,11 @@ impl SetOptions {
                 options.get = true;
             } else if args.is(at, "keepttl") && options.expiry.is_none() {
                 options.keep_ttl = true;
+            } else if let Some(comparison) = Comparison::parse(args, at) {
+                options.compare(comparison, at + 1 < args.len())?;
+                at += 1;
             } else {
-                options.expiry = Some(options.parse_expiry(args, at)?);
+                options.expiry = Some(Expiry::parse(args, at, options.expiry, options.keep_ttl)?);
                 at += 1;
             }
             at += 1;
@@ -207,9 +219,50 @@ impl SetOptions {
         Ok(options)
     }
 
+    /// Takes a comparison. The same one may come again, and the last one counts;
+    /// NX or XX may follow, but not come first, as in Redis.
+    fn compare(&mut self, comparison: Comparison, has_value: bool) -> Result<(), Error> {
+        let other = self.comparison.is_some_and(|before| !before.is_like(comparison));
+        if self.only_new || self.only_existing || other || !has_value {
+            return Err(Error::Syntax);
+        }
+        self.comparison = Some(comparison);
+        Ok(())
+    }
+
+    /// Whether the key may be set.
+    fn allow(&self, cx: &OneKey<'_>, found: Option<Found>) -> Result<bool, Error> {
+        let needs_key = self.only_existing || self.comparison.is_some_and(Comparison::needs_key);
+        if self.only_new && found.is_some() || needs_key && found.is_none() {
+            return Ok(false);
+        }
+        match (self.comparison, found) {
+            (Some(comparison), Some(found)) => {
+                comparison.holds(&cx.args, cx.table.entry(found).value().bytes(), cx.limits)
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+/// An expiry option: where its number stands and what it counts.
+#[derive(Clone, Copy)]
+pub(super) struct Expiry {
+    pub(super) argument: usize,
+    pub(super) seconds: bool,
+    pub(super) relative: bool,
+}
+
+impl Expiry {
     /// EX, PX, EXAT or PXAT at argument `at`. The same one may come again, and
-    /// the last one counts, as in Redis.
-    fn parse_expiry(&self, args: &Args<'_>, at: usize) -> Result<Expiry, Error> {
+    /// the last one counts, as in Redis; `before` is the one that came, and
+    /// `excluded` says that an option came which none may be beside.
+    pub(super) fn parse(
+        args: &Args<'_>,
+        at: usize,
+        before: Option<Expiry>,
+        excluded: bool,
+    ) -> Result<Self, Error> {
         let (seconds, relative) = match () {
             _ if args.is(at, "ex") => (true, true),
             _ if args.is(at, "px") => (false, true),
@@ -217,25 +270,15 @@ impl SetOptions {
             _ if args.is(at, "pxat") => (false, false),
             _ => return Err(Error::Syntax),
         };
-        let other =
-            self.expiry.is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
-        if self.keep_ttl || other || at + 1 == args.len() {
+        let other = before.is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
+        if excluded || other || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
         Ok(Expiry { argument: at + 1, seconds, relative })
     }
-}
 
-/// An expiry option: where its number stands and what it counts.
-#[derive(Clone, Copy)]
-struct Expiry {
-    argument: usize,
-    seconds: bool,
-    relative: bool,
-}
-
-impl Expiry {
-    fn at(self, args: &Args<'_>, now: &Now) -> Result<UnixMs, Error> {
+    /// The moment, in milliseconds.
+    pub(super) fn at(self, args: &Args<'_>, now: &Now) -> Result<UnixMs, Error> {
         let number = args.integer(self.argument)?;
         let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
         let at = match ms {

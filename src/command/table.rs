@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
-use super::{Command, dump, key, keyspace, object, rename, string};
+use super::{Command, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set, string};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 39] = [
+pub static COMMANDS: [&Command; 60] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -47,6 +47,27 @@ pub static COMMANDS: [&Command; 39] = [
     &keyspace::JOBS,
     &keyspace::INFO,
     &keyspace::HELP,
+    &counter::INCR,
+    &counter::DECR,
+    &counter::INCRBY,
+    &counter::DECRBY,
+    &counter::INCRBYFLOAT,
+    &range::APPEND,
+    &range::STRLEN,
+    &range::GETRANGE,
+    &range::SUBSTR,
+    &range::SETRANGE,
+    &set::SETNX,
+    &set::SETEX,
+    &set::PSETEX,
+    &set::GETSET,
+    &set::MSETNX,
+    &set::MSETEX,
+    &get::GETDEL,
+    &get::GETEX,
+    &digest::DIGEST,
+    &digest::DELEX,
+    &lcs::LCS,
 ];
 
 /// Longest name that the look-up's packed form holds.

@@ -41,7 +41,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserFromUserName
         RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
-        RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
+        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
         RedisModule_RegisterBoolConfig RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
         RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply RedisModule_ReplyWithError
         RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull

@@ -11,8 +11,9 @@ use redis_module::raw;
 use super::api::{Ctx, RawCtx, RawString, api};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
+use super::register::key_flags;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info};
+use super::{copy, events, guarded, info, keys};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
@@ -124,6 +125,9 @@ impl Door {
     #[inline(always)]
     fn command(&self, number: usize, ctx: Ctx, argv: &[*mut RawString]) {
         let row = COMMANDS[number];
+        if keys::are_asked_for(row.keys) && keys::answer(ctx, row, key_flags(row.keys), argv) {
+            return;
+        }
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
         let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
         let list = if argv.len() <= few.len() {

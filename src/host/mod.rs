@@ -15,6 +15,7 @@ mod door;
 mod events;
 mod info;
 mod kept;
+mod keys;
 mod load;
 mod lock;
 mod register;

@@ -8,7 +8,8 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, c_text, leaked};
 use super::door::{PREFIX, TRAMPOLINES, Trampoline};
-use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Flags, Keys};
+use super::keys::are_asked_for;
+use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Keys};
 
 /// The first version with these commands.
 const SINCE: &str = "0.1.0";
@@ -25,7 +26,7 @@ fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<(
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
     unsafe {
-        let flags = flags(command.flags);
+        let flags = flags(command);
         let created = api!(RedisModule_CreateCommand)(
             ctx.0,
             name.as_ptr(),
@@ -48,13 +49,15 @@ fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<(
     }
 }
 
-fn flags(flags: Flags) -> CString {
+fn flags(command: &Command) -> CString {
+    let flags = command.flags;
     let all = [
         (flags.write || flags.host_write, "write"),
         (flags.readonly, "readonly"),
         (flags.deny_oom, "deny-oom"),
         (flags.fast, "fast"),
         (flags.admin, "admin"),
+        (are_asked_for(command.keys), "getkeys-api"),
     ];
     let set: Vec<_> = all.iter().filter(|(set, _)| *set).map(|&(_, name)| name).collect();
     c_text(&set.join(" "))
@@ -69,6 +72,7 @@ fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
         Keys::Two(..) => (1, 2, 1),
         Keys::All(_) => (1, -1, 1),
         Keys::Pairs(_) => (1, -1, 2),
+        Keys::CountedPairs(_) => (0, 0, 0),
     }
 }
 
@@ -121,9 +125,35 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
         Keys::None => vec![end],
         Keys::One(access) => vec![spec(access, 1, 0, 1), end],
         Keys::Second(access) => vec![spec(access, 2, 0, 1), end],
+        Keys::Two(first, second) if first == second => vec![spec(first, 1, 1, 1), end],
         Keys::Two(first, second) => vec![spec(first, 1, 0, 1), spec(second, 2, 0, 1), end],
         Keys::All(access) => vec![spec(access, 1, -1, 1), end],
         Keys::Pairs(access) => vec![spec(access, 1, -1, 2), end],
+        Keys::CountedPairs(access) => {
+            let mut spec = spec(access, 1, 0, 2);
+            // So that the host asks.
+            spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
+            spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+            spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+                keynumidx: 0,
+                firstkey: 1,
+                keystep: 2,
+            };
+            vec![spec, end]
+        }
+    }
+}
+
+/// What a command does to its keys, to the first of them at least, in the host's flags.
+pub fn key_flags(keys: Keys) -> u64 {
+    match keys {
+        Keys::None => 0,
+        Keys::One(access)
+        | Keys::Second(access)
+        | Keys::Two(access, _)
+        | Keys::All(access)
+        | Keys::Pairs(access)
+        | Keys::CountedPairs(access) => access_flags(access),
     }
 }
 
@@ -141,6 +171,7 @@ fn access_flags(access: Access) -> u64 {
         }
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Remove => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+        Access::Extend => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
     };
     u64::from(flags)
 }
@@ -164,6 +195,7 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
         ArgKind::Token => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, &[][..]),
         ArgKind::OneOf(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, inner),
         ArgKind::Block(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, inner),
+        ArgKind::Double => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, &[][..]),
     };
     let mut flags = 0;
     if arg.optional {

@@ -224,7 +224,7 @@ impl Engine {
 
     /// Holds the shards of all these keys together while `run` works on their
     /// tables; `None` when a token was not to be had.
-    fn with_many<'k, R>(
+    pub(super) fn with_many<'k, R>(
         &self,
         seat: &Seat,
         call: &Call<'_>,
@@ -263,6 +263,7 @@ pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn R
     match result {
         Ok(()) => Outcome::Done,
         Err(Error::ReplyTooLarge) => Outcome::TooLarge,
+        Err(Error::LongWork) => Outcome::Long,
         Err(error) => {
             call.refuse(error, reply);
             Outcome::Done

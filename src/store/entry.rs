@@ -327,6 +327,24 @@ impl Entry {
         self.flags() & HAS_EXPIRY != 0
     }
 
+    /// Changes the shared buffer in place, where this entry alone holds it and
+    /// it can be changed.
+    pub fn change_shared<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        let shape = self.shape();
+        if shape.flags & SHARED == 0 {
+            return None;
+        }
+        // SAFETY: as in `with_shared`; `&mut self` makes sure that nobody looks
+        // at the buffer through this entry meanwhile. The field itself, a
+        // reference, stays as it is.
+        let mut shared = unsafe {
+            std::mem::ManuallyDrop::new(
+                self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
+            )
+        };
+        shared.bytes_mut().map(change)
+    }
+
     /// When the entry expires; `None` for never.
     #[inline]
     pub fn expire_at(&self) -> Option<UnixMs> {
@@ -509,6 +527,20 @@ mod tests {
         assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
         drop(a);
         assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
+    }
+
+    #[test]
+    fn a_buffer_is_changed_in_place_by_its_only_holder() {
+        let mut entry = Entry::new(b"k", Value::Shared(&SharedValue::new(b"buffer".to_vec())), Some(5));
+        assert_eq!(entry.change_shared(|bytes| bytes.extend_from_slice(b"!")), Some(()));
+        check(&entry, b"k", b"buffer!", Some(5));
+        let held = entry.shared_value();
+        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None, "somebody else holds it");
+        drop(held);
+        assert_eq!(entry.change_shared(|bytes| bytes.len()), Some(7));
+        entry.overwrite(Value::Inline(b"inline"), None);
+        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None);
+        check(&entry, b"k", b"inline", None);
     }
 
     #[test]

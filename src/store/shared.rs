@@ -5,11 +5,20 @@ use std::sync::Arc;
 pub trait SharedBytes: Send + Sync {
     /// The bytes; the same ones at every call.
     fn bytes(&self) -> &[u8];
+
+    /// The bytes to be changed and added to, where their owner allows that.
+    fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
+        None
+    }
 }
 
 impl SharedBytes for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
+        Some(self)
     }
 }
 
@@ -26,5 +35,10 @@ impl SharedValue {
     /// The value's bytes.
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
+    }
+
+    /// The bytes to be changed in place, where nobody else shares them.
+    pub(super) fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
+        Arc::get_mut(&mut self.0)?.bytes_mut()
     }
 }

@@ -177,6 +177,12 @@ impl Table {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 
+    /// Changes the buffer that is a key's value in place, where that can be
+    /// done; see [`Entry::change_shared`].
+    pub fn change_shared<R>(&mut self, found: Found, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
+    }
+
     /// Sets or clears the expiry of a key.
     pub fn set_expire_at(&mut self, found: Found, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));

@@ -4,6 +4,7 @@ mod chunks;
 mod each;
 mod free;
 mod keys;
+mod lcs;
 mod populate;
 mod random;
 mod scan;
@@ -39,6 +40,8 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
     let which = match call.row().action {
         Action::Keyspace(which) => which,
         Action::EachKey(each) => return Ok(each::work(engine, call, each)),
+        // The only one on several keys that may turn out to be long.
+        Action::ManyKeys(_) if call.row().name == "lcs" => return lcs::work(engine, call),
         _ => return Err(Error::Internal),
     };
     match which {

@@ -1,0 +1,156 @@
+//! Values compared before they are changed: SET's and DELEX's IFEQ, IFNE, IFDEQ
+//! and IFDNE, and DIGEST, after Redis 8.4.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, OneKey, Reply, arg,
+};
+
+const KEY: Arg = arg("key", ArgKind::Key);
+
+/// The comparisons, as they are documented.
+pub(super) const COMPARISONS: [Arg; 4] = [
+    arg("ifeq-value", ArgKind::String).token("IFEQ"),
+    arg("ifne-value", ArgKind::String).token("IFNE"),
+    arg("ifdeq-digest", ArgKind::String).token("IFDEQ"),
+    arg("ifdne-digest", ArgKind::String).token("IFDNE"),
+];
+
+pub(super) static DIGEST: Command = Command {
+    name: "digest",
+    arity: 2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "read string fast",
+    docs: Docs {
+        summary: "Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.",
+        complexity: "O(N), N being the length of the value",
+        args: &[KEY],
+    },
+    action: Action::OneKey(digest),
+};
+
+pub(super) static DELEX: Command = Command {
+    name: "delex",
+    arity: -2,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Take),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
+        complexity: "O(N), N being the length of the value; O(1) without a condition",
+        args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
+    },
+    action: Action::OneKey(delex),
+};
+
+fn digest(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match cx.find() {
+        None => reply.null(),
+        Some(found) => {
+            let entry = cx.table.entry(found);
+            reply.bulk(digest_of(entry.value().bytes(), cx.limits)?.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn digest_of(value: &[u8], limits: &Limits) -> Result<String, Error> {
+    limits.touch(value.len())?;
+    Ok(format!("{:0DIGEST_BYTES$x}", xxh3_64(value)))
+}
+
+const DIGEST_BYTES: usize = 16;
+
+fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let conditional = match cx.args.len() {
+        2 => false,
+        4 => true,
+        _ => return Err(Error::Arity),
+    };
+    // Redis judges the condition only where there is a key.
+    let mut due = cx.find();
+    if let Some(found) = due.filter(|_| conditional) {
+        let comparison = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?;
+        if !comparison.holds(&cx.args, cx.table.entry(found).value().bytes(), cx.limits)? {
+            due = None;
+        }
+    }
+    if let Some(found) = due {
+        cx.table.remove(cx.hasher, cx.hash, found);
+    }
+    reply.integer(i64::from(due.is_some()));
+    Ok(())
+}
+
+/// A condition on a key's value.
+#[derive(Clone, Copy)]
+pub(super) struct Comparison {
+    /// Where the value or digest stands that it is compared with.
+    argument: usize,
+    by_digest: bool,
+    /// Whether both must be equal, or must not.
+    equal: bool,
+}
+
+impl Comparison {
+    /// The condition whose word stands at argument `at`.
+    pub(super) fn parse(args: &Args<'_>, at: usize) -> Option<Self> {
+        let (by_digest, equal) = match () {
+            _ if args.is(at, "ifeq") => (false, true),
+            _ if args.is(at, "ifne") => (false, false),
+            _ if args.is(at, "ifdeq") => (true, true),
+            _ if args.is(at, "ifdne") => (true, false),
+            _ => return None,
+        };
+        Some(Comparison { argument: at + 1, by_digest, equal })
+    }
+
+    /// Whether it is the same condition, perhaps with another value.
+    pub(super) fn is_like(self, other: Comparison) -> bool {
+        (self.by_digest, self.equal) == (other.by_digest, other.equal)
+    }
+
+    /// Whether it does not hold for a key that is not there.
+    pub(super) fn needs_key(self) -> bool {
+        self.equal
+    }
+
+    /// Whether it holds for this value.
+    pub(super) fn holds(self, args: &Args<'_>, value: &[u8], limits: &Limits) -> Result<bool, Error> {
+        let other = args.get(self.argument);
+        let same = if self.by_digest {
+            if other.len() != DIGEST_BYTES {
+                return Err(Error::InvalidDigest);
+            }
+            digest_of(value, limits)?.as_bytes().eq_ignore_ascii_case(other)
+        } else {
+            value.len() == other.len() && {
+                limits.touch(value.len())?;
+                value == other
+            }
+        };
+        Ok(same == self.equal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_have_sixteen_digits() {
+        let limits = Limits {
+            max_pattern_bytes: 0,
+            max_key_bytes: 0,
+            max_value_bytes: 0,
+            keep_bytes: 0,
+            max_reply_bytes: usize::MAX,
+        };
+        let zeros =
+            b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd";
+        assert_eq!(digest_of(zeros, &limits).as_deref(), Ok("00006c38adf31777"));
+        assert_eq!(digest_of(b"", &limits).as_deref(), Ok("2d06800538d394c2"));
+    }
+}

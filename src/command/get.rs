@@ -1,0 +1,91 @@
+//! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
+
+use super::string::{EXPIRY, Expiry};
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
+};
+
+const KEY: Arg = arg("key", ArgKind::Key);
+
+const GETEX_EXPIRY: &[Arg] = &[EXPIRY[0], EXPIRY[1], EXPIRY[2], EXPIRY[3], word("persist", "PERSIST")];
+
+pub(super) static GETDEL: Command = Command {
+    name: "getdel",
+    arity: 2,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Take),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Returns the value of a key and deletes the key.",
+        complexity: "O(1)",
+        args: &[KEY],
+    },
+    action: Action::OneKey(getdel),
+};
+
+pub(super) static GETEX: Command = Command {
+    name: "getex",
+    arity: -2,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::ReadOverwrite),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Returns the value of a key and changes its expiry if wanted.",
+        complexity: "O(1)",
+        args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
+    },
+    action: Action::OneKey(getex),
+};
+
+fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let Some(found) = cx.find() else {
+        reply.null();
+        return Ok(());
+    };
+    cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
+    reply.value(&cx.table.entry(found));
+    cx.table.remove(cx.hasher, cx.hash, found);
+    Ok(())
+}
+
+fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let options = GetexOptions::parse(&cx.args)?;
+    let Some(found) = cx.find() else {
+        reply.null();
+        return Ok(());
+    };
+    // Redis judges the number only where there is a key.
+    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
+    cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
+    reply.value(&cx.table.entry(found));
+    match expire_at {
+        Some(at) if at <= cx.now.ms() => cx.table.remove(cx.hasher, cx.hash, found),
+        Some(_) => cx.table.set_expire_at(found, expire_at),
+        None if options.persist => cx.table.set_expire_at(found, None),
+        None => {}
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct GetexOptions {
+    persist: bool,
+    expiry: Option<Expiry>,
+}
+
+impl GetexOptions {
+    fn parse(args: &Args<'_>) -> Result<Self, Error> {
+        let mut options = GetexOptions::default();
+        let mut at = 2;
+        while at < args.len() {
+            if args.is(at, "persist") && options.expiry.is_none() {
+                options.persist = true;
+            } else {
+                options.expiry = Some(Expiry::parse(args, at, options.expiry, options.persist)?);
+                at += 1;
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}

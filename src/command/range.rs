@@ -1,0 +1,232 @@
+//! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
+
+use super::{Access, Action, Arg, ArgKind, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg};
+use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
+use crate::store::{Found, SharedValue, Value};
+
+const KEY: Arg = arg("key", ArgKind::Key);
+const VALUE: Arg = arg("value", ArgKind::String);
+const RANGE: &[Arg] = &[KEY, arg("start", ArgKind::Integer), arg("end", ArgKind::Integer)];
+
+pub(super) static APPEND: Command = Command {
+    name: "append",
+    arity: 3,
+    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Extend),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Adds bytes to the end of a key's value, which is made if there is none.",
+        complexity: "O(1) for each byte appended, on average",
+        args: &[KEY, VALUE],
+    },
+    action: Action::OneKey(append),
+};
+
+pub(super) static STRLEN: Command = Command {
+    name: "strlen",
+    arity: 2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Look),
+    categories: "read string fast",
+    docs: Docs { summary: "Returns the length of a key's value in bytes.", complexity: "O(1)", args: &[KEY] },
+    action: Action::OneKey(strlen),
+};
+
+const fn get_range(name: &'static str, summary: &'static str) -> Command {
+    Command {
+        name,
+        arity: 4,
+        flags: Flags { readonly: true, ..Flags::NONE },
+        keys: Keys::One(Access::Read),
+        categories: "read string slow",
+        docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
+        action: Action::OneKey(getrange),
+    }
+}
+
+pub(super) static GETRANGE: Command =
+    get_range("getrange", "Returns a part of a key's value; negative offsets count from the end.");
+
+pub(super) static SUBSTR: Command =
+    get_range("substr", "Returns a part of a key's value: GETRANGE's old name.");
+
+pub(super) static SETRANGE: Command = Command {
+    name: "setrange",
+    arity: 4,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::One(Access::Update),
+    categories: "write string slow",
+    docs: Docs {
+        summary: "Overwrites a part of a key's value, which is filled with zero bytes up to there if it is shorter.",
+        complexity: "O(N), N being the length of the part",
+        args: &[KEY, arg("offset", ArgKind::Integer), VALUE],
+    },
+    action: Action::OneKey(setrange),
+};
+
+fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let bytes = cx.args.get(2);
+    let len = match cx.find() {
+        Some(found) => {
+            let before = cx.table.entry(found).value().bytes().len();
+            cx.write_at(found, before, bytes)?
+        }
+        None => {
+            cx.limits.value(bytes.len())?;
+            let kept = cx.args.keep(2, cx.limits.keep_bytes);
+            cx.replace(None, kept.as_ref().map_or(Value::Inline(bytes), Value::Shared))?;
+            bytes.len()
+        }
+    };
+    reply.integer(len as i64);
+    Ok(())
+}
+
+fn strlen(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.integer(cx.find().map_or(0, |found| cx.table.entry(found).value().bytes().len()) as i64);
+    Ok(())
+}
+
+fn getrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let (start, end) = (cx.args.integer(2)?, cx.args.integer(3)?);
+    match cx.find() {
+        None => reply.bulk(b""),
+        Some(found) => {
+            let entry = cx.table.entry(found);
+            let part = part(entry.value().bytes(), start, end);
+            cx.limits.reply(part.len())?;
+            reply.bulk(part);
+        }
+    }
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both included; negative ones count from the end.
+fn part(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = bytes.len() as i64;
+    let from_start = |offset: i64| if offset < 0 { (len + offset).max(0) } else { offset };
+    // What lies before the beginning counts as its first byte, unless the range is the wrong way round.
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if start > end { &[] } else { &bytes[start as usize..=end as usize] }
+}
+
+fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let offset = usize::try_from(cx.args.integer(2)?).map_err(|_| Error::OffsetOutOfRange)?;
+    let bytes = cx.args.get(3);
+    let found = cx.find();
+    let before = found.map_or(0, |found| cx.table.entry(found).value().bytes().len());
+    let len = match found {
+        _ if bytes.is_empty() => before,
+        Some(found) => cx.write_at(found, offset, bytes)?,
+        None => {
+            let len = cx.checked_len(offset, bytes.len())?;
+            cx.limits.touch(len)?;
+            let mut value = vec![0; len];
+            value[offset..].copy_from_slice(bytes);
+            cx.replace_with(None, value)?;
+            len
+        }
+    };
+    reply.integer(len as i64);
+    Ok(())
+}
+
+impl OneKey<'_> {
+    /// Gives the key another value; it keeps its expiry.
+    pub(super) fn replace(&mut self, found: Option<Found>, value: Value<'_>) -> Result<(), Error> {
+        match found {
+            Some(found) => {
+                let expire_at = self.table.entry(found).expire_at();
+                self.table.overwrite(found, value, expire_at);
+            }
+            None => {
+                self.limits.key(self.key)?;
+                self.table.insert(self.hasher, self.hash, self.key, value, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with a value that was made here, as a buffer that can grow if it is large.
+    fn replace_with(&mut self, found: Option<Found>, value: Vec<u8>) -> Result<(), Error> {
+        if value.len() < GROWING_BYTES {
+            return self.replace(found, Value::Inline(&value));
+        }
+        self.replace(found, Value::Shared(&SharedValue::new(value)))
+    }
+
+    /// The length of a value that has `bytes` bytes at its end, at `offset`.
+    fn checked_len(&self, offset: usize, bytes: usize) -> Result<usize, Error> {
+        let len = offset.saturating_add(bytes);
+        self.limits.value(len)?;
+        Ok(len)
+    }
+
+    /// Writes bytes into a key's value, which grows as needed. Tells its length.
+    fn write_at(&mut self, found: Found, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
+        let end = self.checked_len(offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(self.table.entry(found).value().bytes().len());
+        }
+        let limits = *self.limits;
+        let write = |value: &mut Vec<u8>| {
+            let before = value.len();
+            // New bytes are filled in; where they do not fit, the old ones are moved.
+            limits.touch(end.saturating_sub(before))?;
+            if end > value.capacity() {
+                limits.touch(before)?;
+                value.reserve_exact((end - before).max(before / GROWTH_DIVISOR));
+            }
+            if end > before {
+                value.resize(end, 0);
+            }
+            value[offset..end].copy_from_slice(bytes);
+            Ok(value.len())
+        };
+        if let Some(len) = self.table.change_shared(found, write) {
+            return len;
+        }
+        let mut value = {
+            let entry = self.table.entry(found);
+            let old = entry.value().bytes();
+            limits.touch(old.len().max(end))?;
+            let mut value = Vec::with_capacity(old.len().max(end));
+            value.extend_from_slice(old);
+            value
+        };
+        let len = write(&mut value)?;
+        self.replace_with(Some(found), value)?;
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn parts_by_offsets_from_both_ends() {
+        let text = b"This is a string";
+        for (start, end, expected) in [
+            (0, 3, &b"This"[..]),
+            (-3, -1, b"ing"),
+            (0, -1, text),
+            (10, 100, b"string"),
+            (-100, 3, b"This"),
+            (-100, -200, b""),
+            (-200, -100, b"T"),
+            (5, 3, b""),
+            (16, 16, b""),
+            (i64::MIN, i64::MAX, text),
+            (i64::MAX, i64::MIN, b""),
+            (i64::MIN, i64::MIN, b"T"),
+        ] {
+            assert_eq!(part(text, start, end), expected, "{start} {end}");
+        }
+        assert_eq!(part(b"", 0, -1), b"");
+        assert_eq!(part(b"", -1, -1), b"");
+    }
+}

@@ -1,0 +1,234 @@
+//! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis
+//! 7.0's t_string.c, MSETEX after Redis 8.4's.
+
+use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions};
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg,
+    parse_integer,
+};
+use crate::store::{Found, UnixMs, Value};
+
+const KEY: Arg = arg("key", ArgKind::Key);
+const VALUE: Arg = arg("value", ArgKind::String);
+
+pub(super) static SETNX: Command = Command {
+    name: "setnx",
+    arity: 3,
+    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Insert),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Sets the value of a key if there is no such key.",
+        complexity: "O(1)",
+        args: &[KEY, VALUE],
+    },
+    action: Action::OneKey(setnx),
+};
+
+const fn set_expiring(
+    name: &'static str,
+    summary: &'static str,
+    args: &'static [Arg],
+    action: fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>,
+) -> Command {
+    Command {
+        name,
+        arity: 4,
+        flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+        keys: Keys::One(Access::Overwrite),
+        categories: "write string slow",
+        docs: Docs { summary, complexity: "O(1)", args },
+        action: Action::OneKey(action),
+    }
+}
+
+pub(super) static SETEX: Command = set_expiring(
+    "setex",
+    "Sets the value of a key and how many seconds it will live.",
+    &[KEY, arg("seconds", ArgKind::Integer), VALUE],
+    setex,
+);
+
+pub(super) static PSETEX: Command = set_expiring(
+    "psetex",
+    "Sets the value of a key and how many milliseconds it will live.",
+    &[KEY, arg("milliseconds", ArgKind::Integer), VALUE],
+    psetex,
+);
+
+pub(super) static GETSET: Command = Command {
+    name: "getset",
+    arity: 3,
+    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::ReadOverwrite),
+    categories: "write string fast",
+    docs: Docs {
+        summary: "Sets the value of a key and returns the one before.",
+        complexity: "O(1)",
+        args: &[KEY, VALUE],
+    },
+    action: Action::OneKey(getset),
+};
+
+pub(super) static MSETNX: Command = Command {
+    name: "msetnx",
+    arity: -3,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::Pairs(Access::Insert),
+    categories: "write string slow",
+    docs: Docs {
+        summary: "Sets the values of several keys at one moment if there is none of them.",
+        complexity: "O(N), N being the number of keys",
+        args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
+    },
+    action: Action::ManyKeys(msetnx),
+};
+
+pub(super) static MSETEX: Command = Command {
+    name: "msetex",
+    arity: -4,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::CountedPairs(Access::Overwrite),
+    categories: "write string slow",
+    docs: Docs {
+        summary: "Sets the values of several keys at one moment, on conditions and with an expiry if wanted.",
+        complexity: "O(N), N being the number of keys",
+        args: &[
+            arg("numkeys", ArgKind::Integer),
+            arg("data", ArgKind::Block(PAIR)).multiple(),
+            arg("condition", ArgKind::OneOf(EXISTENCE)).optional(),
+            arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
+        ],
+    },
+    action: Action::ManyKeys(msetex),
+};
+
+fn setnx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.check_set(2)?;
+    let found = cx.find();
+    if found.is_none() {
+        cx.set(None, 2, None);
+    }
+    reply.integer(i64::from(found.is_none()));
+    Ok(())
+}
+
+fn setex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    set_with_expiry(cx, reply, true)
+}
+
+fn psetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    set_with_expiry(cx, reply, false)
+}
+
+fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) -> Result<(), Error> {
+    let expire_at = Expiry { argument: 2, seconds, relative: true }.at(&cx.args, cx.now)?;
+    cx.check_set(3)?;
+    let found = cx.find();
+    cx.set(found, 3, Some(expire_at));
+    reply.ok();
+    Ok(())
+}
+
+fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.check_set(2)?;
+    let found = cx.find();
+    match found {
+        None => reply.null(),
+        Some(found) => {
+            let entry = cx.table.entry(found);
+            cx.limits.reply(entry.value().bytes().len())?;
+            reply.value(&entry);
+        }
+    }
+    cx.set(found, 2, None);
+    Ok(())
+}
+
+impl OneKey<'_> {
+    /// Refuses a key, or a value at that argument, that is too long.
+    fn check_set(&self, argument: usize) -> Result<(), Error> {
+        self.limits.key(self.key)?;
+        self.limits.value(self.args.get(argument).len())
+    }
+
+    /// Gives the key the value at that argument.
+    fn set(&mut self, found: Option<Found>, argument: usize, expire_at: Option<UnixMs>) {
+        let kept = self.args.keep(argument, self.limits.keep_bytes);
+        let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
+        match found {
+            Some(found) => self.table.overwrite(found, value, expire_at),
+            None => self.table.insert(self.hasher, self.hash, self.key, value, expire_at),
+        }
+    }
+}
+
+fn msetnx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let options = SetOptions { only_new: true, ..SetOptions::default() };
+    let pairs = Pairs { first: 1, count: cx.args.from(1).len() / 2 };
+    reply.integer(i64::from(cx.set_pairs(pairs, &options)?));
+    Ok(())
+}
+
+fn msetex(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let pairs = Pairs { first: 2, count: pair_count(&cx.args)? };
+    let options = SetOptions::parse(&cx.args, pairs.first + 2 * pairs.count)?;
+    if options.get || options.comparison.is_some() {
+        return Err(Error::Syntax);
+    }
+    reply.integer(i64::from(cx.set_pairs(pairs, &options)?));
+    Ok(())
+}
+
+/// MSETEX's number of pairs, if there are so many.
+pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
+    let count = parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.ok_or(Error::InvalidPairCount)? as usize;
+    if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
+}
+
+/// Keys and values among the arguments.
+#[derive(Clone, Copy)]
+struct Pairs {
+    first: usize,
+    count: usize,
+}
+
+impl ManyKeys<'_> {
+    /// Sets all pairs, or none if one of their keys is there, or is not, against
+    /// the options. Tells whether they were set.
+    fn set_pairs(&mut self, pairs: Pairs, options: &SetOptions) -> Result<bool, Error> {
+        let expire_at = options.expiry.map(|expiry| expiry.at(&self.args, self.now)).transpose()?;
+        let keys = || (0..pairs.count).map(|number| (number, pairs.first + 2 * number));
+        for (_, at) in keys() {
+            self.limits.key(self.args.get(at))?;
+            self.limits.value(self.args.get(at + 1).len())?;
+        }
+        for (number, at) in keys() {
+            let found = self.find(number, at).is_some();
+            if options.only_new && found || options.only_existing && !found {
+                return Ok(false);
+            }
+        }
+        for (number, at) in keys() {
+            let kept = self.args.keep(at + 1, self.limits.keep_bytes);
+            let value = kept.as_ref().map_or(Value::Inline(self.args.get(at + 1)), Value::Shared);
+            let found = self.find(number, at);
+            let (hash, table) = self.tables.table(number);
+            match found {
+                Some(found) => {
+                    let kept_expiry = if options.keep_ttl { table.entry(found).expire_at() } else { None };
+                    table.overwrite(found, value, expire_at.or(kept_expiry));
+                }
+                None => table.insert(self.hasher, hash, self.args.get(at), value, expire_at),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Key number `number`, which stands at argument `at`, unless it has expired.
+    fn find(&mut self, number: usize, at: usize) -> Option<Found> {
+        let (hash, table) = self.tables.table(number);
+        table.find_live(self.hasher, hash, self.args.get(at), self.now)
+    }
+}
