@@ -87,10 +87,17 @@ random_stage() {
     run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model
 }
 
+differential_stage() {
+    heading "random commands against the stock commands"
+    run cargo build --release --locked
+    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test differential
+}
+
 loom_stage
 asan_stage
 tsan_stage
 random_stage
+differential_stage
 
 heading "result"
 [ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"
