@@ -93,11 +93,18 @@ differential_stage() {
     run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test differential
 }
 
+linearizability_stage() {
+    heading "histories of many clients: is there an order that explains them"
+    run cargo build --release --locked
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test linearizability
+}
+
 loom_stage
 asan_stage
 tsan_stage
 random_stage
 differential_stage
+linearizability_stage
 
 heading "result"
 [ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"

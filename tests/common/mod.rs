@@ -8,6 +8,7 @@
 
 mod client;
 pub mod grammar;
+pub mod linear;
 mod random;
 mod server;
 mod twin;
