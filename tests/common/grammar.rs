@@ -23,13 +23,19 @@ struct Shape {
 }
 
 /// An argument as COMMAND DOCS tells it.
-struct Argument {
-    name: String,
-    kind: String,
-    token: Option<String>,
-    optional: bool,
-    multiple: bool,
-    inner: Vec<Argument>,
+pub struct Argument {
+    /// What it is called.
+    pub name: String,
+    /// `key`, `string`, `oneof` and so on.
+    pub kind: String,
+    /// The word in front of it, or the word that it is.
+    pub token: Option<String>,
+    /// May be left out.
+    pub optional: bool,
+    /// May be repeated.
+    pub multiple: bool,
+    /// The choices of `oneof`, the members of `block`.
+    pub inner: Vec<Argument>,
 }
 
 /// Stock subcommands that midi does not have, or answers in words of its own.
@@ -286,7 +292,8 @@ impl Grammar {
     }
 }
 
-fn arguments(list: Value) -> Vec<Argument> {
+/// The field `arguments` of COMMAND DOCS.
+pub fn arguments(list: Value) -> Vec<Argument> {
     list.array().into_iter().map(argument).collect()
 }
 
