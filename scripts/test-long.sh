@@ -99,12 +99,29 @@ linearizability_stage() {
     run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test linearizability
 }
 
+# The sources of Redis have the units; they are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
+redis_units_stage() {
+    heading "Redis's own tests, through a proxy that renames commands"
+    have tclsh || apt_install tcl || { skip "no tclsh (Debian package tcl)"; return 0; }
+    if [ -z "${MIDI_REDIS_TESTS:-}" ]; then
+        local sources=$root/target/redis-7.0.15
+        [ -e "$sources/tests/test_helper.tcl" ] || { mkdir -p "$sources" &&
+            curl -fsSL https://download.redis.io/releases/redis-7.0.15.tar.gz |
+            tar xz -C "$sources" --strip-components 1; } || { skip "could not fetch the sources of Redis"; return 0; }
+        MIDI_REDIS_TESTS=$sources/tests
+    fi
+    run cargo build --release --locked
+    # One mode after the other: the units share their directory, and some measure times.
+    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test redis_suite -- --test-threads 1
+}
+
 loom_stage
 asan_stage
 tsan_stage
 random_stage
 differential_stage
 linearizability_stage
+redis_units_stage
 
 heading "result"
 [ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"

@@ -9,6 +9,7 @@
 mod client;
 pub mod grammar;
 pub mod linear;
+pub mod proxy;
 mod random;
 mod server;
 mod twin;
