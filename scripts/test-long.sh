@@ -111,8 +111,7 @@ redis_units_stage() {
         MIDI_REDIS_TESTS=$sources/tests
     fi
     run cargo build --release --locked
-    # One mode after the other: the units share their directory, and some measure times.
-    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test redis_suite -- --test-threads 1
+    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test redis_suite
 }
 
 loom_stage

@@ -138,7 +138,7 @@ const KEYS: [&str; 3] = ["x", "y", "z"];
 
 /// What is drawn for one key; `K` is the key, `V` a value of its own. A command that
 /// midi does not have is left out.
-const ON_ONE_KEY: [&str; 14] = [
+const ON_ONE_KEY: [&str; 15] = [
     "GET K",
     "GET K",
     "SET K V",
@@ -153,13 +153,14 @@ const ON_ONE_KEY: [&str; 14] = [
     "GETDEL K",
     "GETSET K V",
     "STRLEN K",
+    "SETNX K V",
 ];
 
 /// For keys that are numbers only.
 const ON_A_COUNTER: [&str; 4] = ["INCR K", "INCR K", "GET K", "DEL K"];
 
 /// What is drawn for several keys at once.
-const ON_SEVERAL_KEYS: [&str; 9] = [
+const ON_SEVERAL_KEYS: [&str; 13] = [
     "MSET x V y V z V",
     "MSET z V x V",
     "MGET x y z",
@@ -169,6 +170,10 @@ const ON_SEVERAL_KEYS: [&str; 9] = [
     "MSETNX y V z V",
     "DEL y z",
     "EXISTS x y z",
+    "RENAME x y",
+    "RENAMENX y z",
+    "COPY z x",
+    "COPY x y REPLACE",
 ];
 
 /// Those of the lines whose command midi has.
@@ -360,6 +365,19 @@ mod checker {
         fits(&["1 1..4 SET x a; SET y a -> OK; OK", "2 2..3 GET x; GET y -> a; a"]);
         does_not_fit(&["1 1..4 SET x a; SET y a -> OK; OK", "2 2..3 GET x; GET y -> a; nil"]);
         does_not_fit(&["1 1..4 GET x; SET x a -> nil; OK", "2 2..3 GET x; SET x b -> nil; OK"]);
+    }
+
+    #[test]
+    fn a_torn_rename_is_refused() {
+        let before = "1 1..2 SET x a -> OK";
+        for seen in ["a,nil", "nil,a"] {
+            fits(&[before, "1 3..6 RENAME x y -> OK", &format!("2 4..5 MGET x y -> {seen}")]);
+        }
+        for seen in ["a,a", "nil,nil"] {
+            does_not_fit(&[before, "1 3..6 RENAME x y -> OK", &format!("2 4..5 MGET x y -> {seen}")]);
+        }
+        fits(&[before, "1 3..6 COPY x y -> 1", "2 4..5 MGET x y -> a,a"]);
+        does_not_fit(&[before, "1 3..6 RENAMENX x y -> 1", "2 4..5 RENAMENX x y -> 1"]);
     }
 
     #[test]

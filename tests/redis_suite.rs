@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use common::{Client, Mode, proxy};
 
@@ -46,11 +47,15 @@ fn safemode() {
     run(Mode::Safe);
 }
 
+/// The units keep files in their directory, and some measure times.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 fn run(mode: Mode) {
     let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
         println!("skipped: MIDI_REDIS_TESTS is not set");
         return;
     };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = mode.server();
     let (renamed, missing) = names(&mut server.client());
     let port = proxy::start(server.port(), renamed).expect("a proxy");

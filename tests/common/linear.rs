@@ -125,7 +125,8 @@ fn after(state: &State, operation: &Operation) -> Option<State> {
 fn keys_of(args: &Words) -> Vec<&[u8]> {
     let step = if matches!(args[0].as_slice(), b"MSET" | b"MSETNX") { 2 } else { 1 };
     let several = matches!(args[0].as_slice(), b"MSET" | b"MSETNX" | b"MGET" | b"DEL" | b"EXISTS");
-    let count = if several { usize::MAX } else { 1 };
+    let two = matches!(args[0].as_slice(), b"RENAME" | b"RENAMENX" | b"COPY");
+    let count = if several { usize::MAX } else { 1 + usize::from(two) };
     args[1..].iter().step_by(step).take(count).map(Vec::as_slice).collect()
 }
 
@@ -146,6 +147,14 @@ pub fn run(state: &mut State, args: &Words) -> Value {
             count(value.len())
         }
         b"INCR" => incr(state, key),
+        b"SETNX" => {
+            let is_new = !state.contains_key(key);
+            if is_new {
+                state.insert(key.clone(), args[2].clone());
+            }
+            count(is_new.into())
+        }
+        b"RENAME" | b"RENAMENX" | b"COPY" => to_other_key(state, args),
         b"MGET" => Value::Array(keys_of(args).iter().map(|key| found(state.get(*key))).collect()),
         b"MSETNX" if keys_of(args).iter().any(|key| state.contains_key(*key)) => Value::Integer(0),
         b"MSET" | b"MSETNX" => {
@@ -177,6 +186,22 @@ fn set(state: &mut State, args: &Words) -> Value {
         (false, true) => Value::ok(),
         (false, false) => Value::NullBulk,
     }
+}
+
+/// RENAME, RENAMENX and COPY: from argument 1 to argument 2.
+fn to_other_key(state: &mut State, args: &Words) -> Value {
+    let (copies, always) = (args[0] == b"COPY", args[0] == b"RENAME" || args.len() > 3);
+    let Some(value) = state.get(&args[1]).cloned() else {
+        return if copies { Value::Integer(0) } else { Value::error("ERR no such key") };
+    };
+    if !always && state.contains_key(&args[2]) {
+        return Value::Integer(0);
+    }
+    if !copies {
+        state.remove(&args[1]);
+    }
+    state.insert(args[2].clone(), value);
+    if args[0] == b"RENAME" { Value::ok() } else { Value::Integer(1) }
 }
 
 fn incr(state: &mut State, key: &[u8]) -> Value {
