@@ -87,10 +87,40 @@ random_stage() {
     run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model
 }
 
+differential_stage() {
+    heading "random commands against the stock commands"
+    run cargo build --release --locked
+    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test differential
+}
+
+linearizability_stage() {
+    heading "histories of many clients: is there an order that explains them"
+    run cargo build --release --locked
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test linearizability
+}
+
+# The sources of Redis have the units; they are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
+redis_units_stage() {
+    heading "Redis's own tests, through a proxy that renames commands"
+    have tclsh || apt_install tcl || { skip "no tclsh (Debian package tcl)"; return 0; }
+    if [ -z "${MIDI_REDIS_TESTS:-}" ]; then
+        local sources=$root/target/redis-7.0.15
+        [ -e "$sources/tests/test_helper.tcl" ] || { mkdir -p "$sources" &&
+            curl -fsSL https://download.redis.io/releases/redis-7.0.15.tar.gz |
+            tar xz -C "$sources" --strip-components 1; } || { skip "could not fetch the sources of Redis"; return 0; }
+        MIDI_REDIS_TESTS=$sources/tests
+    fi
+    run cargo build --release --locked
+    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test redis_suite
+}
+
 loom_stage
 asan_stage
 tsan_stage
 random_stage
+differential_stage
+linearizability_stage
+redis_units_stage
 
 heading "result"
 [ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"

@@ -146,6 +146,7 @@ mod tests {
             max_key_bytes: 0,
             max_value_bytes: 0,
             keep_bytes: 0,
+            max_atomic_keys: 0,
             max_reply_bytes: usize::MAX,
         };
         let zeros =

@@ -220,9 +220,10 @@ impl Error {
 /// Redis shows so much of a subcommand that it does not know.
 const SHOWN_BYTES: usize = 128;
 
-/// Line ends would end the reply.
+/// Line ends would end the reply: those at its end go, the others become spaces.
 fn one_line(text: &[u8]) -> Vec<u8> {
-    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    text[..end].iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// Up to the first NUL, as Redis prints an argument.

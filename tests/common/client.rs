@@ -1,13 +1,14 @@
 //! A client that shows replies as they are on the wire, RESP2 and RESP3.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use super::HANG;
 
 /// A reply. Two are equal only if their bytes on the wire are.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
     /// `+`
     Simple(Vec<u8>),
@@ -39,6 +40,36 @@ pub enum Value {
     Set(Vec<Value>),
     /// `>`
     Push(Vec<Value>),
+}
+
+/// As it is on the wire, in one line.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = |mark: &str, list: &[Value]| {
+            f.write_str(mark)?;
+            f.debug_list().entries(list).finish()
+        };
+        match self {
+            Value::Array(elements) => list("*", elements),
+            Value::Set(elements) => list("~", elements),
+            Value::Push(elements) => list(">", elements),
+            Value::Map(pairs) => f.debug_map().entries(pairs.iter().map(|pair| (&pair.0, &pair.1))).finish(),
+            Value::Simple(bytes) => write!(f, "+{}", text(bytes)),
+            Value::Error(bytes) => write!(f, "-{}", text(bytes)),
+            Value::Integer(number) => write!(f, ":{number}"),
+            Value::Bulk(bytes) if bytes.len() > SHOWN => {
+                write!(f, "\"{}...\" ({})", text(bytes), bytes.len())
+            }
+            Value::Bulk(bytes) => write!(f, "\"{}\"", text(bytes)),
+            Value::NullBulk => f.write_str("$-1"),
+            Value::NullArray => f.write_str("*-1"),
+            Value::Null => f.write_str("_"),
+            Value::Bool(yes) => write!(f, "#{yes}"),
+            Value::Double(bytes) => write!(f, ",{}", text(bytes)),
+            Value::BigNumber(bytes) => write!(f, "({}", text(bytes)),
+            Value::Verbatim(bytes) => write!(f, "={}", text(bytes)),
+        }
+    }
 }
 
 impl Value {
@@ -324,9 +355,12 @@ pub fn encoded<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     bytes
 }
 
+/// How much of a string is shown, in bytes.
+const SHOWN: usize = 200;
+
 /// Bytes for people.
 pub fn text(bytes: &[u8]) -> String {
-    bytes[..bytes.len().min(200)].escape_ascii().to_string()
+    bytes[..bytes.len().min(SHOWN)].escape_ascii().to_string()
 }
 
 /// A command for people.

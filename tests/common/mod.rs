@@ -7,6 +7,9 @@
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
 mod client;
+pub mod grammar;
+pub mod linear;
+pub mod proxy;
 mod random;
 mod server;
 mod twin;
@@ -14,7 +17,7 @@ mod twin;
 pub use client::{Client, Value, encoded, shown, text};
 pub use random::Random;
 pub use server::{Builder, Server, module, redis_server};
-pub use twin::Twin;
+pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

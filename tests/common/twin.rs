@@ -1,25 +1,97 @@
 //! Stock commands and MIDI.* commands side by side: the replies must be the same.
 
+use std::time::Instant;
+
 use super::client::{Client, Value, encoded, shown};
+
+/// A command: its name and its arguments.
+pub type Words = Vec<Vec<u8>>;
+
+/// Something to be done both ways on one connection.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A command, and the same one of midi.
+    Plain(Words),
+    /// Commands in one MULTI/EXEC, both ways.
+    Transaction(Vec<Words>),
+    /// A command from a script, and the same one of midi.
+    Script(Words),
+    /// A command that is sent as it is, once, and not compared.
+    Alone(Words),
+}
+
+impl Step {
+    /// Its commands.
+    pub fn commands(&self) -> &[Words] {
+        match self {
+            Step::Plain(args) | Step::Script(args) | Step::Alone(args) => std::slice::from_ref(args),
+            Step::Transaction(commands) => commands,
+        }
+    }
+
+    /// What goes over the wire for it.
+    fn wire(&self) -> Vec<Words> {
+        let both =
+            |commands: &[Words]| commands.iter().flat_map(|args| Exchange::of(args).commands).collect();
+        match self {
+            Step::Plain(_) => both(self.commands()),
+            Step::Script(_) => both(self.commands()).into_iter().map(from_script).collect(),
+            Step::Transaction(_) => {
+                let mut all = vec![words("MULTI")];
+                all.extend::<Vec<Words>>(both(self.commands()));
+                all.push(words("EXEC"));
+                all
+            }
+            Step::Alone(args) => vec![args.clone()],
+        }
+    }
+
+    /// Compares the replies to what went over the wire.
+    fn judge(&self, replies: &[Value], margin_ms: i64) -> Result<(), String> {
+        match self {
+            Step::Plain(args) | Step::Script(args) => Exchange::of(args).judge(args, replies, margin_ms),
+            Step::Transaction(commands) => judge_transaction(commands, replies, margin_ms),
+            Step::Alone(_) => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let commands: Vec<String> = self.commands().iter().map(|args| shown(args)).collect();
+        match self {
+            Step::Plain(_) => write!(f, "{}", commands[0]),
+            Step::Script(_) => write!(f, "(script) {}", commands[0]),
+            Step::Alone(_) => write!(f, "(once) {}", commands[0]),
+            Step::Transaction(_) => write!(f, "MULTI; {}; EXEC", commands.join("; ")),
+        }
+    }
+}
+
+/// Two replies that are not the same.
+#[derive(Debug)]
+pub struct Difference {
+    /// Number of the step in its batch.
+    pub step: usize,
+    /// The command and both replies.
+    pub text: String,
+}
 
 /// One connection on which every command is run twice.
 pub struct Twin {
     client: Client,
-    waiting: Vec<Pair>,
+    waiting: Vec<Step>,
+    /// The longest that a batch has taken: so far apart the same moment can be for both.
+    slowest_ms: i64,
 }
 
-/// A command, and its number among the connection's replies.
-struct Pair {
-    args: Vec<Vec<u8>>,
-}
-
-/// How far apart two times of the same key may be, in milliseconds.
-const MARGIN_MS: i64 = 5000;
+/// How far apart two times of the same key may be beside that, in milliseconds.
+const MARGIN_MS: i64 = 50;
 
 impl Twin {
     /// On this connection, whose protocol and database count for both.
     pub fn new(client: Client) -> Self {
-        Twin { client, waiting: Vec::new() }
+        Twin { client, waiting: Vec::new(), slowest_ms: 0 }
     }
 
     /// The connection, for what is not to be compared.
@@ -29,27 +101,25 @@ impl Twin {
     }
 
     /// Sends a command both ways; [`Twin::flush`] compares the replies.
+    #[track_caller]
     pub fn push<A: AsRef<[u8]>>(&mut self, args: &[A]) {
-        let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
-        self.waiting.push(Pair { args });
+        self.waiting.push(Step::Plain(owned(args)));
         if self.waiting.len() >= 100 {
             self.flush();
         }
     }
 
     /// The same with words.
+    #[track_caller]
     pub fn push_line(&mut self, line: &str) {
         self.push(&line.split_whitespace().collect::<Vec<_>>());
     }
 
-    /// Runs a command both ways; its reply.
+    /// Runs a command both ways; midi's reply.
     #[track_caller]
     pub fn same<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Value {
         self.flush();
-        let native = self.client.call(args);
-        let midi = self.client.call(&prefixed(args));
-        compare(args, &native, &midi);
-        midi
+        self.must(&[Step::Plain(owned(args))]).pop().expect("two replies")
     }
 
     /// The same with words.
@@ -61,77 +131,133 @@ impl Twin {
     /// Compares what was pushed.
     #[track_caller]
     pub fn flush(&mut self) {
-        let pairs = std::mem::take(&mut self.waiting);
-        let bytes: Vec<u8> = pairs
-            .iter()
-            .flat_map(|pair| [encoded(&pair.args), encoded(&prefixed(&pair.args))].concat())
-            .collect();
-        self.client.send(&bytes);
-        for (at, pair) in pairs.iter().enumerate() {
-            let (native, midi) = (self.client.read(), self.client.read());
-            let before: Vec<_> =
-                pairs[at.saturating_sub(8)..at].iter().map(|pair| shown(&pair.args)).collect();
-            if !same(&pair.args, &native, &midi) {
-                panic!("after {before:#?}\n{}", difference(&pair.args, &native, &midi));
-            }
-        }
+        let steps = std::mem::take(&mut self.waiting);
+        self.must(&steps);
     }
 
-    /// Runs what `body` pushes as one transaction.
+    /// Runs these commands both ways as one transaction.
     #[track_caller]
-    pub fn transaction(&mut self, commands: &[Vec<Vec<u8>>]) {
+    pub fn transaction(&mut self, commands: &[Words]) {
         self.flush();
-        let mut bytes = encoded(&["MULTI"]);
-        for args in commands {
-            bytes.extend(encoded(args));
-            bytes.extend(encoded(&prefixed(args)));
-        }
-        bytes.extend(encoded(&["EXEC"]));
-        self.client.send(&bytes);
-        assert_eq!(self.client.read(), Value::ok(), "MULTI");
-        for args in commands {
-            let (native, midi) = (self.client.read(), self.client.read());
-            assert!(same_text(&native, &midi), "queueing {}: {native:?} {midi:?}", shown(args));
-        }
-        let replies = match self.client.read() {
-            Value::Array(replies) => replies,
-            Value::Error(_) => return, // A wrong arity, refused at queueing, both ways.
-            other => panic!("EXEC: {other:?}"),
-        };
-        for (args, pair) in commands.iter().zip(replies.chunks_exact(2)) {
-            compare(args, &pair[0], &pair[1]);
-        }
+        self.must(&[Step::Transaction(commands.to_vec())]);
     }
 
     /// Runs a command both ways from a script.
+    #[track_caller]
     pub fn script<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         self.flush();
-        const CALL: &str = "return redis.pcall(unpack(ARGV))";
-        let mut call = |args: &[Vec<u8>]| {
-            let mut all = vec![b"EVAL".to_vec(), CALL.into(), b"0".to_vec()];
-            all.extend_from_slice(args);
-            self.client.call(&all)
-        };
-        let plain: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
-        let native = call(&plain);
-        let midi = call(&prefixed(args));
-        compare(args, &native, &midi);
+        self.must(&[Step::Script(owned(args))]);
     }
+
+    #[track_caller]
+    fn must(&mut self, steps: &[Step]) -> Vec<Value> {
+        self.batch(steps).unwrap_or_else(|Difference { step, text }| {
+            let before: Vec<_> = steps[step.saturating_sub(8)..step].iter().map(Step::to_string).collect();
+            panic!("after {before:#?}\n{text}")
+        })
+    }
+
+    /// Sends all in one go; all replies, or the first difference among them.
+    #[track_caller]
+    pub fn batch(&mut self, steps: &[Step]) -> Result<Vec<Value>, Difference> {
+        let started = Instant::now();
+        let commands: Vec<Vec<Words>> = steps.iter().map(Step::wire).collect();
+        let bytes: Vec<u8> = commands.iter().flatten().flat_map(|args| encoded(args)).collect();
+        self.client.send(&bytes);
+        let replies: Vec<Value> = commands.iter().flatten().map(|_| self.client.read()).collect();
+        self.slowest_ms = self.slowest_ms.max(started.elapsed().as_millis() as i64);
+        let mut rest = replies.as_slice();
+        for (step, commands) in commands.iter().enumerate() {
+            let (own, others) = rest.split_at(commands.len());
+            rest = others;
+            steps[step]
+                .judge(own, self.slowest_ms + MARGIN_MS)
+                .map_err(|text| Difference { step, text: format!("{}\n{text}", steps[step]) })?;
+        }
+        Ok(replies)
+    }
+}
+
+/// How a command is run both ways.
+struct Exchange {
+    commands: Vec<Words>,
+    /// Which replies must be the same: the stock command's, midi's.
+    pairs: &'static [(usize, usize)],
+}
+
+impl Exchange {
+    fn of(args: &Words) -> Self {
+        let (native, midi) = (args.clone(), prefixed(args));
+        match lower(&args[0]).as_str() {
+            // The stock command empties midi too: midi's comes first, and what it did is looked at.
+            "flushall" | "flushdb" => Exchange {
+                commands: vec![midi, words("MIDI.DBSIZE"), native, words("DBSIZE")],
+                pairs: &[(2, 0), (3, 1)],
+            },
+            // The stock command exchanges midi's databases too: an odd number of times in all.
+            "swapdb" => Exchange { commands: vec![native, midi.clone(), midi], pairs: &[(0, 1), (0, 2)] },
+            _ => Exchange { commands: vec![native, midi], pairs: &[(0, 1)] },
+        }
+    }
+
+    fn judge(&self, args: &Words, replies: &[Value], margin_ms: i64) -> Result<(), String> {
+        match self.pairs.iter().find(|pair| !same(args, &replies[pair.0], &replies[pair.1], margin_ms)) {
+            None => Ok(()),
+            Some(pair) => Err(difference(args, &replies[pair.0], &replies[pair.1])),
+        }
+    }
+}
+
+fn judge_transaction(commands: &[Words], replies: &[Value], margin_ms: i64) -> Result<(), String> {
+    let exchanges: Vec<Exchange> = commands.iter().map(Exchange::of).collect();
+    let (ends, queued) = (replies.len() - 1, &replies[1..replies.len() - 1]);
+    let ran = match &replies[ends] {
+        Value::Array(ran) => ran.as_slice(),
+        Value::Error(_) => &[], // A wrong arity, refused at queueing, both ways.
+        other => return Err(format!("EXEC: {other:?}")),
+    };
+    let mut at = 0;
+    for (args, exchange) in commands.iter().zip(&exchanges) {
+        let own = at..at + exchange.commands.len();
+        at = own.end;
+        for pair in exchange.pairs {
+            let (native, midi) = (&queued[own.start + pair.0], &queued[own.start + pair.1]);
+            if !same_text(native, midi) {
+                return Err(format!("when queued: {}", difference(args, native, midi)));
+            }
+        }
+        if !ran.is_empty() {
+            exchange.judge(args, &ran[own], margin_ms)?;
+        }
+    }
+    Ok(())
+}
+
+fn from_script(args: Words) -> Words {
+    const CALL: &str = "return redis.pcall(unpack(ARGV))";
+    let mut all = vec![b"EVAL".to_vec(), CALL.into(), b"0".to_vec()];
+    all.extend(args);
+    all
+}
+
+fn owned<A: AsRef<[u8]>>(args: &[A]) -> Words {
+    args.iter().map(|arg| arg.as_ref().to_vec()).collect()
+}
+
+/// A command from a line.
+pub fn words(line: &str) -> Words {
+    line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn lower(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).to_ascii_lowercase()
 }
 
 /// The command under midi's name, in the case of its own.
-pub fn prefixed<A: AsRef<[u8]>>(args: &[A]) -> Vec<Vec<u8>> {
-    let mut args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
+pub fn prefixed<A: AsRef<[u8]>>(args: &[A]) -> Words {
+    let mut args = owned(args);
     args[0] = [b"midi.", args[0].as_slice()].concat();
     args
-}
-
-#[track_caller]
-fn compare<A: AsRef<[u8]>>(args: &[A], native: &Value, midi: &Value) {
-    let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_ref().to_vec()).collect();
-    if !same(&args, native, midi) {
-        panic!("{}", difference(&args, native, midi));
-    }
 }
 
 fn difference(args: &[Vec<u8>], native: &Value, midi: &Value) -> String {
@@ -139,17 +265,52 @@ fn difference(args: &[Vec<u8>], native: &Value, midi: &Value) -> String {
 }
 
 /// Whether the replies are the same, as far as the command promises.
-fn same(args: &[Vec<u8>], native: &Value, midi: &Value) -> bool {
-    let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
+fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool {
+    let name = lower(&args[0]);
     match (name.as_str(), native, midi) {
-        ("ttl" | "expiretime", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS / 1000),
-        ("pttl" | "pexpiretime", Value::Integer(a), Value::Integer(b)) => near(*a, *b, MARGIN_MS),
-        ("keys", Value::Array(_), Value::Array(_)) => native.clone().sorted() == midi.clone().sorted(),
-        ("scan" | "randomkey", a, b) if !a.is_error() => {
-            std::mem::discriminant(a) == std::mem::discriminant(b)
+        ("ttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, margin_ms / 1000 + 1),
+        ("pttl", Value::Integer(a), Value::Integer(b)) => near(*a, *b, margin_ms),
+        ("expiretime", Value::Integer(a), Value::Integer(b)) => {
+            near(*a, *b, if is_fixed(*a * 1000) { 0 } else { margin_ms / 1000 + 1 })
         }
+        ("pexpiretime", Value::Integer(a), Value::Integer(b)) => {
+            near(*a, *b, if is_fixed(*a) { 0 } else { margin_ms })
+        }
+        ("keys", Value::Array(_), Value::Array(_)) => native.clone().sorted() == midi.clone().sorted(),
+        ("scan", Value::Array(a), Value::Array(b)) => same_scan(args, a, b),
+        // What these say is the server's own: which key, who else holds it, how large it is.
+        ("randomkey" | "memory", a, b) if !a.is_error() => same_kind(a, b),
+        ("object", a, b) if !a.is_error() && lower(&args[1]) != "encoding" => same_kind(a, b),
         _ => same_text(native, midi),
     }
+}
+
+fn same_kind(native: &Value, midi: &Value) -> bool {
+    std::mem::discriminant(native) == std::mem::discriminant(midi)
+}
+
+/// Times in this range were given as absolute ones, for which no clock is read: the
+/// beginning of the year 2100, in milliseconds.
+pub const FIXED_TIMES_MS: std::ops::Range<i64> = 4_102_444_800_000..4_112_444_800_000;
+
+fn is_fixed(at_ms: i64) -> bool {
+    FIXED_TIMES_MS.contains(&at_ms)
+}
+
+/// A scan that ends at once must give the same keys; else the cursors are each server's own.
+fn same_scan(args: &[Vec<u8>], native: &[Value], midi: &[Value]) -> bool {
+    let ends = |reply: &[Value]| reply.len() == 2 && reply[0] == Value::bulk("0");
+    let many = args.windows(2).any(|pair| lower(&pair[0]) == "count" && pair[1].len() > 4);
+    let from_start = args.get(1).is_some_and(|cursor| cursor == b"0");
+    if !(many && from_start && ends(native) && ends(midi)) {
+        return native.len() == midi.len();
+    }
+    let keys = |reply: &[Value]| {
+        let mut keys = reply[1].clone().sorted();
+        keys.dedup();
+        keys
+    };
+    keys(native) == keys(midi)
 }
 
 /// -1 and -2 have a meaning of their own.
@@ -157,11 +318,16 @@ fn near(a: i64, b: i64, margin: i64) -> bool {
     if a < 0 || b < 0 { a == b } else { a.abs_diff(b) <= margin as u64 }
 }
 
-/// Byte for byte, but for the prefix in error texts.
+/// Byte for byte, but for the prefix in error texts, and for the name of the
+/// setting that a size exceeds.
 fn same_text(native: &Value, midi: &Value) -> bool {
     match (native, midi) {
         (Value::Error(native), Value::Error(midi)) => {
-            String::from_utf8_lossy(native) == String::from_utf8_lossy(midi).replacen("midi.", "", 1)
+            let native = String::from_utf8_lossy(native);
+            let midi = String::from_utf8_lossy(midi).replacen("midi.", "", 1);
+            native == midi
+                || native.contains("maximum allowed size (")
+                    && native.split(" (").next() == midi.split(" (").next()
         }
         _ => native == midi,
     }

@@ -1,0 +1,231 @@
+//! The promise: a client that puts `MIDI.` in front of its commands sees no other
+//! reply than before, whatever it sends. Random commands run both ways, alone, in
+//! transactions and from scripts, with RESP2 and RESP3, in several databases.
+//!
+//! Environment: `MIDI_DIFFERENTIAL_COMMANDS` (how many in each mode) and
+//! `MIDI_DIFFERENTIAL_SEED` (the number of the first episode). An episode starts with
+//! empty databases and follows from its number alone. The first difference is cut
+//! down to the steps that it needs.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::grammar::{self, Grammar};
+use common::{Client, Difference, Mode, Random, Server, Step, Twin, Value, Words, prefixed, words};
+
+/// Steps in an episode.
+const EPISODE: usize = 1000;
+
+/// Steps sent in one go.
+const BATCH: usize = 100;
+
+/// Databases with keys; that of [`short_lives`] is another.
+const DATABASES: usize = 3;
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
+#[test]
+fn adaptive() {
+    run(Mode::Adaptive);
+}
+
+#[test]
+fn pool() {
+    run(Mode::Pool);
+}
+
+#[test]
+fn safemode() {
+    run(Mode::Safe);
+}
+
+/// Without the limits that stock servers do not have.
+fn server(mode: Mode) -> Server {
+    mode.builder().load("max-pattern-bytes 100mb").start()
+}
+
+fn run(mode: Mode) {
+    let server = server(mode);
+    let grammar = Grammar::ask(&mut server.client());
+    println!("{mode:?}: commands: {}", grammar.names().join(", "));
+    println!("{mode:?}: left out: {}", grammar.left_out.join(", "));
+    let wanted = from_environment("MIDI_DIFFERENTIAL_COMMANDS", 20_000) as usize;
+    let mut number = from_environment("MIDI_DIFFERENTIAL_SEED", 1);
+    let mut done = 0;
+    while done < wanted {
+        let steps = episode(&grammar, number);
+        done += steps.iter().map(|step| step.commands().len()).sum::<usize>();
+        if let Err(difference) = play(&server, &steps) {
+            panic!("{mode:?}: {}", report(&server, number, &steps, &difference));
+        }
+        short_lives(&mut server.client(), &mut Random::new(number));
+        number += 1;
+    }
+}
+
+/// The steps of that number.
+fn episode(grammar: &Grammar, number: u64) -> Vec<Step> {
+    let mut random = Random::new(number);
+    (0..EPISODE).flat_map(|_| some_step(grammar, &mut random)).collect()
+}
+
+fn some_step(grammar: &Grammar, random: &mut Random) -> Vec<Step> {
+    match random.below(100) {
+        0..2 => vec![Step::Alone(words(&format!("SELECT {}", random.below(DATABASES))))],
+        2 => vec![Step::Alone(words(&format!("HELLO {}", 2 + random.below(2))))],
+        3..12 => {
+            let commands = (0..1 + random.below(6)).map(|_| grammar.draw(random)).collect::<Vec<_>>();
+            vec![Step::Transaction(commands.into_iter().flat_map(with_look).collect())]
+        }
+        12..30 => with_look(grammar.draw(random)).into_iter().map(Step::Script).collect(),
+        _ => with_look(grammar.draw(random)).into_iter().map(Step::Plain).collect(),
+    }
+}
+
+/// A command that does not ask whether keys have expired gets a look at every key in
+/// front of it: expired keys count until somebody meets them.
+fn with_look(args: Words) -> Vec<Words> {
+    let name = args[0].to_ascii_lowercase();
+    if matches!(name.as_slice(), b"dbsize" | b"randomkey" | b"memory" | b"flushdb" | b"flushall" | b"swapdb")
+    {
+        let look = [b"EXISTS".to_vec()].into_iter().chain(grammar::all_keys()).collect();
+        vec![look, args]
+    } else {
+        vec![args]
+    }
+}
+
+/// Runs the steps both ways on empty databases.
+fn play(server: &Server, steps: &[Step]) -> Result<(), Difference> {
+    let mut client = server.client();
+    client.ok("FLUSHALL");
+    let mut twin = Twin::new(client);
+    for (number, batch) in steps.chunks(BATCH).enumerate() {
+        twin.batch(batch)
+            .map_err(|found| Difference { step: number * BATCH + found.step, text: found.text })?;
+    }
+    Ok(())
+}
+
+/// What a person needs who wants to know why.
+fn report(server: &Server, number: u64, steps: &[Step], difference: &Difference) -> String {
+    let failed = &steps[difference.step];
+    let related: Vec<&Step> = steps[..difference.step].iter().filter(|step| meet(step, failed)).collect();
+    let listed = |steps: &[&Step]| steps.iter().map(|step| format!("  {step}\n")).collect::<String>();
+    let cut = cut_down(server, &steps[..=difference.step]);
+    format!(
+        "episode {number}, step {}: {}\nthe last steps that touched its keys:\n{}{}\
+         again with: MIDI_DIFFERENTIAL_SEED={number} MIDI_DIFFERENTIAL_COMMANDS=1",
+        difference.step,
+        difference.text,
+        listed(&related[related.len().saturating_sub(15)..]),
+        match cut {
+            Some(cut) => format!("this is enough:\n{}", listed(&cut.iter().collect::<Vec<_>>())),
+            None => "it did not happen again\n".to_owned(),
+        },
+    )
+}
+
+/// Whether the steps have a key in common.
+fn meet(step: &Step, other: &Step) -> bool {
+    let is_key = |word: &Vec<u8>| grammar::all_keys().any(|key| key == *word);
+    let words = |step: &Step| -> Vec<Vec<u8>> {
+        step.commands().iter().flat_map(|args| args[1..].to_vec()).filter(is_key).collect()
+    };
+    let others = words(other);
+    words(step).iter().any(|key| others.contains(key))
+}
+
+/// Longest time that cutting down may take.
+const CUTTING: Duration = Duration::from_secs(30);
+
+/// Leaves out steps, in ever smaller pieces, as long as there is a difference.
+/// None where there is none when all are run again.
+fn cut_down(server: &Server, steps: &[Step]) -> Option<Vec<Step>> {
+    let started = Instant::now();
+    play(server, steps).err()?;
+    let mut steps = steps.to_vec();
+    let mut piece = steps.len().div_ceil(2);
+    loop {
+        let mut at = 0;
+        while at < steps.len() && started.elapsed() < CUTTING {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + piece).min(steps.len()));
+            match play(server, &fewer) {
+                Err(found) => steps = fewer[..=found.step].to_vec(),
+                Ok(()) => at += piece,
+            }
+        }
+        if piece == 1 {
+            return Some(steps);
+        }
+        piece = piece.div_ceil(2);
+    }
+}
+
+/// Keys that live for milliseconds. While they end, either server may be the first to
+/// say so, and nobody may take it back; then both must have forgotten them.
+fn short_lives(client: &mut Client, random: &mut Random) {
+    client.ok("SELECT 9");
+    let keys: Vec<String> = (0..8).map(|number| format!("short{number}")).collect();
+    let mut twin_run = |line: &str| {
+        let native = client.run(line);
+        (native, client.call(&prefixed(&words(line))))
+    };
+    for key in &keys {
+        let ms = 1 + random.below(25);
+        let lines = match random.below(3) {
+            0 => vec![format!("SET {key} v PX {ms}")],
+            1 => vec![format!("SET {key} v EX 1000"), format!("PEXPIRE {key} {ms}")],
+            _ => vec![format!("SET {key} old PX {ms}"), format!("SET {key} v KEEPTTL XX")],
+        };
+        // The second line of each may find the key gone already, on either side.
+        let (native, midi) = twin_run(&lines[0]);
+        assert_eq!(native, midi, "{}", lines[0]);
+        lines[1..].iter().for_each(|line| drop(twin_run(line)));
+    }
+    let mut gone = vec![(false, false); keys.len()];
+    let mut look = |strict: bool| {
+        for (key, gone) in keys.iter().zip(&mut gone) {
+            let (native, midi) = twin_run(&format!("EXISTS {key}"));
+            let is_gone = (native == Value::Integer(0), midi == Value::Integer(0));
+            assert!(is_gone.0 >= gone.0 && is_gone.1 >= gone.1, "{key} has come back");
+            assert!(!strict || is_gone == *gone, "{key}: {is_gone:?}, and before {gone:?}");
+            *gone = is_gone;
+        }
+    };
+    look(false);
+    look(false);
+    std::thread::sleep(Duration::from_millis(60));
+    look(false);
+    look(true);
+    for key in &keys {
+        for line in ["GET {}", "PTTL {}", "TYPE {}", "PERSIST {}", "SET {} new NX GET", "DEL {}"] {
+            let line = line.replace("{}", key);
+            let (native, midi) = twin_run(&line);
+            assert_eq!(native, midi, "{line}");
+        }
+    }
+    client.ok("FLUSHDB");
+}
+
+#[test]
+fn a_difference_is_found_and_cut_down() {
+    let server = server(Mode::Adaptive);
+    let grammar = Grammar::ask(&mut server.client());
+    let mut steps = episode(&grammar, 1);
+    play(&server, &steps).expect("no difference of its own");
+    // A write that only midi sees, in the middle, and a look at it at the end.
+    steps.insert(500, Step::Alone(words("MIDI.SET planted there")));
+    steps.push(Step::Plain(words("EXISTS planted")));
+    steps.retain(|step| {
+        !step.commands().iter().any(|args| args[0].to_ascii_lowercase().starts_with(b"flush"))
+    });
+    let found = play(&server, &steps).expect_err("the planted key");
+    let cut = cut_down(&server, &steps[..=found.step]).expect("it happens again");
+    assert!(cut.len() <= 4, "{cut:#?}");
+    assert!(report(&server, 1, &steps, &found).contains("this is enough"));
+}
