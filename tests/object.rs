@@ -126,7 +126,7 @@ fn help_lists_the_subcommands() {
             ("MEMORY", &["USAGE", "HELP"]),
         ] {
             let lines = client.run(&format!("midi.{name} help")).array();
-            assert!(lines[0].text().starts_with(&format!("MIDI.{name} <subcommand>")), "{lines:?}");
+            assert!(lines[0].text().starts_with(&format!("{name} <subcommand>")), "{lines:?}");
             for (at, subcommand) in subcommands.iter().enumerate() {
                 assert!(lines[1 + 2 * at].text().starts_with(subcommand), "{lines:?}");
             }

@@ -32,6 +32,8 @@ pub struct Connection {
     out: Vec<u8>,
     written: usize,
     in_flight: VecDeque<Sent>,
+    /// Commands that may still be sent.
+    pub budget: u64,
     /// Commands without a reply.
     pub outstanding: u64,
     /// Open loop: when commands should have been sent that wait for room in the pipeline.
@@ -66,6 +68,7 @@ impl Connection {
             out: Vec::new(),
             written: 0,
             in_flight: VecDeque::new(),
+            budget: u64::MAX,
             outstanding: 0,
             late: VecDeque::new(),
             is_waiting: false,

@@ -69,6 +69,7 @@ pub struct Source {
     random: SmallRng,
     keys: u64,
     draw: Draw,
+    connection: usize,
     share: Share,
     pool: Vec<u8>,
     value_bytes: (usize, usize),
@@ -79,14 +80,15 @@ enum Draw {
     /// Key numbers, and the place of the next.
     Zipf(Vec<u32>, usize),
     Sequential {
-        next: u64,
-        step: u64,
+        /// Of each connection: how many keys of its share come before its next one, and how many
+        /// connections share them.
+        next: Vec<Share>,
     },
 }
 
 impl Source {
-    /// Draws from keys 0 to `keys` - 1; in sequence, this thread has the numbers
-    /// congruent to `thread.index` modulo `thread.of`.
+    /// Draws from keys 0 to `keys` - 1. In sequence, each connection has the part of its
+    /// server's keys that `sequences` tells.
     ///
     /// # Errors
     /// An exponent that makes no distribution.
@@ -94,21 +96,23 @@ impl Source {
         distribution: Distribution,
         keys: u64,
         value_bytes: (usize, usize),
-        thread: Share,
+        sequences: Vec<Share>,
     ) -> Result<Self> {
         let mut random = SmallRng::try_from_rng(&mut SysRng)?;
         let draw = match distribution {
             Distribution::Uniform => Draw::Uniform,
             Distribution::Zipf(exponent) => Draw::Zipf(zipf_draws(keys, exponent, &mut random)?, 0),
-            Distribution::Sequential => Draw::Sequential { next: thread.index, step: thread.of },
+            Distribution::Sequential => Draw::Sequential { next: sequences },
         };
         // Letters only: easy to look at, and no server stores them as a number.
         let pool = (0..POOL_BYTES + value_bytes.1).map(|_| random.random_range(b'a'..=b'z')).collect();
-        Ok(Source { random, keys, draw, share: Share::WHOLE, pool, value_bytes })
+        Ok(Source { random, keys, draw, connection: 0, share: Share::WHOLE, pool, value_bytes })
     }
 
-    /// Keys are of this share from now on.
-    pub fn keep_to(&mut self, share: Share) {
+    /// Keys are for this connection from now on, which has this share of them.
+    #[inline]
+    pub fn keep_to(&mut self, connection: usize, share: Share) {
+        self.connection = connection;
         self.share = share;
     }
 
@@ -121,19 +125,21 @@ impl Source {
 impl Fill for Source {
     #[inline]
     fn key(&mut self) -> u64 {
+        let share = self.share;
         let key = match &mut self.draw {
             Draw::Uniform => self.random.random_range(0..self.keys),
             Draw::Zipf(draws, at) => {
                 *at = (*at + 1) % draws.len();
                 u64::from(draws[*at])
             }
-            Draw::Sequential { next, step } => {
-                let key = *next % self.keys;
-                *next += *step;
+            Draw::Sequential { next } => {
+                let next = &mut next[self.connection];
+                let key = next.index * share.of % self.keys;
+                next.index += next.of;
                 key
             }
         };
-        if self.share.of == 1 { key } else { key - key % self.share.of + self.share.index }
+        if share.of == 1 { key } else { key - key % share.of + share.index }
     }
 
     #[inline]
@@ -161,14 +167,15 @@ fn zipf_draws(keys: u64, exponent: f64, random: &mut SmallRng) -> Result<Vec<u32
 mod tests {
     use super::*;
 
-    fn source(distribution: Distribution, thread: Share) -> Source {
-        Source::new(distribution, 1000, (3, 5), thread).expect("a source")
+    fn source(distribution: Distribution, sequences: &[(u64, u64)]) -> Source {
+        let sequences = sequences.iter().map(|&(index, of)| Share { index, of }).collect();
+        Source::new(distribution, 1000, (3, 5), sequences).expect("a source")
     }
 
     #[test]
     fn keys_are_in_range_and_values_in_size() {
         for distribution in [Distribution::Uniform, Distribution::Zipf(0.99), Distribution::Sequential] {
-            let mut source = source(distribution, Share::WHOLE);
+            let mut source = source(distribution, &[(0, 1)]);
             let mut seen = vec![0; 1000];
             for _ in 0..100_000 {
                 seen[source.key() as usize] += 1;
@@ -184,21 +191,22 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_sequence() {
-        let mut all: Vec<u64> = (0..4)
-            .flat_map(|index| {
-                let mut source = source(Distribution::Sequential, Share { index, of: 4 });
-                (0..250).map(|_| source.key()).collect::<Vec<_>>()
-            })
-            .collect();
+    fn connections_share_a_sequence() {
+        // Two shares; three connections have the first one's keys, one the second's.
+        let mut source = source(Distribution::Sequential, &[(0, 3), (1, 3), (2, 3), (0, 1)]);
+        let mut all: Vec<u64> = Vec::new();
+        for (connection, index, count) in [(0, 0, 167), (3, 1, 500), (1, 0, 167), (2, 0, 166)] {
+            source.keep_to(connection, Share { index, of: 2 });
+            all.extend((0..count).map(|_| source.key()));
+        }
         all.sort_unstable();
         assert!(all.into_iter().eq(0..1000));
     }
 
     #[test]
     fn a_share_of_the_keys() {
-        let mut source = source(Distribution::Uniform, Share::WHOLE);
-        source.keep_to(Share { index: 1, of: 2 });
+        let mut source = source(Distribution::Uniform, &[]);
+        source.keep_to(0, Share { index: 1, of: 2 });
         assert!((0..1000).all(|_| source.key() % 2 == 1));
     }
 

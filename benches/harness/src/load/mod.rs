@@ -30,7 +30,7 @@ pub use summary::Summary;
 use self::connection::Connection;
 use self::keys::{Share, Source};
 use self::template::Template;
-use self::thread::{Kind, LoadThread, Pace, Run, Tally, share_of};
+use self::thread::{Kind, LoadThread, Pace, Run, Tally};
 use crate::process::{Usage, own_cpu_ns};
 
 /// What the server speaks.
@@ -183,14 +183,31 @@ impl Options {
         }
     }
 
-    fn connections_of(&self, thread: usize) -> Result<Vec<Connection>> {
-        (thread..self.connections)
-            .step_by(self.threads)
-            .map(|number| {
-                let share = share_of(number, self.server.len());
-                Connection::open(&self.server[share.index as usize], self.protocol, share, &self.setup)
-            })
-            .collect()
+    /// The connections of a thread, and where each is in a sequence of keys.
+    fn connections_of(&self, thread: usize) -> Result<(Vec<Connection>, Vec<Share>)> {
+        let (mut connections, mut sequences) = (Vec::new(), Vec::new());
+        for number in (thread..self.connections).step_by(self.threads) {
+            let place = self.place(number);
+            let target = &self.server[place.share.index as usize];
+            let mut connection = Connection::open(target, self.protocol, place.share, &self.setup)?;
+            if let Some(requests) = self.requests {
+                connection.budget = part(part(requests, place.share), place.of_share);
+            }
+            connections.push(connection);
+            sequences.push(place.of_share);
+        }
+        Ok((connections, sequences))
+    }
+
+    /// Connections take the servers in turn.
+    fn place(&self, number: usize) -> Place {
+        let servers = self.server.len();
+        let share = number % servers;
+        let of_share = (self.connections - share).div_ceil(servers);
+        Place {
+            share: Share { index: share as u64, of: servers as u64 },
+            of_share: Share { index: (number / servers) as u64, of: of_share as u64 },
+        }
     }
 
     fn run_of(&self) -> Run {
@@ -200,11 +217,19 @@ impl Options {
         let until = if timed && !self.until_eof { ns(self.warmup + self.duration) } else { u64::MAX };
         Run { began: Instant::now(), measure_from, until: Arc::new(AtomicU64::new(until)) }
     }
+}
 
-    fn budget(&self, thread: usize) -> u64 {
-        let (threads, thread) = (self.threads as u64, thread as u64);
-        self.requests.map_or(u64::MAX, |all| all / threads + u64::from(thread < all % threads))
-    }
+/// What a connection has to do with.
+struct Place {
+    /// The keys of its server.
+    share: Share,
+    /// Its part of those, where they are taken in sequence.
+    of_share: Share,
+}
+
+/// The part of so many that a share gets.
+fn part(all: u64, share: Share) -> u64 {
+    all / share.of + u64::from(share.index < all % share.of)
 }
 
 /// Runs the load.
@@ -217,9 +242,9 @@ pub fn run(options: &Options) -> Result<Summary> {
     // Threads connect, then all begin together: the clock starts after the last connection.
     let mut parts = Vec::new();
     for thread in 0..options.threads {
-        let share = Share { index: thread as u64, of: options.threads as u64 };
-        let source = Source::new(options.distribution, options.keys, options.value_size, share)?;
-        parts.push((options.connections_of(thread)?, options.kinds()?, source));
+        let (connections, sequences) = options.connections_of(thread)?;
+        let source = Source::new(options.distribution, options.keys, options.value_size, sequences)?;
+        parts.push((connections, options.kinds()?, source));
     }
     let run = options.run_of();
     if options.until_eof {
@@ -230,8 +255,8 @@ pub fn run(options: &Options) -> Result<Summary> {
         for (number, (connections, kinds, source)) in parts.into_iter().enumerate() {
             let (run, progress) = (&run, &progress[number]);
             threads.push(scope.spawn(move || -> Result<Tally> {
-                let (pace, budget) = (options.pace(number), options.budget(number));
-                LoadThread::new(run, progress, connections, kinds, source, pace, budget)?.drive()
+                let pace = options.pace(number);
+                LoadThread::new(run, progress, connections, kinds, source, pace)?.drive()
             }));
         }
         let looks = watch(options, &run, &progress, || threads.iter().all(|thread| thread.is_finished()));

@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::connection::{Connection, Ns};
-use super::keys::{Share, Source};
+use super::keys::Source;
 use super::replies::Seen;
 use super::template::Template;
 
@@ -92,8 +92,6 @@ pub struct LoadThread<'a> {
     kinds: Vec<Kind>,
     source: Source,
     pace: Pace,
-    /// Commands that may still be sent.
-    budget: u64,
     tally: Tally,
     epoll: OwnedFd,
     /// Open loop: the connection that gets the next command.
@@ -110,7 +108,6 @@ impl<'a> LoadThread<'a> {
         kinds: Vec<Kind>,
         source: Source,
         pace: Pace,
-        budget: u64,
     ) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, connection) in connections.iter().enumerate() {
@@ -120,7 +117,7 @@ impl<'a> LoadThread<'a> {
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
         let latencies = kinds.iter().map(|_| histogram()).collect::<Result<_, _>>()?;
         let tally = Tally { latencies, operations: 0, unfinished: 0, seen: Seen::default(), last: 0 };
-        Ok(LoadThread { run, progress, connections, kinds, source, pace, budget, tally, epoll, turn: 0 })
+        Ok(LoadThread { run, progress, connections, kinds, source, pace, tally, epoll, turn: 0 })
     }
 
     /// Runs to the end of the time or of the budget.
@@ -145,7 +142,7 @@ impl<'a> LoadThread<'a> {
             } else if now >= until.saturating_add(DRAIN.as_nanos() as Ns) || self.is_answered() {
                 break;
             }
-            if self.budget == 0 && self.is_answered() {
+            if self.is_spent() && self.is_answered() {
                 break;
             }
             events.clear();
@@ -169,6 +166,10 @@ impl<'a> LoadThread<'a> {
         Ok(self.tally)
     }
 
+    fn is_spent(&self) -> bool {
+        self.connections.iter().all(|connection| connection.budget == 0)
+    }
+
     fn is_answered(&self) -> bool {
         self.connections.iter().all(|connection| connection.outstanding == 0 && connection.late.is_empty())
     }
@@ -178,13 +179,14 @@ impl<'a> LoadThread<'a> {
         let end = now.min(until);
         loop {
             let Pace::Open { interval, next, .. } = &mut self.pace else { return Ok(()) };
-            if self.budget == 0 || *next as Ns > end {
+            let number = self.turn;
+            // Budgets go down in turn: where one is spent, all are.
+            if self.connections[number].budget == 0 || *next as Ns > end {
                 return Ok(());
             }
             let due = *next as Ns;
             *next += *interval;
-            self.budget -= 1;
-            let number = self.turn;
+            self.connections[number].budget -= 1;
             self.turn = (self.turn + 1) % self.connections.len();
             self.connections[number].late.push_back(due);
             self.send(number, now)?;
@@ -196,7 +198,7 @@ impl<'a> LoadThread<'a> {
         if now < until {
             wait = wait.min(until - now);
             if let Pace::Open { next, .. } = self.pace
-                && self.budget > 0
+                && self.connections[self.turn].budget > 0
             {
                 wait = wait.min((next as Ns).saturating_sub(now));
             }
@@ -213,8 +215,8 @@ impl<'a> LoadThread<'a> {
                 if before > 0 || now >= self.run.until.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let count = depth.min(self.budget);
-                self.budget -= count;
+                let count = depth.min(self.connections[number].budget);
+                self.connections[number].budget -= count;
                 for _ in 0..count {
                     self.push(number, now);
                 }
@@ -239,7 +241,7 @@ impl<'a> LoadThread<'a> {
             }
         };
         let connection = &mut self.connections[number];
-        self.source.keep_to(connection.share);
+        self.source.keep_to(number, connection.share);
         connection.push(&mut self.kinds[kind].template, &mut self.source, kind, at);
     }
 
@@ -289,9 +291,4 @@ impl<'a> LoadThread<'a> {
         }
         self.progress.store(tally.operations, Ordering::Relaxed);
     }
-}
-
-/// Connection `number` of all: which server it goes to, and so which keys it has.
-pub fn share_of(number: usize, servers: usize) -> Share {
-    Share { index: (number % servers) as u64, of: servers as u64 }
 }
