@@ -33,7 +33,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
+        RedisModule_CommandFilterArgGet RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
         RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
         RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
         RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId RedisModule_GetClientUserNameById
@@ -42,7 +42,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
         RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
-        RedisModule_RegisterBoolConfig RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
+        RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
         RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithError
         RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull
         RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer

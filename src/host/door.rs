@@ -13,7 +13,7 @@ use super::api::{Ctx, RawCtx, RawString, api, bytes};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info};
+use super::{copy, events, guarded, info, unit};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
@@ -122,6 +122,7 @@ impl Door {
             return HostReply(ctx).error(b"ERR unknown midi command");
         };
         let row = COMMANDS[number];
+        let inside = unit::is_inside(ctx);
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
         let list: SmallVec<[&[u8]; 8]> = argv
             .iter()
@@ -143,7 +144,7 @@ impl Door {
             command: number,
             args: Args::with_keeper(&list, &keeper),
             db: ctx.selected_db(),
-            now: Now::lazy(self.engine.config.clock),
+            now: if inside { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) },
             limits,
             prefix: PREFIX,
         };
@@ -152,7 +153,7 @@ impl Door {
         }
         match row.action {
             Action::Door(which) => self.own_command(ctx, &call, which),
-            _ => self.run(ctx, call),
+            _ => self.run(ctx, call, inside),
         }
     }
 
@@ -170,10 +171,10 @@ impl Door {
         Ok(())
     }
 
-    fn run(&self, ctx: Ctx, mut call: Call<'_>) {
+    fn run(&self, ctx: Ctx, mut call: Call<'_>, inside_unit: bool) {
         let engine = &*self.engine;
         let seat = engine.main_seat();
-        if !engine.config.safemode {
+        if !inside_unit && !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
             if pool && may_block(ctx) {
                 return self.hand_over(ctx, &call, true);

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
 use super::door::Calls;
-use super::{config, count_panic, door, events, info, kept, log_panics, register};
+use super::{config, count_panic, door, events, info, kept, log_panics, register, unit};
 use crate::shard::{Engine, Workers};
 
 /// Versions with the functions that midi needs.
@@ -60,7 +60,10 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
     door::open(ctx, Arc::clone(&engine), calls);
-    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, &calls.waker);
+    let told = register::register(ctx)
+        && info::register(ctx)
+        && events::register(ctx, &calls.waker)
+        && unit::register(ctx);
     if !told {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }

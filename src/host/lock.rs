@@ -14,6 +14,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawCtx, api};
+use super::unit;
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 use crate::shard::{Part, Progress, Slice};
 
@@ -75,6 +76,12 @@ impl LockPart {
         }
         // SAFETY: TryLock is safe from any thread.
         if unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.ctx) } != 0 {
+            return false;
+        }
+        // A unit that ran after BEFORE_SLEEP may still be open.
+        if !unit::end_if_over() {
+            // SAFETY: we hold the lock.
+            unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
             return false;
         }
         let slice = AssertUnwindSafe(|| work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE)));

@@ -20,6 +20,7 @@ mod lock;
 mod register;
 mod reply;
 mod rights;
+mod unit;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,9 +14,9 @@ use super::inbox::Inbox;
 use super::job::Jobs;
 use super::queue::Request;
 use super::token::{Held, Released, Token, WaitingRoom};
+use super::unit::Unit;
 use super::worker::{Message, Workers};
 use crate::command::{Error, Limits};
-use crate::limits::MAIN_SPINS;
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs};
 
 /// What cannot change while the engine lives.
@@ -104,6 +104,7 @@ pub struct Engine {
     /// Where the holder of the global lock waits for a token.
     pub room: WaitingRoom,
     pub(super) workers: Workers,
+    pub(super) unit: Unit,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     seats: Box<[CachePadded<Seat>]>,
@@ -152,6 +153,7 @@ impl Engine {
             jobs: Jobs::default(),
             room: WaitingRoom::default(),
             workers: Workers::new(config.workers)?,
+            unit: Unit::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),
@@ -282,7 +284,7 @@ impl Engine {
         let token = &self.shard(shard).token;
         match taking {
             Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
-            Taking::Wait => Some(token.take_waiting(&self.room, MAIN_SPINS)),
+            Taking::Wait => Some(self.take_waiting(shard)),
         }
     }
 
@@ -312,7 +314,7 @@ impl Engine {
     }
 
     #[cold]
-    fn tell_owner(&self, shard: u32) {
+    pub(super) fn tell_owner(&self, shard: u32) {
         self.workers.send(self.owner(shard), Message::Shard(shard));
     }
 

@@ -9,7 +9,7 @@ use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
 use crate::command::{Keyspace, Reply, ScanArgs};
-use crate::limits::{MAIN_SPINS, RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
+use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
 impl Engine {
@@ -106,10 +106,10 @@ impl Engine {
     ) -> bool {
         let hash = self.hasher.hash(key);
         let shard = self.shard_of(hash);
-        let mut held = self.shard(shard).token.take_waiting(&self.room, MAIN_SPINS);
+        let mut held = self.take_waiting(shard);
         let table = held.db(db);
         let before = table.census();
-        let found = table.find_live(&self.hasher, hash, key, &Now::lazy(self.config.clock));
+        let found = table.find_live(&self.hasher, hash, key, &self.main_now());
         match found {
             None => table.insert(&self.hasher, hash, key, value, expire_at),
             Some(found) if replace => table.overwrite(found, value, expire_at),

@@ -17,6 +17,7 @@ mod long;
 mod queue;
 mod sync;
 mod token;
+mod unit;
 mod wake;
 mod worker;
 

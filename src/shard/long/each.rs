@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use crate::command::{Args, OneKey, OwnedArgs, Reply};
 use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
-use crate::store::Now;
 
 /// Keys between two looks at the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -52,7 +51,7 @@ impl Part for EachPart {
                 command: self.command,
                 args: Args::new(&keys),
                 db: self.db,
-                now: Now::lazy(slice.engine.config.clock),
+                now: slice.now(),
                 limits: slice.engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
             };

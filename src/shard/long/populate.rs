@@ -68,7 +68,7 @@ struct PopulatePart {
 
 impl Part for PopulatePart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let now = Now::lazy(slice.engine.config.clock);
+        let now = slice.now();
         let mut busy = false;
         loop {
             if !slice.has_credit() {
