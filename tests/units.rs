@@ -28,9 +28,14 @@ fn exec(client: &mut Client, lines: &[&str]) -> Vec<Value> {
     client.pipeline(&commands).pop().expect("EXEC's reply").array()
 }
 
-/// Sets `a` and `b` to the same number and reads both.
+/// The main thread does nothing for a while, so that the workers can.
+const PAUSE: &str = "DEBUG SLEEP 0.001";
+
+/// Sets `a` and `b` to the same number and reads both; it takes its time.
 const SET_BOTH: &str = "redis.call('MIDI.SET', 'a', ARGV[1]) \
+    for i = 1, 100 do redis.call('PING') end \
     redis.call('MIDI.SET', 'b', ARGV[1]) \
+    for i = 1, 100 do redis.call('PING') end \
     return redis.call('MIDI.MGET', 'a', 'b')";
 
 const LIBRARY: &str =
@@ -41,7 +46,10 @@ fn set_both(client: &mut Client, random: &mut Random, number: u64) -> Value {
     let number = number.to_string();
     let set = |key: &str| format!("MIDI.SET {key} {number}");
     match random.below(4) {
-        0 => exec(client, &[&set("a"), &set("b"), "MIDI.MGET a b"]).pop().expect("three replies"),
+        0 => {
+            let (a, b) = (set("a"), set("b"));
+            exec(client, &[&a, PAUSE, &b, PAUSE, "MIDI.MGET a b"]).pop().expect("MGET's reply")
+        }
         1 => client.call(&["EVAL", SET_BOTH, "0", &number]),
         2 => client.call(&["FCALL", "set_both", "0", &number]),
         _ => {
@@ -93,7 +101,7 @@ fn no_unit_sees_a_mixture_and_nobody_sees_half_a_unit() {
         };
         beside(server, 12, noise, || {
             let mut random = Random::new(99);
-            for _ in 0..300 {
+            for _ in 0..200 {
                 let number = numbers.fetch_add(1, Ordering::Relaxed);
                 let both = set_both(&mut client, &mut random, number).array();
                 let number = Value::bulk(number.to_string());
@@ -116,10 +124,11 @@ fn what_a_unit_has_read_does_not_change() {
         beside(server, 6, write, || {
             let mut client = server.client();
             for _ in 0..150 {
-                let replies = exec(&mut client, &[read, "MIDI.GET k3", "PING", read, "MIDI.KEYS x*", read]);
+                let replies =
+                    exec(&mut client, &[read, "MIDI.KEYS x*", PAUSE, read, PAUSE, "MIDI.GET k3", read]);
                 assert_eq!(replies[0], replies[3]);
-                assert_eq!(replies[0], replies[5]);
-                assert_eq!(replies[0].clone().array()[3], replies[1]);
+                assert_eq!(replies[0], replies[6]);
+                assert_eq!(replies[0].clone().array()[3], replies[5]);
             }
         });
     });
@@ -143,9 +152,9 @@ fn jobs_stay_out_of_units() {
         let exists = "MIDI.EXISTS n:1 n:200 n:400 n:600 n:800 n:1000 n:1200 n:1400";
         beside(server, 3, noise, || {
             let mut client = server.client();
-            for _ in 0..300 {
-                let replies = exec(&mut client, &[exists, "MIDI.TYPE n:7", exists, exists]);
-                assert!(replies[2..].iter().all(|reply| *reply == replies[0]), "{replies:?}");
+            for _ in 0..150 {
+                let replies = exec(&mut client, &[exists, PAUSE, exists, "MIDI.TYPE n:7", PAUSE, exists]);
+                assert!(replies[0] == replies[2] && replies[0] == replies[5], "{replies:?}");
             }
         });
     });
@@ -207,7 +216,7 @@ fn a_script_that_yields_stays_one_unit() {
     const SCRIPT: &str = "redis.call('MIDI.SET', 'k', 'mine') \
         local function now() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end \
         local start = now() \
-        while now() < start + 600 do \
+        while now() < start + 150 do \
             if redis.call('MIDI.GET', 'k') ~= 'mine' then return 'changed' end \
         end \
         return redis.call('MIDI.GET', 'k')";
@@ -215,14 +224,17 @@ fn a_script_that_yields_stays_one_unit() {
         let server = mode.builder().load("shards 4").config("busy-reply-threshold 20").start();
         let write = |client: &mut Client, random: &mut Random| {
             // Let through while a script is busy; WATCH concerns the unit's own shard.
-            for line in ["WATCH k", "UNWATCH"] {
-                assert_eq!(client.run(line), Value::ok());
+            if random.below(10) == 0 {
+                assert_eq!(
+                    client.pipeline(&[words("WATCH k"), words("UNWATCH")]),
+                    [Value::ok(), Value::ok()]
+                );
             }
-            client.pipeline(&vec![words(&format!("MIDI.SET k {}", random.next())); 10]);
+            client.pipeline(&vec![words(&format!("MIDI.SET k {}", random.next())); 20]);
         };
-        beside(&server, 4, write, || {
+        beside(&server, 12, write, || {
             let mut client = server.client();
-            for _ in 0..3 {
+            for _ in 0..10 {
                 assert_eq!(client.call(&["EVAL", SCRIPT, "0"]), Value::bulk("mine"), "{mode:?}");
             }
         });
@@ -261,8 +273,7 @@ fn tokens_are_given_back_at_the_end_of_each_unit() {
         let mut other = server.client();
         for round in 0..200 {
             // The first command blocks in `pool`, so the rest comes after BEFORE_SLEEP.
-            let commands =
-                [&format!("MIDI.SET k {round}"), "MULTI", "MIDI.KEYS *", "EXEC"].map(|line| words(line));
+            let commands = [&format!("MIDI.SET k {round}"), "MULTI", "MIDI.KEYS *", "EXEC"].map(words);
             client.pipeline(&commands);
             other.pipeline(&[words("MIDI.GET k"), words("MIDI.MGET k l m n"), words("MIDI.KEYS *")]);
         }
@@ -309,29 +320,23 @@ fn units_may_hold_anything() {
 #[test]
 fn copies_are_part_of_their_unit() {
     in_all_crowded_modes(|_, server| {
-        let write = |client: &mut Client, random: &mut Random| {
-            let commands: Vec<_> = (0..20)
-                .map(|_| words(&format!("MIDI.SET c:{} {}", random.below(50), random.next())))
-                .collect();
-            client.pipeline(&commands);
+        // Jobs that look for the key again and again.
+        let names: Vec<String> = (0..3000)
+            .map(|number| if number % 2 == 0 { "c:7".into() } else { format!("n:{number}") })
+            .collect();
+        let delete = |client: &mut Client, _: &mut Random| {
+            let mut del = vec!["MIDI.DEL".to_owned()];
+            del.extend_from_slice(&names);
+            client.call(&del);
         };
-        beside(server, 3, write, || {
+        beside(server, 3, delete, || {
             let mut client = server.client();
-            for round in 0..50 {
+            for round in 0..150 {
                 let set = format!("SET c:7 {round}");
-                let replies = exec(
-                    &mut client,
-                    &[
-                        &set,
-                        "MIDI.IMPORT c:7 REPLACE",
-                        "MIDI.GET c:7",
-                        "DEL c:7",
-                        "MIDI.EXPORT c:7",
-                        "GET c:7",
-                    ],
-                );
-                assert_eq!(replies[2], Value::bulk(round.to_string()));
-                assert_eq!(replies[5], Value::bulk(round.to_string()));
+                let lines =
+                    [&set, "MIDI.IMPORT c:7 REPLACE", PAUSE, "DEL c:7", "MIDI.EXPORT c:7", PAUSE, "GET c:7"];
+                let replies = exec(&mut client, &lines);
+                assert_eq!(replies[6], Value::bulk(round.to_string()));
                 exec(&mut client, &["DEL c:7"]);
             }
         });
