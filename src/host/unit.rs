@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::{Ctx, api, bytes, must_not_replicate};
-use super::door::{PREFIX, door};
+use super::door::door;
 use super::guarded;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -52,9 +52,16 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
 }
 
+/// Whether it begins with the door's prefix, `midi.`, in any case of letters.
 #[inline]
 fn is_ours(name: &[u8]) -> bool {
-    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
+    const LOWER_CASE: u32 = 0x2020_2020;
+    match name {
+        [a, b, c, d, b'.', ..] => {
+            u32::from_le_bytes([*a, *b, *c, *d]) | LOWER_CASE == u32::from_le_bytes(*b"midi")
+        }
+        _ => false,
+    }
 }
 
 /// Whether what runs now is part of a unit; opens it where it is new. On the main
