@@ -323,7 +323,7 @@ impl Command {
     }
 
     /// The arguments that are keys.
-    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (count, step) = match self.keys {
             Keys::None => (0, 1),
             Keys::One(_) => (1, 1),

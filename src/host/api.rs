@@ -33,7 +33,8 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CommandFilterArgGet RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
+        RedisModule_CommandFilterArgGet
+        RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
         RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
         RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
         RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId RedisModule_GetClientUserNameById
@@ -48,7 +49,8 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldUnsigned
-        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_StringDMA
+        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_SignalModifiedKey
+        RedisModule_StringDMA
         RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent RedisModule_ThreadSafeContextTryLock
         RedisModule_ThreadSafeContextUnlock RedisModule_TrimStringAllocation RedisModule_UnblockClient
         RedisModule_ValueLength
@@ -103,6 +105,21 @@ impl Ctx {
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
         unsafe { api!(RedisModule_SelectDb)(self.0, db as c_int) == raw::REDISMODULE_OK as c_int }
+    }
+
+    /// Tells the host that a key of that database has changed, as far as WATCH and
+    /// tracking go.
+    pub fn signal_modified(self, db: u32, key: &[u8]) {
+        let previous = self.selected_db();
+        self.select_db(db);
+        // SAFETY: the context is valid under the global lock; the string is made of
+        // the slice, and freed once.
+        unsafe {
+            let name = api!(RedisModule_CreateString)(std::ptr::null_mut(), key.as_ptr().cast(), key.len());
+            api!(RedisModule_SignalModifiedKey)(self.0, name);
+            api!(RedisModule_FreeString)(std::ptr::null_mut(), name);
+        }
+        self.select_db(previous);
     }
 
     /// The id of the client whose command this is; 0 without one.

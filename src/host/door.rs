@@ -253,6 +253,7 @@ impl Door {
         if !batch.is_empty() {
             self.engine.enqueue_batch(batch.into_iter());
         }
+        self.engine.tell_announced();
         for request in self.engine.main.take() {
             guarded((), || self.came_home(request));
         }

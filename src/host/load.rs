@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
 use super::door::Calls;
-use super::{config, count_panic, door, events, info, kept, log_panics, register, unit};
+use super::{config, count_panic, door, events, info, kept, log_panics, register, unit, watch};
 use crate::shard::{Engine, Workers};
 
 /// Versions with the functions that midi needs.
@@ -57,6 +57,7 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| calls.call()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(events::ask_host);
+    engine.on_watched_change(watch::tell);
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
     door::open(ctx, Arc::clone(&engine), calls);

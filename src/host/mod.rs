@@ -21,6 +21,7 @@ mod register;
 mod reply;
 mod rights;
 mod unit;
+mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

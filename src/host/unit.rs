@@ -13,7 +13,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, bytes, must_not_replicate};
 use super::door::door;
-use super::guarded;
+use super::{guarded, watch};
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -47,8 +47,14 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     // SAFETY: the filter's own context, and an argument that it holds; a command
     // has a name.
     let name = unsafe { bytes(api!(RedisModule_CommandFilterArgGet)(filter, 0)) };
-    if !is_ours(name) {
-        ASK.store(true, Ordering::Relaxed);
+    if is_ours(name) {
+        return;
+    }
+    ASK.store(true, Ordering::Relaxed);
+    match name.len() {
+        4 if name.eq_ignore_ascii_case(b"exec") => guarded((), watch::before_exec),
+        5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
+        _ => {}
     }
 }
 

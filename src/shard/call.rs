@@ -1,5 +1,7 @@
 //! Running a command on this thread, in the hands of whoever took the tokens.
 
+use std::collections::HashSet;
+
 use smallvec::SmallVec;
 
 use super::counters::{Census, Seat};
@@ -66,6 +68,8 @@ pub enum Outcome {
     TooLarge,
     /// This is long work: start a job, or run it to its end.
     Long,
+    /// It writes to a watched key, which only the main thread may do. Nothing has been done.
+    NeedsMain,
 }
 
 impl Engine {
@@ -98,6 +102,45 @@ impl Engine {
     /// Runs a command that needs one shard, which the caller holds.
     #[inline]
     pub(super) fn run_one(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        if !held.watched.is_empty() && call.row().flags.write {
+            return self.run_beside_watched(seat, call, hash, shard, held, reply);
+        }
+        self.run_held(seat, call, hash, shard, held, reply)
+    }
+
+    /// The same where keys of the shard are watched.
+    #[cold]
+    fn run_beside_watched(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let key = call.args.get(1);
+        if !seat.is_main() && held.watched.concerns(call.db, key) {
+            return Outcome::NeedsMain;
+        }
+        let before = held.db(call.db).changes();
+        let outcome = self.run_held(seat, call, hash, shard, held, reply);
+        if held.db(call.db).changes() != before {
+            self.changed(held, call.db, key);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn run_held(
         &self,
         seat: &Seat,
         call: &Call<'_>,
@@ -157,8 +200,8 @@ impl Engine {
             return Outcome::Long;
         }
         match self.each_key(seat, call, keys, taking, each) {
-            None => Outcome::Busy,
-            Some(count) => {
+            Err(outcome) => outcome,
+            Ok(count) => {
                 seat.called(call.command);
                 reply.integer(count);
                 Outcome::Done
@@ -166,7 +209,10 @@ impl Engine {
         }
     }
 
-    /// For how many of the keys `each` gave true; `None` when a token was not to be had.
+    /// For how many of the keys `each` gave true.
+    ///
+    /// # Errors
+    /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
     pub(super) fn each_key(
         &self,
         seat: &Seat,
@@ -174,7 +220,7 @@ impl Engine {
         keys: &[&[u8]],
         taking: Taking,
         each: fn(&mut OneKey<'_>) -> bool,
-    ) -> Option<i64> {
+    ) -> Result<i64, Outcome> {
         self.with_many(seat, call, keys.iter().copied(), taking, |tables| {
             let mut count = 0;
             for (number, key) in keys.iter().enumerate() {
@@ -199,37 +245,82 @@ impl Engine {
             let mut cx = ManyKeys { args: call.args, tables, hasher, now, limits };
             seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
         });
-        outcome.unwrap_or(Outcome::Busy)
+        outcome.unwrap_or_else(|reason| reason)
     }
 
     /// Holds the shards of all these keys together while `run` works on their
-    /// tables; `None` when a token was not to be had.
+    /// tables. The error says why that was not to be: `Busy` or `NeedsMain`.
     fn with_many<'k, R>(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        keys: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
         taking: Taking,
         run: impl FnOnce(&mut dyn HeldTables) -> R,
-    ) -> Option<R> {
-        let hashes: SmallVec<[KeyHash; 8]> = keys.map(|key| self.hasher.hash(key)).collect();
+    ) -> Result<R, Outcome> {
+        let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
         let mut shards: SmallVec<[u32; 8]> = hashes.iter().map(|&hash| self.shard_of(hash)).collect();
         shards.sort_unstable();
         shards.dedup();
-        let mut held = self.take_many(&shards, taking)?;
+        let mut held = self.take_many(&shards, taking).ok_or(Outcome::Busy)?;
+        let watched = call.row().flags.write && held.iter().any(|(_, shard)| !shard.watched.is_empty());
+        if watched && !seat.is_main() && self.is_for_main(&mut held, call, keys.clone().zip(&hashes)) {
+            self.release_many(held);
+            return Err(Outcome::NeedsMain);
+        }
         let before = census(&mut held, call.db);
-        let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, db: call.db };
+        let mut tables =
+            HeldByKey { engine: self, hashes: &hashes, held: &mut held, db: call.db, seen: None };
         for key in 0..hashes.len() {
             let (hash, table) = tables.table(key);
             table.prefetch(hash);
         }
+        tables.seen = watched.then(Seen::default);
         let result = run(&mut tables);
+        if let Some(changed) = tables.changed() {
+            for (number, key) in keys.enumerate().filter(|(number, _)| changed.contains(number)) {
+                self.changed(self.among(&mut held, hashes[number]), call.db, key);
+            }
+        }
         seat.book(call.db, census(&mut held, call.db) - before);
         for (shard, token) in &mut held {
             self.note_due(*shard, token.db(call.db));
         }
         self.release_many(held);
-        Some(result)
+        Ok(result)
+    }
+
+    /// The one of several held shards that a key is in.
+    #[inline]
+    fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
+        let shard = self.shard_of(hash);
+        let at = held.partition_point(|&(number, _)| number < shard);
+        &mut held[at].1
+    }
+
+    /// Whether a write on a worker concerns watched keys. What changes every key that
+    /// is there may be a job's, which nobody can take over: so it is announced.
+    #[cold]
+    fn is_for_main<'k, 'h>(
+        &self,
+        held: &mut ManyHeld<'_>,
+        call: &Call<'_>,
+        keys: impl Iterator<Item = (&'k [u8], &'h KeyHash)>,
+    ) -> bool {
+        let each = matches!(call.row().action, Action::EachKey(_));
+        let mut found = false;
+        for (key, &hash) in keys {
+            let shard = self.among(held, hash);
+            if !shard.watched.concerns(call.db, key) {
+                continue;
+            }
+            let live = shard.db(call.db).find_live(&self.hasher, hash, key, &call.now).is_some();
+            if each && live {
+                self.announce_change(call.db, key);
+            }
+            found |= live || !each;
+        }
+        found
     }
 }
 
@@ -264,13 +355,47 @@ struct HeldByKey<'a, 'b> {
     hashes: &'a [KeyHash],
     held: &'a mut ManyHeld<'b>,
     db: u32,
+    /// Which keys are changed, where that is of interest.
+    seen: Option<Seen>,
+}
+
+/// Which keys were changed, as seen whenever the next table is asked for.
+#[derive(Default)]
+struct Seen {
+    /// The last key whose table was asked for, and the table's changes then.
+    last: Option<(usize, u64)>,
+    changed: HashSet<usize>,
+}
+
+impl HeldByKey<'_, '_> {
+    /// The keys that were changed, if that was of interest.
+    fn changed(mut self) -> Option<HashSet<usize>> {
+        self.see(None);
+        self.seen.map(|seen| seen.changed)
+    }
+
+    /// What has become of the last key; `next` is to be looked at now.
+    #[cold]
+    fn see(&mut self, next: Option<usize>) {
+        let mut changes = |key: usize| self.engine.among(self.held, self.hashes[key]).db(self.db).changes();
+        let Some(seen) = &mut self.seen else {
+            return;
+        };
+        if let Some((key, before)) = seen.last
+            && changes(key) != before
+        {
+            seen.changed.insert(key);
+        }
+        seen.last = next.map(|key| (key, changes(key)));
+    }
 }
 
 impl HeldTables for HeldByKey<'_, '_> {
     fn table(&mut self, key: usize) -> (KeyHash, &mut Table) {
+        if self.seen.is_some() {
+            self.see(Some(key));
+        }
         let hash = self.hashes[key];
-        let shard = self.engine.shard_of(hash);
-        let at = self.held.partition_point(|&(number, _)| number < shard);
-        (hash, self.held[at].1.db(self.db))
+        (hash, self.engine.among(self.held, hash).db(self.db))
     }
 }

@@ -15,6 +15,7 @@ use super::job::Jobs;
 use super::queue::Request;
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
+use super::watch::Watch;
 use super::worker::{Message, Workers};
 use crate::command::{Error, Limits};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs};
@@ -105,6 +106,7 @@ pub struct Engine {
     pub room: WaitingRoom,
     pub(super) workers: Workers,
     pub(super) unit: Unit,
+    pub(super) watch: Watch,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     seats: Box<[CachePadded<Seat>]>,
@@ -154,6 +156,7 @@ impl Engine {
             room: WaitingRoom::default(),
             workers: Workers::new(config.workers)?,
             unit: Unit::default(),
+            watch: Watch::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),

@@ -119,6 +119,9 @@ impl Engine {
         self.main_seat().book(db, change);
         self.spend_credit(change.bytes);
         self.note_due(shard, table);
+        if found.is_none() || replace {
+            self.changed(&mut held, db, key);
+        }
         self.release(shard, held);
         found.is_none() || replace
     }
@@ -148,6 +151,7 @@ impl Engine {
         self.on_all_shards(|store| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
+                self.databases_change(store, &[db]);
                 let table = store.take_db(db);
                 if let Some(sum) = lost.get_mut(db as usize) {
                     let gone = table.census();
@@ -175,6 +179,7 @@ impl Engine {
             let (before_a, before_b) = (count(a), count(b));
             change.keys += before_b.keys - before_a.keys;
             change.expiring += before_b.expiring - before_a.expiring;
+            self.databases_change(store, &[a, b]);
             store.swap_dbs(a, b);
         });
         self.main_seat().book(a, change);

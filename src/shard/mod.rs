@@ -19,6 +19,7 @@ mod sync;
 mod token;
 mod unit;
 mod wake;
+mod watch;
 mod worker;
 
 pub use call::{Call, Outcome, Taking};

@@ -14,7 +14,7 @@ use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::inbox::Inbox;
 use super::job::{Progress, Share};
-use super::queue::{Request, Verdict};
+use super::queue::Request;
 use super::token::{Pushed, Released};
 use super::wake::Waker;
 use crate::command::{Error, Tape};
@@ -242,9 +242,9 @@ impl<'a> Worker<'a> {
                 engine.done(self.seat, request, tape);
                 return true;
             }
-            Outcome::Long | Outcome::TooLarge => {
+            Outcome::Long | Outcome::TooLarge | Outcome::NeedsMain => {
                 request.args = args;
-                self.needs_main(request);
+                self.engine.needs_main(request);
                 return true;
             }
             Outcome::Busy => request.args = args,
@@ -255,16 +255,11 @@ impl<'a> Worker<'a> {
         }
         request.tries += 1;
         if request.tries >= MANY_TRIES {
-            self.needs_main(request);
+            self.engine.needs_main(request);
             return true;
         }
         self.requests.push_back(request);
         false
-    }
-
-    fn needs_main(&self, mut request: Box<Request>) {
-        request.verdict = Verdict::NeedsMain;
-        self.engine.send_home(request);
     }
 
     /// The holder of the shard will find it, or we hold the shard now.

@@ -31,6 +31,7 @@ pub struct Table {
     bucket_bytes: usize,
     next_due: UnixMs,
     expired: u64,
+    changes: u64,
 }
 
 impl Default for Table {
@@ -47,6 +48,7 @@ impl Default for Table {
             bucket_bytes: 0,
             next_due: UnixMs::MAX,
             expired: 0,
+            changes: 0,
         }
     }
 }
@@ -110,6 +112,12 @@ impl Table {
         self.next_due
     }
 
+    /// Grows with everything that is done to a key; not when one expires.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     #[inline]
     fn cell(&self, order: u32) -> usize {
         ((u64::from(order) << self.depth) >> 32) as usize
@@ -138,7 +146,7 @@ impl Table {
         let found = self.find(hash, key)?;
         if self.entry(found).is_expired(now) {
             self.expired += 1;
-            self.remove(hasher, hash, found);
+            self.take_out(hasher, hash, found);
             return None;
         }
         Some(found)
@@ -160,6 +168,7 @@ impl Table {
         expire_at: Option<UnixMs>,
     ) {
         let entry = Entry::new(key, value, expire_at);
+        self.changes += 1;
         self.len += 1;
         self.entry_bytes += entry.bytes();
         self.note_expiry(None, expire_at);
@@ -178,6 +187,7 @@ impl Table {
     }
 
     fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry)) {
+        self.changes += 1;
         let segment = &mut self.segments[found.segment as usize];
         let mut entry = segment.entry_mut(found.place);
         let (bytes, expiry) = (entry.bytes(), entry.expire_at());
@@ -199,6 +209,11 @@ impl Table {
 
     /// Removes a key and frees it.
     pub fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+        self.changes += 1;
+        self.take_out(hasher, hash, found);
+    }
+
+    fn take_out(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
         drop(entry);
@@ -302,7 +317,7 @@ impl Table {
             return;
         }
         if self.len == 0 {
-            *self = Table { expired: self.expired, ..Table::default() };
+            *self = Table { expired: self.expired, changes: self.changes, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {

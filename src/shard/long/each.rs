@@ -60,7 +60,8 @@ impl Part for EachPart {
                 return Progress::Done;
             }
             let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
-            let Some(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
+            // Busy, or the main thread has been asked to tell of a change.
+            let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
                 return Progress::Blocked;
             };
             self.count.fetch_add(count, Ordering::Relaxed);

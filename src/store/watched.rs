@@ -1,0 +1,68 @@
+//! Keys of a shard whose changes somebody wants to hear of.
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::UnixMs;
+
+/// Names of keys that are watched, in whichever databases: who asks does not say.
+#[derive(Default)]
+pub struct Watched {
+    marks: HashMap<Box<[u8]>, Mark>,
+    asked: u64,
+}
+
+/// What is known of a watched name.
+#[derive(Default)]
+pub struct Mark {
+    /// Databases in which it has changed since it was last asked for.
+    pub told: SmallVec<[u32; 2]>,
+    /// Databases in which it expires if it does not change, and when.
+    pub due: SmallVec<[(u32, UnixMs); 1]>,
+    asked: u64,
+}
+
+impl Watched {
+    /// Whether nothing is watched.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// How many names are watched.
+    pub fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Whether a change of this key would be news.
+    pub fn concerns(&self, db: u32, key: &[u8]) -> bool {
+        self.marks.get(key).is_some_and(|mark| !mark.told.contains(&db))
+    }
+
+    /// The mark of a name that is asked for now: a new one, but for when it expires.
+    pub fn ask(&mut self, key: &[u8]) -> &mut Mark {
+        self.asked += 1;
+        let mark = self.marks.entry(key.into()).or_default();
+        mark.asked = self.asked;
+        mark.told.clear();
+        mark
+    }
+
+    /// The mark of a name, if it is watched.
+    pub fn mark(&mut self, key: &[u8]) -> Option<&mut Mark> {
+        self.marks.get_mut(key)
+    }
+
+    /// All names, for changes of whole databases.
+    pub fn names(&self) -> Vec<Box<[u8]>> {
+        self.marks.keys().cloned().collect()
+    }
+
+    /// Takes out the name that is most likely not watched any more: one that has
+    /// changed, else the one that was asked for longest ago.
+    pub fn take_stalest(&mut self) -> Option<(Box<[u8]>, Mark)> {
+        let stalest = self.marks.iter().min_by_key(|(_, mark)| (mark.told.is_empty(), mark.asked));
+        let name = stalest.map(|(name, _)| name.clone())?;
+        self.marks.remove_entry(&name)
+    }
+}
