@@ -2,7 +2,7 @@
 //! family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, word,
 };
 use crate::store::{Found, UnixMs};
 
@@ -149,6 +149,7 @@ fn del(cx: &mut OneKey<'_>) -> bool {
     let found = cx.find();
     if let Some(found) = found {
         cx.table.remove(cx.hasher, cx.hash, found);
+        cx.tell(Event::DEL);
     }
     found.is_some()
 }
@@ -184,6 +185,7 @@ fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expiring = cx.find().filter(|&found| cx.table.entry(found).expire_at().is_some());
     if let Some(found) = expiring {
         cx.table.set_expire_at(found, None);
+        cx.tell(Event::PERSIST);
     }
     reply.integer(i64::from(expiring.is_some()));
     Ok(())
@@ -207,8 +209,10 @@ fn expire_generic(cx: &mut OneKey<'_>, reply: &mut dyn Reply, unit_ms: i64) -> R
     if let Some(found) = due {
         if at <= now {
             cx.table.remove(cx.hasher, cx.hash, found);
+            cx.tell(Event::DEL);
         } else {
             cx.table.set_expire_at(found, Some(at));
+            cx.tell(Event::EXPIRE);
         }
     }
     reply.integer(i64::from(due.is_some()));

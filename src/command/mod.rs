@@ -6,6 +6,7 @@
 
 mod args;
 mod error;
+mod event;
 pub mod glob;
 mod key;
 mod keyspace;
@@ -15,6 +16,7 @@ mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use error::Error;
+pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern};
 pub use reply::{Reply, Tape};
 pub use table::{COMMANDS, find};
@@ -281,6 +283,16 @@ pub struct OneKey<'a> {
     pub now: &'a Now,
     /// What it must keep to.
     pub limits: &'a Limits,
+    /// What it has done, for those who listen.
+    pub events: &'a mut Events,
+}
+
+impl OneKey<'_> {
+    /// Says that the key has changed.
+    #[inline]
+    fn tell(&mut self, event: Event) {
+        self.events.note(0, event);
+    }
 }
 
 /// The tables of several keys, all held.
@@ -301,6 +313,16 @@ pub struct ManyKeys<'a> {
     pub now: &'a Now,
     /// What it must keep to.
     pub limits: &'a Limits,
+    /// What it has done, for those who listen.
+    pub events: &'a mut Events,
+}
+
+impl ManyKeys<'_> {
+    /// Says that key number `key` has changed.
+    #[inline]
+    fn tell(&mut self, key: usize, event: Event) {
+        self.events.note(key, event);
+    }
 }
 
 impl Command {

@@ -13,7 +13,7 @@ use super::api::{Ctx, RawCtx, RawString, api, bytes};
 use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info, unit};
+use super::{copy, events, guarded, info, news, unit};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape, find};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{
@@ -155,6 +155,7 @@ impl Door {
             Action::Door(which) => self.own_command(ctx, &call, which),
             _ => self.run(ctx, call, inside),
         }
+        news::tell();
     }
 
     #[inline]
@@ -254,9 +255,13 @@ impl Door {
             self.engine.enqueue_batch(batch.into_iter());
         }
         self.engine.tell_announced();
-        for request in self.engine.main.take() {
+        let home = self.engine.main.take();
+        // What they did is told before they are answered.
+        news::tell();
+        for request in home {
             guarded((), || self.came_home(request));
         }
+        news::tell();
     }
 
     fn came_home(&self, mut request: Box<Request>) {

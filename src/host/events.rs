@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::door;
-use super::{guarded, kept, lock, unit};
+use super::{guarded, kept, lock, news, unit};
 use crate::shard::{Waker, WriteGate};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -30,7 +30,7 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     ];
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
-    subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_gate_event);
+    subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_config);
     // SAFETY: the callback and what it gets live forever; the function runs in
     // the parent before each fork and touches one atomic.
     unsafe {
@@ -75,6 +75,7 @@ fn before_sleep(ctx: Ctx) {
         refresh_gate(ctx);
     }
     lock::run_starving(ctx);
+    news::tell();
     for _ in 0..ROUNDS {
         if door().engine.main.may_sleep() {
             return;
@@ -86,7 +87,15 @@ fn before_sleep(ctx: Ctx) {
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    guarded((), || refresh_gate(Ctx(ctx)));
+    guarded((), || {
+        refresh_gate(Ctx(ctx));
+        news::refresh(Ctx(ctx));
+    });
+}
+
+unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    GATE_STALE.store(true, Ordering::Relaxed);
+    guarded((), || news::refresh(Ctx(ctx)));
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
 use super::door::Calls;
-use super::{config, count_panic, door, events, info, kept, log_panics, register, unit, watch};
+use super::{config, count_panic, door, events, info, kept, log_panics, news, register, unit, watch};
 use crate::shard::{Engine, Workers};
 
 /// Versions with the functions that midi needs.
@@ -69,6 +69,7 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
     events::log_promises(ctx);
+    news::refresh(ctx);
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let text = format!(
         "midi {}: {} workers, {} shards{mode}",

@@ -17,6 +17,7 @@ mod info;
 mod kept;
 mod load;
 mod lock;
+mod news;
 mod register;
 mod reply;
 mod rights;

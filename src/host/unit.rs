@@ -13,7 +13,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, bytes, must_not_replicate};
 use super::door::door;
-use super::{guarded, watch};
+use super::{guarded, news, watch};
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -52,7 +52,11 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     ASK.store(true, Ordering::Relaxed);
     match name.len() {
-        4 if name.eq_ignore_ascii_case(b"exec") => guarded((), watch::before_exec),
+        4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
+            news::before_exec();
+            watch::before_exec();
+        }),
+        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || news::before_client(filter)),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
         _ => {}
     }

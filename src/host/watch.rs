@@ -6,6 +6,7 @@ use redis_module::raw;
 
 use super::api::{api, bytes};
 use super::door::door;
+use super::news;
 
 /// A WATCH is about to be executed, or refused.
 pub fn before_watch(filter: *mut raw::RedisModuleCommandFilterCtx) {
@@ -16,6 +17,8 @@ pub fn before_watch(filter: *mut raw::RedisModuleCommandFilterCtx) {
             engine.watch(bytes(api!(RedisModule_CommandFilterArgGet)(filter, number)));
         }
     }
+    // News from before are none for who watches from now on.
+    news::tell();
 }
 
 /// An EXEC is about to be judged.

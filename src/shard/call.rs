@@ -6,7 +6,9 @@ use smallvec::SmallVec;
 
 use super::counters::{Census, Seat};
 use super::engine::{Engine, HeldShard, ManyHeld};
-use crate::command::{Action, Args, COMMANDS, Command, Error, HeldTables, Limits, ManyKeys, OneKey, Reply};
+use crate::command::{
+    Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
+};
 use crate::limits::{KEYS_AT_ONCE, MAIN_SPINS, WORKER_SPINS};
 use crate::store::{KeyHash, Now, Table};
 
@@ -151,7 +153,11 @@ impl Engine {
     ) -> Outcome {
         let table = held.db(call.db);
         let before = table.census();
-        let mut cx = self.one_key(call, call.args.get(1), hash, table);
+        let mut events = Events::new(self.is_listening());
+        if events.are_wanted() {
+            table.note_expired();
+        }
+        let mut cx = self.one_key(call, call.args.get(1), hash, table, &mut events);
         let outcome = seat.counted(call.command, || {
             let result = match call.row().action {
                 Action::OneKey(run) => run(&mut cx, reply),
@@ -165,6 +171,11 @@ impl Engine {
         });
         seat.book(call.db, table.census() - before);
         self.note_due(shard, table);
+        if events.are_wanted() {
+            self.leave_expired(call.db, table);
+            let key = call.args.get(1);
+            events.list().iter().for_each(|&(_, event)| self.leave_news(call.db, key, event));
+        }
         outcome
     }
 
@@ -175,6 +186,7 @@ impl Engine {
         key: &'a [u8],
         hash: KeyHash,
         table: &'a mut Table,
+        events: &'a mut Events,
     ) -> OneKey<'a> {
         OneKey {
             args: call.args,
@@ -184,6 +196,7 @@ impl Engine {
             hasher: &self.hasher,
             now: &call.now,
             limits: &call.limits,
+            events,
         }
     }
 
@@ -221,11 +234,12 @@ impl Engine {
         taking: Taking,
         each: fn(&mut OneKey<'_>) -> bool,
     ) -> Result<i64, Outcome> {
-        self.with_many(seat, call, keys.iter().copied(), taking, |tables| {
+        self.with_many(seat, call, keys.iter().copied(), taking, |tables, events| {
             let mut count = 0;
             for (number, key) in keys.iter().enumerate() {
                 let (hash, table) = tables.table(number);
-                count += i64::from(each(&mut self.one_key(call, key, hash, table)));
+                events.begin(number);
+                count += i64::from(each(&mut self.one_key(call, key, hash, table, events)));
             }
             count
         })
@@ -240,9 +254,9 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         let keys = call.row().key_arguments(&call.args);
-        let outcome = self.with_many(seat, call, keys, taking, |tables| {
+        let outcome = self.with_many(seat, call, keys, taking, |tables, events| {
             let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
-            let mut cx = ManyKeys { args: call.args, tables, hasher, now, limits };
+            let mut cx = ManyKeys { args: call.args, tables, hasher, now, limits, events };
             seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
         });
         outcome.unwrap_or_else(|reason| reason)
@@ -256,7 +270,7 @@ impl Engine {
         call: &Call<'_>,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         taking: Taking,
-        run: impl FnOnce(&mut dyn HeldTables) -> R,
+        run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
     ) -> Result<R, Outcome> {
         let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
         let mut shards: SmallVec<[u32; 8]> = hashes.iter().map(|&hash| self.shard_of(hash)).collect();
@@ -276,15 +290,26 @@ impl Engine {
             table.prefetch(hash);
         }
         tables.seen = watched.then(Seen::default);
-        let result = run(&mut tables);
+        let mut events = Events::new(self.is_listening());
+        if events.are_wanted() {
+            tables.held.iter_mut().for_each(|(_, shard)| shard.db(call.db).note_expired());
+        }
+        let result = run(&mut tables, &mut events);
         if let Some(changed) = tables.changed() {
-            for (number, key) in keys.enumerate().filter(|(number, _)| changed.contains(number)) {
+            for (number, key) in keys.clone().enumerate().filter(|(number, _)| changed.contains(number)) {
                 self.changed(self.among(&mut held, hashes[number]), call.db, key);
             }
         }
         seat.book(call.db, census(&mut held, call.db) - before);
         for (shard, token) in &mut held {
             self.note_due(*shard, token.db(call.db));
+        }
+        if events.are_wanted() {
+            for (_, shard) in &mut held {
+                self.leave_expired(call.db, shard.db(call.db));
+            }
+            let keys: Vec<&[u8]> = keys.collect();
+            events.list().iter().for_each(|&(number, event)| self.leave_news(call.db, keys[number], event));
         }
         self.release_many(held);
         Ok(result)
@@ -314,7 +339,8 @@ impl Engine {
             if !shard.watched.concerns(call.db, key) {
                 continue;
             }
-            let live = shard.db(call.db).find_live(&self.hasher, hash, key, &call.now).is_some();
+            let table = shard.db(call.db);
+            let live = table.find(hash, key).is_some_and(|found| !table.entry(found).is_expired(&call.now));
             if each && live {
                 self.announce_change(call.db, key);
             }

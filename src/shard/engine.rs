@@ -12,6 +12,7 @@ use super::call::Taking;
 use super::counters::{Census, CommandCount, Seat};
 use super::inbox::Inbox;
 use super::job::Jobs;
+use super::news::NewsDesk;
 use super::queue::Request;
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
@@ -90,6 +91,10 @@ pub struct Shard {
     due: AtomicI64,
 }
 
+/// What limits.rs says that a shard costs.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
+
 /// The keyspace, its workers and its books.
 pub struct Engine {
     /// What cannot change.
@@ -107,6 +112,7 @@ pub struct Engine {
     pub(super) workers: Workers,
     pub(super) unit: Unit,
     pub(super) watch: Watch,
+    pub(super) news: NewsDesk,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     seats: Box<[CachePadded<Seat>]>,
@@ -157,6 +163,7 @@ impl Engine {
             workers: Workers::new(config.workers)?,
             unit: Unit::default(),
             watch: Watch::default(),
+            news: NewsDesk::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),

@@ -8,7 +8,7 @@ use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
-use crate::command::{Keyspace, Reply, ScanArgs};
+use crate::command::{Event, Keyspace, Reply, ScanArgs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
@@ -109,6 +109,9 @@ impl Engine {
         let mut held = self.take_waiting(shard);
         let table = held.db(db);
         let before = table.census();
+        if self.is_listening() {
+            table.note_expired();
+        }
         let found = table.find_live(&self.hasher, hash, key, &self.main_now());
         match found {
             None => table.insert(&self.hasher, hash, key, value, expire_at),
@@ -119,7 +122,11 @@ impl Engine {
         self.main_seat().book(db, change);
         self.spend_credit(change.bytes);
         self.note_due(shard, table);
+        self.leave_expired(db, table);
         if found.is_none() || replace {
+            if self.is_listening() {
+                self.leave_news(db, key, Event::SET);
+            }
             self.changed(&mut held, db, key);
         }
         self.release(shard, held);

@@ -65,8 +65,13 @@ impl Engine {
         let mut next = held.next_db(0);
         while let Some(db) = next {
             let table = held.db(db);
-            let expire_at = table.find(hash, key).and_then(|found| table.entry(found).expire_at());
-            found.extend(expire_at.filter(|&at| at > now.ms()).map(|at| (db, at)));
+            if self.is_listening() {
+                table.note_expired();
+            }
+            // What has expired goes now: later it would look like a change.
+            let live = table.find_live(&self.hasher, hash, key, &now);
+            found.extend(live.and_then(|live| table.entry(live).expire_at()).map(|at| (db, at)));
+            self.leave_expired(db, table);
             next = held.next_db(db + 1);
         }
         found
@@ -115,7 +120,9 @@ impl Engine {
             let hash = self.hasher.hash(&key);
             let shard = self.shard_of(hash);
             let mut held = self.take_waiting(shard);
-            if held.db(db).find_live(&self.hasher, hash, &key, &now).is_none() {
+            let table = held.db(db);
+            let live = table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now));
+            if !live {
                 self.changed(&mut held, db, &key);
             }
             self.release(shard, held);

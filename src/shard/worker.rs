@@ -402,8 +402,14 @@ fn expire_shard(
         let table = held.db(db);
         if table.next_due() <= wall || expiry.position > 0 {
             let before = table.census();
+            if engine.is_listening() {
+                table.note_expired();
+            }
             let more = &mut || start.elapsed() < SLICE;
             let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, more);
+            if engine.leave_expired(db, table) {
+                engine.announce_news(seat);
+            }
             seat.book(db, table.census() - before);
             if !done {
                 return false;

@@ -32,7 +32,13 @@ pub struct Table {
     next_due: UnixMs,
     expired: u64,
     changes: u64,
+    /// Names of keys that expired, where they are wanted.
+    expired_keys: Option<Box<ExpiredKeys>>,
 }
+
+/// Boxed, because few tables have any: a shard is to stay within 256 bytes.
+#[derive(Default)]
+struct ExpiredKeys(Vec<Box<[u8]>>);
 
 impl Default for Table {
     fn default() -> Self {
@@ -49,6 +55,7 @@ impl Default for Table {
             next_due: UnixMs::MAX,
             expired: 0,
             changes: 0,
+            expired_keys: None,
         }
     }
 }
@@ -118,6 +125,16 @@ impl Table {
         self.changes
     }
 
+    /// From here on the names of keys that expire are noted, until they are taken.
+    pub fn note_expired(&mut self) {
+        self.expired_keys = Some(Box::default());
+    }
+
+    /// Takes the names noted since [`Table::note_expired`].
+    pub fn take_expired(&mut self) -> Vec<Box<[u8]>> {
+        self.expired_keys.take().map_or_else(Vec::new, |keys| keys.0)
+    }
+
     #[inline]
     fn cell(&self, order: u32) -> usize {
         ((u64::from(order) << self.depth) >> 32) as usize
@@ -146,6 +163,9 @@ impl Table {
         let found = self.find(hash, key)?;
         if self.entry(found).is_expired(now) {
             self.expired += 1;
+            if let Some(keys) = &mut self.expired_keys {
+                keys.0.push(key.into());
+            }
             self.take_out(hasher, hash, found);
             return None;
         }
@@ -317,7 +337,8 @@ impl Table {
             return;
         }
         if self.len == 0 {
-            *self = Table { expired: self.expired, changes: self.changes, ..Table::default() };
+            let expired_keys = self.expired_keys.take();
+            *self = Table { expired: self.expired, changes: self.changes, expired_keys, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {
@@ -425,6 +446,9 @@ impl Table {
         let mut removed = 0;
         segment.remove_due(hasher, now, |entry| {
             self.forget(&entry);
+            if let Some(keys) = &mut self.expired_keys {
+                keys.0.push(entry.key().into());
+            }
             removed += 1;
         });
         self.segments[at] = segment;

@@ -64,6 +64,9 @@ impl Part for EachPart {
             let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
                 return Progress::Blocked;
             };
+            if slice.engine.is_listening() {
+                slice.engine.announce_news(slice.seat);
+            }
             self.count.fetch_add(count, Ordering::Relaxed);
             slice.advance((end - self.next) as u64);
             self.next = end;

@@ -177,6 +177,9 @@ impl PopulatePart {
             return false;
         }
         let table = held.db(self.db);
+        if slice.engine.is_listening() {
+            table.note_expired();
+        }
         let before = table.census();
         for planned in &self.sorted[self.done..self.done + run] {
             table.prefetch(planned.hash);
@@ -188,6 +191,9 @@ impl PopulatePart {
                 let value = Value::Inline(&self.value);
                 table.insert(&slice.engine.hasher, planned.hash, &self.key, value, None);
             }
+        }
+        if slice.engine.leave_expired(self.db, table) {
+            slice.engine.announce_news(slice.seat);
         }
         let change = table.census() - before;
         slice.engine.release(shard, held);

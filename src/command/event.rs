@@ -1,0 +1,79 @@
+//! Events: what a command did to a key, in the words of Redis's keyspace notifications.
+
+use std::ffi::CStr;
+
+/// The classes of `notify-keyspace-events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `g`: commands on any type.
+    Generic,
+    /// `$`: commands on strings.
+    String,
+    /// `x`: keys that expire.
+    Expired,
+}
+
+/// A change of a key, as those are told of it who listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its class.
+    pub class: Class,
+    /// Its name.
+    pub name: &'static CStr,
+}
+
+impl Event {
+    /// A value was set.
+    pub const SET: Event = Event { class: Class::String, name: c"set" };
+    /// The key was removed.
+    pub const DEL: Event = Event { class: Class::Generic, name: c"del" };
+    /// An expiry was set.
+    pub const EXPIRE: Event = Event { class: Class::Generic, name: c"expire" };
+    /// The expiry was taken away.
+    pub const PERSIST: Event = Event { class: Class::Generic, name: c"persist" };
+    /// The key's time was over.
+    pub const EXPIRED: Event = Event { class: Class::Expired, name: c"expired" };
+}
+
+/// The events of one command, noted where anybody listens.
+#[derive(Default)]
+pub struct Events {
+    wanted: bool,
+    /// The key that a command on one key has in its hands.
+    first: usize,
+    list: Vec<(usize, Event)>,
+}
+
+impl Events {
+    /// None so far.
+    #[inline]
+    pub fn new(wanted: bool) -> Self {
+        Events { wanted, first: 0, list: Vec::new() }
+    }
+
+    /// Whether anybody listens.
+    #[inline]
+    pub fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// What a command on one key says next is about key number `key`.
+    #[inline]
+    pub fn begin(&mut self, key: usize) {
+        self.first = key;
+    }
+
+    /// Key number `key` (counted among the keys) has changed.
+    #[inline]
+    pub(super) fn note(&mut self, key: usize, event: Event) {
+        if self.wanted {
+            self.list.push((self.first + key, event));
+        }
+    }
+
+    /// What was noted, in order.
+    #[inline]
+    pub fn list(&self) -> &[(usize, Event)] {
+        &self.list
+    }
+}
