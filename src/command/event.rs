@@ -35,10 +35,15 @@ impl Event {
     pub const EXPIRED: Event = Event { class: Class::Expired, name: c"expired" };
 }
 
-/// The events of one command, noted where anybody listens.
+/// The events of one command, noted where anybody listens. Boxed, because as a
+/// rule nobody does.
 #[derive(Default)]
 pub struct Events {
-    wanted: bool,
+    noted: Option<Box<Noted>>,
+}
+
+#[derive(Default)]
+struct Noted {
     /// The key that a command on one key has in its hands.
     first: usize,
     list: Vec<(usize, Event)>,
@@ -48,32 +53,34 @@ impl Events {
     /// None so far.
     #[inline]
     pub fn new(wanted: bool) -> Self {
-        Events { wanted, first: 0, list: Vec::new() }
+        Events { noted: wanted.then(Box::default) }
     }
 
     /// Whether anybody listens.
     #[inline]
     pub fn are_wanted(&self) -> bool {
-        self.wanted
+        self.noted.is_some()
     }
 
     /// What a command on one key says next is about key number `key`.
     #[inline]
     pub fn begin(&mut self, key: usize) {
-        self.first = key;
+        if let Some(noted) = &mut self.noted {
+            noted.first = key;
+        }
     }
 
     /// Key number `key` (counted among the keys) has changed.
     #[inline]
     pub(super) fn note(&mut self, key: usize, event: Event) {
-        if self.wanted {
-            self.list.push((self.first + key, event));
+        if let Some(noted) = &mut self.noted {
+            noted.list.push((noted.first + key, event));
         }
     }
 
     /// What was noted, in order.
     #[inline]
     pub fn list(&self) -> &[(usize, Event)] {
-        &self.list
+        self.noted.as_ref().map_or(&[], |noted| &noted.list)
     }
 }

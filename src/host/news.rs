@@ -53,6 +53,13 @@ pub fn before_exec() {
 /// other modules may call our commands in answer.
 #[inline]
 pub fn tell() {
+    if door().engine.has_news() {
+        tell_all();
+    }
+}
+
+#[cold]
+fn tell_all() {
     for news in door().engine.take_news() {
         let ctx = door().ctx();
         if TRACKED.load(Ordering::Relaxed) {

@@ -48,6 +48,12 @@ impl<M> Inbox<M> {
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether there is no message right now.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed).is_null()
+    }
+
     /// Takes all messages, oldest first.
     pub fn take(&self) -> VecDeque<M> {
         let mut found = VecDeque::new();

@@ -42,8 +42,13 @@ impl Engine {
         self.news.listening.load(Ordering::Relaxed)
     }
 
-    /// News that wait to be told, oldest first.
+    /// Whether news wait to be told.
     #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.waiting.is_empty()
+    }
+
+    /// News that wait to be told, oldest first.
     pub fn take_news(&self) -> impl Iterator<Item = News> + use<> {
         self.news.waiting.take().into_iter()
     }

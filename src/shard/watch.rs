@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -31,6 +32,8 @@ pub(super) struct Watch {
     due: Mutex<BTreeSet<(UnixMs, Name)>>,
     /// Changes that jobs are about to make.
     announced: Mutex<HashSet<Name>>,
+    /// Whether there are any; looked at every turn.
+    any_announced: AtomicBool,
 }
 
 impl Engine {
@@ -139,12 +142,18 @@ impl Engine {
     /// told of it.
     pub(super) fn announce_change(&self, db: u32, key: &[u8]) {
         if self.watch.announced.lock().insert((db, key.into())) {
+            self.watch.any_announced.store(true, Ordering::Release);
             self.wake_main();
         }
     }
 
     /// Tells of what jobs wait to change. For the holder of the global lock.
     pub fn tell_announced(&self) {
+        let any = &self.watch.any_announced;
+        // A load first: as a rule there are none.
+        if !any.load(Ordering::Relaxed) || !any.swap(false, Ordering::Acquire) {
+            return;
+        }
         let announced = std::mem::take(&mut *self.watch.announced.lock());
         for (db, key) in announced {
             let shard = self.shard_of(self.hasher.hash(&key));
