@@ -7,11 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Client, Mode, Random, Server, Value, beside, wait_until};
 
-/// Servers with few shards, so that everybody is in everybody's way.
+/// Servers with few shards, so that everybody is in everybody's way; Valkey's too,
+/// where `MIDI_VALKEY_SERVER` names one.
 fn in_all_crowded_modes(body: impl Fn(Mode, &Server)) {
+    let valkey = std::env::var_os("MIDI_VALKEY_SERVER").filter(|path| !path.is_empty());
     for mode in Mode::ALL {
         println!("mode: {mode:?}");
-        body(mode, &mode.builder().load("shards 4").start());
+        let builder = mode.builder().load("shards 4");
+        body(mode, &builder.clone().start());
+        if let Some(path) = &valkey {
+            println!("on Valkey");
+            body(mode, &builder.binary(path).start());
+        }
     }
 }
 
@@ -106,6 +113,39 @@ fn no_unit_sees_a_mixture_and_nobody_sees_half_a_unit() {
                 let both = set_both(&mut client, &mut random, number).array();
                 let number = Value::bulk(number.to_string());
                 assert_eq!(both, [number.clone(), number], "a mixture");
+            }
+        });
+    });
+}
+
+/// Clients that were paused: newer hosts go on with their commands without a filter.
+#[test]
+fn pauses_do_not_break_units() {
+    in_all_crowded_modes(|_, server| {
+        let mut client = server.client();
+        let code = LIBRARY.replace("BODY", SET_BOTH);
+        assert_eq!(client.call(&["FUNCTION", "LOAD", &code]), Value::bulk("midilib"));
+        client.ok("MIDI.MSET a 0 b 0");
+        let numbers = AtomicU64::new(1);
+        let noise = |client: &mut Client, random: &mut Random| {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            if random.below(2) == 0 {
+                let both = set_both(client, random, number).array();
+                let number = Value::bulk(number.to_string());
+                assert_eq!(both, [number.clone(), number], "a mixture");
+            } else {
+                let set = words(&format!("MIDI.MSET a {number} b {number}"));
+                for reply in client.pipeline(&[set.clone(), words("MIDI.MGET a b"), set]) {
+                    if let Value::Array(both) = reply {
+                        assert_eq!(both[0], both[1], "half a unit");
+                    }
+                }
+            }
+        };
+        beside(server, 12, noise, || {
+            for round in 0..60 {
+                client.ok(if round % 2 == 0 { "CLIENT PAUSE 10 WRITE" } else { "CLIENT PAUSE 10 ALL" });
+                std::thread::sleep(std::time::Duration::from_millis(15));
             }
         });
     });
