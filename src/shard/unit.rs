@@ -48,11 +48,6 @@ impl Engine {
         }
     }
 
-    /// How many tokens the open unit keeps.
-    pub fn kept_by_unit(&self) -> usize {
-        self.unit.kept.lock().len()
-    }
-
     /// The time of a command that the holder of the global lock runs.
     pub fn main_now(&self) -> Now {
         let began: Option<UnixMs> = self.is_in_unit().then(|| self.unit.began.load(Ordering::Relaxed));
