@@ -122,6 +122,12 @@ pub const RANDOM_BUCKETS: usize = 4;
 /// SCAN visits this many shards at most before it answers, however few keys it met.
 pub const SCAN_SHARDS: usize = 1024;
 
+/// Names of keys that are remembered as watched, all shards together: of the
+/// size of a large host's number of clients. Beyond it the stalest is given up.
+pub const WATCHED_KEYS: usize = 65_536;
+/// So many in a shard at least, however many shards there are.
+pub const WATCHED_PER_SHARD_MIN: usize = 16;
+
 /// How often a worker looks for keys that are due.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 

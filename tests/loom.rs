@@ -377,6 +377,45 @@ fn the_waiter_takes_several_tokens() {
     });
 }
 
+/// A unit lays its token aside between two commands: what others do comes before
+/// the first or after the last, and their messages are not forgotten.
+#[test]
+fn nothing_happens_within_a_unit() {
+    for long in [false, true] {
+        check(3, move || {
+            let shard = Shard::new();
+            let threads = vec![
+                spawn(&shard, move |shard| {
+                    let held =
+                        if long { shard.token.try_take_long() } else { shard.token.try_take_with_pending() };
+                    match held {
+                        Some(mut held) => {
+                            held.push((0, 0));
+                            shard.release(held);
+                        }
+                        None => shard.push(Letter::new(0, 0), 1),
+                    }
+                }),
+                spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
+            ];
+            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            let before = held.len();
+            assert!(new);
+            held.push((2, 0));
+            assert_eq!(held.release(&shard.room), Released::Clean);
+            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            assert!(!new && held.len() == before + 1);
+            held.push((2, 1));
+            assert_eq!(held.release(&shard.room), Released::Clean);
+            if shard.token.leave_unit() == Released::Pending {
+                shard.told.fetch_add(1, Ordering::AcqRel);
+            }
+            join(threads);
+            shard.ends_with(&[1, 1, 2]);
+        });
+    }
+}
+
 /// What a worker sleeps on, as its eventfd does: a call before the sleep ends it.
 #[derive(Default)]
 struct Bell {

@@ -136,6 +136,7 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
             Ok(work) => engine.run_to_end(work, &mut record),
             Err(error) => call.refuse(error, &mut record),
         },
+        Outcome::NeedsMain => panic!("this is the main thread"),
     }
     record.0
 }

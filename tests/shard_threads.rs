@@ -530,7 +530,7 @@ impl Driver {
                     engine.enqueue(request(call));
                     return false;
                 }
-                Outcome::Long => unreachable!("no long command"),
+                Outcome::Long | Outcome::NeedsMain => unreachable!("no long command, nothing watched"),
             }
             true
         });

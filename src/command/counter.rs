@@ -2,7 +2,7 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, parse_integer,
 };
 use crate::store::Value;
 
@@ -82,6 +82,7 @@ fn add(cx: &mut OneKey<'_>, reply: &mut dyn Reply, increment: i64) -> Result<(),
     };
     let sum = before.checked_add(increment).ok_or(Error::IncrementOverflow)?;
     cx.replace(found, Value::Inline(itoa::Buffer::new().format(sum).as_bytes()))?;
+    cx.tell(Event::INCRBY);
     reply.integer(sum);
     Ok(())
 }
@@ -95,6 +96,7 @@ fn incrbyfloat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> 
     let increment = Extended::parse(cx.args.get(2)).ok_or(Error::NotAFloat)?;
     let sum = before.plus(increment).ok_or(Error::NotFinite)?.text();
     cx.replace(found, Value::Inline(sum.as_bytes()))?;
+    cx.tell(Event::INCRBYFLOAT);
     reply.bulk(sum.as_bytes());
     Ok(())
 }

@@ -4,7 +4,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Limits, OneKey, Reply, arg,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply, arg,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -79,6 +79,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
     if let Some(found) = due {
         cx.table.remove(cx.hasher, cx.hash, found);
+        cx.tell(Event::DEL);
     }
     reply.integer(i64::from(due.is_some()));
     Ok(())

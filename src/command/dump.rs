@@ -1,7 +1,7 @@
 //! DUMP and RESTORE, after Redis's cluster.c. What a payload is made of is told
 //! in `payload.rs`.
 
-use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply};
+use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply};
 use super::{arg, payload, word};
 use crate::store::{SharedValue, Value};
 
@@ -76,6 +76,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if expire_at.is_some_and(|at| at <= cx.now.ms()) {
         if let Some(found) = found {
             cx.table.remove(cx.hasher, cx.hash, found);
+            cx.tell(Event::DEL);
         }
         reply.ok();
         return Ok(());
@@ -92,6 +93,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         Some(found) => cx.table.overwrite(found, value, expire_at),
         None => cx.table.insert(cx.hasher, cx.hash, cx.key, value, expire_at),
     }
+    cx.tell(Event::RESTORE);
     reply.ok();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::string::{EXPIRY, Expiry};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -45,6 +45,7 @@ fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
     reply.value(&cx.table.entry(found));
     cx.table.remove(cx.hasher, cx.hash, found);
+    cx.tell(Event::DEL);
     Ok(())
 }
 
@@ -59,9 +60,18 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
     reply.value(&cx.table.entry(found));
     match expire_at {
-        Some(at) if at <= cx.now.ms() => cx.table.remove(cx.hasher, cx.hash, found),
-        Some(_) => cx.table.set_expire_at(found, expire_at),
-        None if options.persist => cx.table.set_expire_at(found, None),
+        Some(at) if at <= cx.now.ms() => {
+            cx.table.remove(cx.hasher, cx.hash, found);
+            cx.tell(Event::DEL);
+        }
+        Some(_) => {
+            cx.table.set_expire_at(found, expire_at);
+            cx.tell(Event::EXPIRE);
+        }
+        None if options.persist && cx.table.entry(found).expire_at().is_some() => {
+            cx.table.set_expire_at(found, None);
+            cx.tell(Event::PERSIST);
+        }
         None => {}
     }
     Ok(())

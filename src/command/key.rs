@@ -2,7 +2,7 @@
 //! expiry family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, word,
 };
 use crate::store::{Found, UnixMs};
 
@@ -227,6 +227,7 @@ fn del(cx: &mut OneKey<'_>) -> bool {
     let found = cx.find();
     if let Some(found) = found {
         cx.table.remove(cx.hasher, cx.hash, found);
+        cx.tell(Event::DEL);
     }
     found.is_some()
 }
@@ -281,6 +282,7 @@ fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expiring = cx.find().filter(|&found| cx.table.entry(found).expire_at().is_some());
     if let Some(found) = expiring {
         cx.table.set_expire_at(found, None);
+        cx.tell(Event::PERSIST);
     }
     reply.integer(i64::from(expiring.is_some()));
     Ok(())
@@ -320,8 +322,10 @@ fn expire_generic(
     if let Some(found) = due {
         if at <= cx.now.ms() {
             cx.table.remove(cx.hasher, cx.hash, found);
+            cx.tell(Event::DEL);
         } else {
             cx.table.set_expire_at(found, Some(at));
+            cx.tell(Event::EXPIRE);
         }
     }
     reply.integer(i64::from(due.is_some()));

@@ -9,6 +9,7 @@ mod counter;
 mod digest;
 mod dump;
 mod error;
+mod event;
 mod extended;
 mod get;
 pub mod glob;
@@ -27,6 +28,7 @@ mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use error::Error;
+pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
@@ -329,6 +331,16 @@ pub struct OneKey<'a> {
     pub now: &'a Now,
     /// What it must keep to.
     pub limits: &'a Limits,
+    /// What it has done, for those who listen.
+    pub events: &'a mut Events,
+}
+
+impl OneKey<'_> {
+    /// Says that the key has changed.
+    #[inline]
+    fn tell(&mut self, event: Event) {
+        self.events.note(0, event);
+    }
 }
 
 /// The tables of several keys, all held.
@@ -355,6 +367,16 @@ pub struct ManyKeys<'a> {
     pub now: &'a Now,
     /// What it must keep to.
     pub limits: &'a Limits,
+    /// What it has done, for those who listen.
+    pub events: &'a mut Events,
+}
+
+impl ManyKeys<'_> {
+    /// Says that key number `key` has changed.
+    #[inline]
+    fn tell(&mut self, key: usize, event: Event) {
+        self.events.note(key, event);
+    }
 }
 
 impl Command {
@@ -383,7 +405,7 @@ impl Command {
     }
 
     /// Where the arguments stand that are keys.
-    pub fn key_positions(&self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + use<> {
+    pub fn key_positions(&self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
         let (end, step) = match self.keys {
             Keys::None => (1, 1),
             Keys::One(_) => (2, 1),
@@ -396,7 +418,10 @@ impl Command {
     }
 
     /// The arguments that are keys.
-    pub fn key_arguments<'a>(&self, args: &Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn key_arguments<'a>(
+        &self,
+        args: &Args<'a>,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let args = *args;
         self.key_positions(&args).map(move |at| args.get(at))
     }

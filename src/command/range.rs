@@ -1,6 +1,6 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
-use super::{Access, Action, Arg, ArgKind, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg};
+use super::{Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg};
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Found, SharedValue, Value};
 
@@ -78,6 +78,7 @@ fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             bytes.len()
         }
     };
+    cx.tell(Event::APPEND);
     reply.integer(len as i64);
     Ok(())
 }
@@ -130,6 +131,9 @@ fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             len
         }
     };
+    if !bytes.is_empty() {
+        cx.tell(Event::SETRANGE);
+    }
     reply.integer(len as i64);
     Ok(())
 }
@@ -169,6 +173,8 @@ impl OneKey<'_> {
     fn write_at(&mut self, found: Found, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
+            // Watchers hear of an APPEND of nothing too.
+            self.table.count_change();
             return Ok(self.table.entry(found).value().bytes().len());
         }
         let limits = *self.limits;

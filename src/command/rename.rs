@@ -2,7 +2,7 @@
 //! MOVE, after Redis's db.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply, arg, word,
 };
 use crate::store::Entry;
 
@@ -129,6 +129,8 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
     }
     cx.remove(from);
     cx.put(to, entry);
+    cx.tell(from.number, Event::RENAME_FROM);
+    cx.tell(to.number, Event::RENAME_TO);
     Ok(true)
 }
 
@@ -145,6 +147,7 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
         cx.put(to, entry);
+        cx.events.note_in(to.number, to.db, Event::COPY_TO);
     }
     Ok(())
 }
@@ -161,6 +164,8 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if let Some(entry) = entry {
         cx.remove(from);
         cx.put(to, entry);
+        cx.tell(from.number, Event::MOVE_FROM);
+        cx.events.note_in(to.number, to.db, Event::MOVE_TO);
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 
 use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg,
-    parse_integer,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
+    arg, parse_integer,
 };
 use crate::store::{Found, UnixMs, Value};
 
@@ -160,6 +160,10 @@ impl OneKey<'_> {
             Some(found) => self.table.overwrite(found, value, expire_at),
             None => self.table.insert(self.hasher, self.hash, self.key, value, expire_at),
         }
+        self.tell(Event::SET);
+        if expire_at.is_some() {
+            self.tell(Event::EXPIRE);
+        }
     }
 }
 
@@ -221,6 +225,10 @@ impl ManyKeys<'_> {
                     table.overwrite(found, value, expire_at.or(kept_expiry));
                 }
                 None => table.insert(self.hasher, hash, self.args.get(at), value, expire_at),
+            }
+            self.tell(number, Event::SET);
+            if expire_at.is_some() {
+                self.tell(number, Event::EXPIRE);
             }
         }
         Ok(true)

@@ -2,7 +2,8 @@
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
+    arg, word,
 };
 use crate::store::{Found, Now, UnixMs, Value};
 
@@ -138,6 +139,7 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             Some(found) => table.overwrite(found, value, None),
             None => table.insert(cx.hasher, hash, pair[0], value, None),
         }
+        cx.tell(number, Event::SET);
     }
     reply.ok();
     Ok(())
@@ -176,6 +178,10 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             cx.table.overwrite(found, value, expire_at.or(kept_expiry));
         }
         None => cx.table.insert(cx.hasher, cx.hash, cx.key, value, expire_at),
+    }
+    cx.tell(Event::SET);
+    if expire_at.is_some() {
+        cx.tell(Event::EXPIRE);
     }
     if !options.get {
         reply.ok();

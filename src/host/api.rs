@@ -33,22 +33,24 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
+        RedisModule_CommandFilterArgGet
+        RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd
         RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
         RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
         RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId RedisModule_GetClientUserNameById
         RedisModule_GetCommand RedisModule_GetContextFlags RedisModule_GetCurrentUserName
-        RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserFromUserName
+        RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents
         RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
-        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_OpenKey RedisModule_Realloc
-        RedisModule_RegisterBoolConfig RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
+        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_Realloc
+        RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
         RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply RedisModule_ReplyWithError
         RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull
         RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldUnsigned
-        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_StringDMA
+        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_SignalModifiedKey
+        RedisModule_StringDMA
         RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent RedisModule_ThreadSafeContextTryLock
         RedisModule_ThreadSafeContextUnlock RedisModule_TrimStringAllocation RedisModule_UnblockClient
         RedisModule_ValueLength
@@ -103,6 +105,41 @@ impl Ctx {
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
         unsafe { api!(RedisModule_SelectDb)(self.0, db as c_int) == raw::REDISMODULE_OK as c_int }
+    }
+
+    /// Tells the host that a key of that database has changed, as far as WATCH and
+    /// tracking go.
+    pub fn signal_modified(self, db: u32, key: &[u8]) {
+        // SAFETY: the context is valid under the global lock, and so is the name.
+        self.with_name(db, key, |name| unsafe {
+            api!(RedisModule_SignalModifiedKey)(self.0, name);
+        });
+    }
+
+    /// Publishes a keyspace notification, where the host is set to.
+    pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
+        // SAFETY: as above; the event's name ends with NUL.
+        self.with_name(db, key, |name| unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(self.0, class as c_int, event.as_ptr(), name);
+        });
+    }
+
+    fn with_name(self, db: u32, key: &[u8], tell: impl FnOnce(*mut RawString)) {
+        let previous = self.selected_db();
+        self.select_db(db);
+        // SAFETY: the string is made of the slice, and freed once.
+        unsafe {
+            let name = api!(RedisModule_CreateString)(std::ptr::null_mut(), key.as_ptr().cast(), key.len());
+            tell(name);
+            api!(RedisModule_FreeString)(std::ptr::null_mut(), name);
+        }
+        self.select_db(previous);
+    }
+
+    /// Whether `notify-keyspace-events` names any.
+    pub fn notifies(self) -> bool {
+        // SAFETY: no arguments.
+        unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() != 0 }
     }
 
     /// The id of the client whose command this is; 0 without one.

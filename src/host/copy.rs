@@ -18,7 +18,7 @@ use super::rights::{Rights, RightsNow};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Reply};
 use crate::shard::{Call, Progress, Slice, Task, Work};
-use crate::store::{Now, SharedValue, UnixMs, Value};
+use crate::store::{SharedValue, UnixMs, Value};
 
 /// From here on a value's encoding is plain in every host, so that it can be
 /// read where it lies; reading a short one so would change its encoding.
@@ -364,7 +364,7 @@ impl Export {
 
     /// Takes a batch of keys out of the shards.
     fn gather(&mut self, slice: &Slice<'_>) -> Progress {
-        let now = Now::lazy(slice.engine.config.clock);
+        let now = slice.now();
         self.age = slice.engine.age();
         while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shard_count() {
             let Some(mut held) = slice.take(self.shard) else {

@@ -13,7 +13,7 @@ use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::register::key_flags;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info, keys};
+use super::{copy, events, guarded, info, keys, news, unit};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
@@ -128,6 +128,7 @@ impl Door {
         if keys::are_asked_for(row.keys) && keys::answer(ctx, row, key_flags(row.keys), argv) {
             return;
         }
+        let inside = unit::is_inside(ctx);
         let limits = self.engine.settings.limits(MAX_MAIN_REPLY_BYTES);
         let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
         let list = if argv.len() <= few.len() {
@@ -144,7 +145,7 @@ impl Door {
             command: number,
             args: Args::with_keeper(list, &host_args),
             db: ctx.selected_db(),
-            now: Now::lazy(self.engine.config.clock),
+            now: if inside { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) },
             limits,
             prefix: PREFIX,
         };
@@ -153,8 +154,9 @@ impl Door {
         }
         match row.action {
             Action::Door(which) => self.own_command(ctx, &call, which),
-            _ => self.run(ctx, &mut call),
+            _ => self.run(ctx, &mut call, inside),
         }
+        news::tell();
     }
 
     #[inline]
@@ -171,10 +173,10 @@ impl Door {
         Ok(())
     }
 
-    fn run(&self, ctx: Ctx, call: &mut Call<'_>) {
+    fn run(&self, ctx: Ctx, call: &mut Call<'_>, inside_unit: bool) {
         let engine = &*self.engine;
         let seat = engine.main_seat();
-        if !engine.config.safemode {
+        if !inside_unit && !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
             if (pool || is_broad(call)) && may_block(ctx) {
                 return self.hand_over(ctx, call, pool);
@@ -255,11 +257,16 @@ impl Door {
             let batch = std::mem::take(&mut *self.batch.lock());
             self.engine.enqueue_batch(batch.into_iter());
         }
+        self.engine.tell_announced();
         if !self.engine.main.is_empty() {
-            for request in self.engine.main.take() {
+            let home = self.engine.main.take();
+            // What they did is told before they are answered.
+            news::tell();
+            for request in home {
                 guarded((), || self.came_home(request));
             }
         }
+        news::tell();
     }
 
     fn came_home(&self, mut request: Box<Request>) {

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::door;
-use super::{guarded, kept, lock};
+use super::{guarded, kept, lock, news, unit};
 use crate::shard::{Waker, WriteGate};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -30,7 +30,7 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     ];
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
-    subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_gate_event);
+    subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_config);
     // SAFETY: the callback and what it gets live forever; the function runs in
     // the parent before each fork and touches one atomic.
     unsafe {
@@ -53,6 +53,11 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
     guarded((), || {
+        // A script that yields turns the loop on some hosts: it goes on as one unit.
+        unit::main_turned();
+        if !unit::end_if_over() {
+            return;
+        }
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             door().engine.main.awake();
             lock::main_turned();
@@ -74,6 +79,7 @@ fn before_sleep(ctx: Ctx) {
         refresh_gate(ctx);
     }
     lock::run_starving(ctx);
+    news::tell();
     for _ in 0..ROUNDS {
         if door().engine.main.may_sleep() {
             return;
@@ -85,7 +91,15 @@ fn before_sleep(ctx: Ctx) {
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    guarded((), || refresh_gate(Ctx(ctx)));
+    guarded((), || {
+        refresh_gate(Ctx(ctx));
+        news::refresh(Ctx(ctx));
+    });
+}
+
+unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    GATE_STALE.store(true, Ordering::Relaxed);
+    guarded((), || news::refresh(Ctx(ctx)));
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
@@ -136,11 +150,12 @@ fn headroom(ctx: Ctx) -> i64 {
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.
-unsafe extern "C" fn on_flush(_: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
     guarded((), || {
         // SAFETY: the data of this event is this structure.
         let flush = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
         if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+            unit::is_inside(Ctx(ctx));
             let engine = &door().engine;
             let remains = engine.flush(u32::try_from(flush.dbnum).ok());
             engine.free_later(remains);
@@ -149,11 +164,12 @@ unsafe extern "C" fn on_flush(_: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64
 }
 
 /// So does its SWAPDB.
-unsafe extern "C" fn on_swap(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
     guarded((), || {
         // SAFETY: the data of this event is this structure.
         let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second)) {
+            unit::is_inside(Ctx(ctx));
             door().engine.swap_dbs(a, b);
         }
     });

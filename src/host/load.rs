@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::{config, count_panic, door, events, info, kept, log_panics, register, reply};
+use super::{config, count_panic, door, events, info, kept, log_panics, news, register, reply, unit, watch};
 use crate::shard::{Engine, Waker, Workers};
 
 /// Versions with the functions that midi needs.
@@ -56,15 +56,18 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(events::ask_host);
+    engine.on_watched_change(watch::tell);
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     door::open(ctx, Arc::clone(&engine), waker);
-    let told = register::register(ctx) && info::register(ctx) && events::register(ctx, waker);
+    let told =
+        register::register(ctx) && info::register(ctx) && events::register(ctx, waker) && unit::register(ctx);
     if !told {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
     events::log_promises(ctx);
+    news::refresh(ctx);
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let text = format!(
         "midi {}: {} workers, {} shards{mode}",

@@ -14,6 +14,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawCtx, api};
+use super::door::door;
+use super::unit;
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 use crate::shard::{Part, Progress, Slice};
 
@@ -78,9 +80,19 @@ impl LockPart {
         if unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.ctx) } != 0 {
             return false;
         }
+        // A unit that ran after BEFORE_SLEEP may still be open.
+        if !unit::end_if_over() {
+            // SAFETY: we hold the lock.
+            unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
+            return false;
+        }
         let slice = AssertUnwindSafe(|| work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE)));
         let result = catch_unwind(slice);
         slice_ended();
+        let engine = &door().engine;
+        if engine.is_listening() {
+            engine.wake_main(); // It tells what has changed.
+        }
         // SAFETY: we hold the lock.
         unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
         match result {

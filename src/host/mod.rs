@@ -18,9 +18,12 @@ mod kept;
 mod keys;
 mod load;
 mod lock;
+mod news;
 mod register;
 mod reply;
 mod rights;
+mod unit;
+mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

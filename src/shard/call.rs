@@ -1,10 +1,14 @@
 //! Running a command on this thread, in the hands of whoever took the tokens.
 
+use std::collections::HashSet;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::counters::{Census, Seat};
 use super::engine::{Engine, HeldShard, ManyHeld};
-use crate::command::{Action, Args, COMMANDS, Command, Error, HeldTables, Limits, ManyKeys, OneKey, Reply};
+use crate::command::{
+    Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
+};
 use crate::limits::{KEYS_AT_ONCE, MAIN_SPINS, WORKER_SPINS};
 use crate::store::{KeyHash, Now, Table};
 
@@ -72,6 +76,8 @@ pub enum Outcome {
     TooLarge,
     /// This is long work: start a job, or run it to its end.
     Long,
+    /// It writes to a watched key, which only the main thread may do. Nothing has been done.
+    NeedsMain,
 }
 
 impl Engine {
@@ -122,9 +128,52 @@ impl Engine {
         held: &mut HeldShard<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
+        if !held.watched.is_empty() && call.row().flags.write {
+            return self.run_beside_watched(seat, call, hash, shard, held, reply);
+        }
+        self.run_held(seat, call, hash, shard, held, reply)
+    }
+
+    /// The same where keys of the shard are watched.
+    #[cold]
+    fn run_beside_watched(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let key = call.first_key();
+        if !seat.is_main() && held.watched.concerns(call.db, key) {
+            return Outcome::NeedsMain;
+        }
+        let before = held.db(call.db).changes();
+        let outcome = self.run_held(seat, call, hash, shard, held, reply);
+        if held.db(call.db).changes() != before {
+            self.changed(held, call.db, key);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn run_held(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         let table = held.db(call.db);
         let before = table.census();
-        let mut cx = self.one_key(call, call.first_key(), hash, table);
+        let mut events = Events::new(self.is_listening(), call.db);
+        if events.are_wanted() {
+            table.note_expired();
+        }
+        let mut cx = self.one_key(call, call.first_key(), hash, table, &mut events);
         let outcome = seat.counted(call.command, || {
             let result = match call.row().action {
                 Action::OneKey(run) => run(&mut cx, reply),
@@ -138,6 +187,11 @@ impl Engine {
         });
         seat.book(call.db, table.census() - before);
         self.note_due(shard, table);
+        if events.are_wanted() {
+            self.leave_expired(call.db, table);
+            let key = call.first_key();
+            events.list().iter().for_each(|noted| self.leave_news(noted.db, key, noted.event));
+        }
         outcome
     }
 
@@ -148,6 +202,7 @@ impl Engine {
         key: &'a [u8],
         hash: KeyHash,
         table: &'a mut Table,
+        events: &'a mut Events,
     ) -> OneKey<'a> {
         OneKey {
             args: call.args,
@@ -157,6 +212,7 @@ impl Engine {
             hasher: &self.hasher,
             now: &call.now,
             limits: &call.limits,
+            events,
         }
     }
 
@@ -173,8 +229,8 @@ impl Engine {
             return Outcome::Long;
         }
         match self.each_key(seat, call, keys, taking, each) {
-            None => Outcome::Busy,
-            Some(count) => {
+            Err(outcome) => outcome,
+            Ok(count) => {
                 seat.called(call.command);
                 reply.integer(count);
                 Outcome::Done
@@ -182,7 +238,10 @@ impl Engine {
         }
     }
 
-    /// For how many of the keys `each` gave true; `None` when a token was not to be had.
+    /// For how many of the keys `each` gave true.
+    ///
+    /// # Errors
+    /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
     pub(super) fn each_key(
         &self,
         seat: &Seat,
@@ -190,12 +249,13 @@ impl Engine {
         keys: &[&[u8]],
         taking: Taking,
         each: fn(&mut OneKey<'_>) -> bool,
-    ) -> Option<i64> {
-        self.with_many(seat, call, keys.iter().copied(), taking, |tables| {
+    ) -> Result<i64, Outcome> {
+        self.with_many(seat, call, keys.iter().copied(), taking, |tables, events| {
             let mut count = 0;
             for (number, key) in keys.iter().enumerate() {
                 let (hash, table) = tables.table(number);
-                count += i64::from(each(&mut self.one_key(call, key, hash, table)));
+                events.begin(number);
+                count += i64::from(each(&mut self.one_key(call, key, hash, table, events)));
             }
             count
         })
@@ -213,47 +273,108 @@ impl Engine {
         if keys.len() > call.limits.max_atomic_keys {
             return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
         }
-        let outcome = self.with_many(seat, call, keys, taking, |tables| {
+        let outcome = self.with_many(seat, call, keys, taking, |tables, events| {
             let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
             let (db, databases) = (call.db, self.config.databases);
-            let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits };
+            let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits, events };
             seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
         });
-        outcome.unwrap_or(Outcome::Busy)
+        outcome.unwrap_or_else(|reason| reason)
     }
 
     /// Holds the shards of all these keys together while `run` works on their
-    /// tables; `None` when a token was not to be had.
+    /// tables. The error says why that was not to be: `Busy` or `NeedsMain`.
     pub(super) fn with_many<'k, R>(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        keys: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
         taking: Taking,
-        run: impl FnOnce(&mut dyn HeldTables) -> R,
-    ) -> Option<R> {
-        let hashes: SmallVec<[KeyHash; 8]> = keys.map(|key| self.hasher.hash(key)).collect();
+        run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
+        let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
         let mut shards: SmallVec<[u32; 8]> = hashes.iter().map(|&hash| self.shard_of(hash)).collect();
         shards.sort_unstable();
         shards.dedup();
-        let mut held = self.take_many(&shards, taking)?;
+        let mut held = self.take_many(&shards, taking).ok_or(Outcome::Busy)?;
+        let watched = call.row().flags.write && held.iter().any(|(_, shard)| !shard.watched.is_empty());
+        if watched && !seat.is_main() && self.is_for_main(&mut held, call, keys.clone().zip(&hashes)) {
+            self.release_many(held);
+            return Err(Outcome::NeedsMain);
+        }
         let before = census(&mut held, call.db);
         let databases = smallvec![(call.db, before)];
-        let mut tables = HeldByKey { engine: self, hashes: &hashes, held: &mut held, databases };
+        let listening = self.is_listening();
+        let (hashes, held_by_key) = (&hashes[..], &mut held);
+        let mut tables =
+            HeldByKey { engine: self, hashes, held: held_by_key, databases, listening: false, seen: None };
         for key in 0..hashes.len() {
             let (hash, table) = tables.table(key);
             table.prefetch(hash);
         }
-        let result = run(&mut tables);
-        let databases = tables.databases;
-        for (db, before) in databases {
+        tables.seen = watched.then(Seen::default);
+        let mut events = Events::new(listening, call.db);
+        tables.listen(listening, call.db);
+        let result = run(&mut tables, &mut events);
+        let (databases, changed) = tables.finish();
+        if let Some(changed) = changed {
+            for (number, key) in keys.clone().enumerate() {
+                for &(db, _) in databases.iter().filter(|&&(db, _)| changed.contains(&(number, db))) {
+                    self.changed(self.among(&mut held, hashes[number]), db, key);
+                }
+            }
+        }
+        for &(db, before) in &databases {
             seat.book(db, census(&mut held, db) - before);
             for (shard, token) in &mut held {
                 self.note_due(*shard, token.db(db));
             }
         }
+        if events.are_wanted() {
+            for (_, shard) in &mut held {
+                databases.iter().for_each(|&(db, _)| _ = self.leave_expired(db, shard.db(db)));
+            }
+            let keys: Vec<&[u8]> = keys.collect();
+            events.list().iter().for_each(|noted| self.leave_news(noted.db, keys[noted.key], noted.event));
+        }
         self.release_many(held);
-        Some(result)
+        Ok(result)
+    }
+
+    /// The one of several held shards that a key is in.
+    #[inline]
+    fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
+        let shard = self.shard_of(hash);
+        let at = held.partition_point(|&(number, _)| number < shard);
+        &mut held[at].1
+    }
+
+    /// Whether a write on a worker concerns watched keys. What changes every key that
+    /// is there may be a job's, which nobody can take over: so it is announced.
+    #[cold]
+    fn is_for_main<'k, 'h>(
+        &self,
+        held: &mut ManyHeld<'_>,
+        call: &Call<'_>,
+        keys: impl Iterator<Item = (&'k [u8], &'h KeyHash)>,
+    ) -> bool {
+        // Others may change keys of another database too: no need to know which.
+        if !matches!(call.row().action, Action::EachKey(_)) {
+            return true;
+        }
+        let mut found = false;
+        for (key, &hash) in keys {
+            let shard = self.among(held, hash);
+            if !shard.watched.concerns(call.db, key) {
+                continue;
+            }
+            let table = shard.db(call.db);
+            if table.find(hash, key).is_some_and(|found| !table.entry(found).is_expired(&call.now)) {
+                self.announce_change(call.db, key);
+                found = true;
+            }
+        }
+        found
     }
 }
 
@@ -291,14 +412,60 @@ struct HeldByKey<'a, 'b> {
     /// The databases it has been given tables of, with what was in them before;
     /// the client's own is the first.
     databases: SmallVec<[(u32, Census); 2]>,
+    /// Whether names of expired keys are wanted.
+    listening: bool,
+    /// Which keys are changed, where that is of interest.
+    seen: Option<Seen>,
+}
+
+/// A key by its number among the command's keys, in a database.
+type KeyIn = (usize, u32);
+
+/// Which keys were changed, as seen whenever the next table is asked for.
+#[derive(Default)]
+struct Seen {
+    /// The last key whose table was asked for, and the table's changes then.
+    last: Option<(KeyIn, u64)>,
+    changed: HashSet<KeyIn>,
 }
 
 impl HeldByKey<'_, '_> {
+    /// The databases that were touched, and the keys that were changed, if that was of interest.
+    fn finish(mut self) -> (SmallVec<[(u32, Census); 2]>, Option<HashSet<KeyIn>>) {
+        self.see(None);
+        (self.databases, self.seen.map(|seen| seen.changed))
+    }
+
+    /// What has become of the last key; `next` is to be looked at now.
+    #[cold]
+    fn see(&mut self, next: Option<KeyIn>) {
+        let mut changes = |(key, db): KeyIn| self.engine.among(self.held, self.hashes[key]).db(db).changes();
+        let Some(seen) = &mut self.seen else {
+            return;
+        };
+        if let Some((key, before)) = seen.last
+            && changes(key) != before
+        {
+            seen.changed.insert(key);
+        }
+        seen.last = next.map(|key| (key, changes(key)));
+    }
+
+    /// From now on tables of this database note the names of keys that expire.
+    fn listen(&mut self, listening: bool, db: u32) {
+        self.listening = listening;
+        if listening {
+            self.held.iter_mut().for_each(|(_, shard)| shard.db(db).note_expired());
+        }
+    }
+
+    #[inline]
     fn place(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table) {
+        if self.seen.is_some() {
+            self.see(Some((key, db)));
+        }
         let hash = self.hashes[key];
-        let shard = self.engine.shard_of(hash);
-        let at = self.held.partition_point(|&(number, _)| number < shard);
-        (hash, self.held[at].1.db(db))
+        (hash, self.engine.among(self.held, hash).db(db))
     }
 }
 
@@ -312,6 +479,7 @@ impl HeldTables for HeldByKey<'_, '_> {
         if self.databases.iter().all(|&(known, _)| known != db) {
             let before = census(self.held, db);
             self.databases.push((db, before));
+            self.listen(self.listening, db);
         }
         self.place(key, db)
     }

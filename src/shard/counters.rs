@@ -114,6 +114,11 @@ impl Seat {
         }
     }
 
+    /// Whether it is the holder's of the global lock.
+    pub(super) fn is_main(&self) -> bool {
+        self.number == 0
+    }
+
     /// Books what a table gained or lost.
     #[inline]
     pub(super) fn book(&self, db: u32, change: Census) {

@@ -12,11 +12,13 @@ use super::call::Taking;
 use super::counters::{Census, CommandCount, Seat};
 use super::inbox::Inbox;
 use super::job::Jobs;
+use super::news::NewsDesk;
 use super::queue::Request;
 use super::token::{Held, Released, Token, WaitingRoom};
+use super::unit::Unit;
+use super::watch::Watch;
 use super::worker::{Message, Workers};
 use crate::command::{Error, Limits};
-use crate::limits::MAIN_SPINS;
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs};
 
 /// What cannot change while the engine lives.
@@ -92,6 +94,10 @@ pub struct Shard {
     due: AtomicI64,
 }
 
+/// What limits.rs says that a shard costs.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
+
 /// The keyspace, its workers and its books.
 pub struct Engine {
     /// What cannot change.
@@ -107,6 +113,9 @@ pub struct Engine {
     /// Where the holder of the global lock waits for a token.
     pub room: WaitingRoom,
     pub(super) workers: Workers,
+    pub(super) unit: Unit,
+    pub(super) watch: Watch,
+    pub(super) news: NewsDesk,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     seats: Box<[CachePadded<Seat>]>,
@@ -155,6 +164,9 @@ impl Engine {
             jobs: Jobs::default(),
             room: WaitingRoom::default(),
             workers: Workers::new(config.workers)?,
+            unit: Unit::default(),
+            watch: Watch::default(),
+            news: NewsDesk::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),
@@ -285,7 +297,7 @@ impl Engine {
         let token = &self.shard(shard).token;
         match taking {
             Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
-            Taking::Wait => Some(token.take_waiting(&self.room, MAIN_SPINS)),
+            Taking::Wait => Some(self.take_waiting(shard)),
         }
     }
 
@@ -315,7 +327,7 @@ impl Engine {
     }
 
     #[cold]
-    fn tell_owner(&self, shard: u32) {
+    pub(super) fn tell_owner(&self, shard: u32) {
         self.workers.send(self.owner(shard), Message::Shard(shard));
     }
 

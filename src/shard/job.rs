@@ -16,6 +16,7 @@ use super::engine::{Engine, HeldShard};
 use super::worker::Message;
 use crate::command::{Args, COMMANDS, Error, Reply};
 use crate::limits::SLICE;
+use crate::store::Now;
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,12 +188,16 @@ impl<'a> Slice<'a> {
         self.deadline.is_none()
     }
 
+    /// The time of what is done in it.
+    pub fn now(&self) -> Now {
+        if self.is_endless() { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) }
+    }
+
     /// A shard's token, marked as held by long work; `None` when busy.
     pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
-        let token = &self.engine.shard(shard).token;
         match self.deadline {
-            Some(_) => token.try_take_long(),
-            None => Some(token.take_waiting(&self.engine.room, crate::limits::MAIN_SPINS)),
+            Some(_) => self.engine.shard(shard).token.try_take_long(),
+            None => Some(self.engine.take_waiting(shard)),
         }
     }
 

@@ -8,8 +8,8 @@ use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
-use crate::command::{Keyspace, Reply, ScanArgs, swapped_dbs};
-use crate::limits::{MAIN_SPINS, RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
+use crate::command::{Event, Keyspace, Reply, ScanArgs, swapped_dbs};
+use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
 impl Engine {
@@ -124,10 +124,13 @@ impl Engine {
     ) -> bool {
         let hash = self.hasher.hash(key);
         let shard = self.shard_of(hash);
-        let mut held = self.shard(shard).token.take_waiting(&self.room, MAIN_SPINS);
+        let mut held = self.take_waiting(shard);
         let table = held.db(db);
         let before = table.census();
-        let found = table.find_live(&self.hasher, hash, key, &Now::lazy(self.config.clock));
+        if self.is_listening() {
+            table.note_expired();
+        }
+        let found = table.find_live(&self.hasher, hash, key, &self.main_now());
         match found {
             None => table.insert(&self.hasher, hash, key, value, expire_at),
             Some(found) if replace => table.overwrite(found, value, expire_at),
@@ -137,6 +140,13 @@ impl Engine {
         self.main_seat().book(db, change);
         self.spend_credit(change.bytes);
         self.note_due(shard, table);
+        self.leave_expired(db, table);
+        if found.is_none() || replace {
+            if self.is_listening() {
+                self.leave_news(db, key, Event::SET);
+            }
+            self.changed(&mut held, db, key);
+        }
         self.release(shard, held);
         found.is_none() || replace
     }
@@ -166,6 +176,7 @@ impl Engine {
         self.on_all_shards(|store| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
+                self.databases_change(store, &[db]);
                 let table = store.take_db(db);
                 if let Some(sum) = lost.get_mut(db as usize) {
                     let gone = table.census();
@@ -193,6 +204,7 @@ impl Engine {
             let (before_a, before_b) = (count(a), count(b));
             change.keys += before_b.keys - before_a.keys;
             change.expiring += before_b.expiring - before_a.expiring;
+            self.databases_change(store, &[a, b]);
             store.swap_dbs(a, b);
         });
         self.main_seat().book(a, change);

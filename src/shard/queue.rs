@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::call::Call;
+use super::call::{Call, Outcome};
 use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::token::Left;
@@ -23,7 +23,7 @@ pub enum Verdict {
     /// It ran: give its reply to the client.
     Done,
     /// Only the main thread can go on with it: tokens were not to be had
-    /// together, or it turned out to be long work.
+    /// together, it turned out to be long work, or it writes to a watched key.
     NeedsMain,
 }
 
@@ -101,14 +101,19 @@ impl Engine {
         mut request: Box<Request>,
     ) {
         let (args, mut tape) = (std::mem::take(&mut request.args), Tape::default());
-        args.with(|args| {
+        let outcome = args.with(|args| {
             let call = self.call_of(&request, args);
             if let Some(error) = self.late_refusal(&call) {
-                return call.refuse(error, &mut tape);
+                call.refuse(error, &mut tape);
+                return Outcome::Done;
             }
             let hash = self.hasher.hash(call.first_key());
-            self.run_one(seat, &call, hash, shard, held, &mut tape);
+            self.run_one(seat, &call, hash, shard, held, &mut tape)
         });
+        if outcome == Outcome::NeedsMain {
+            request.args = args;
+            return self.needs_main(request);
+        }
         self.done(seat, request, tape);
     }
 
@@ -143,6 +148,12 @@ impl Engine {
         if self.main.push_all(requests.inspect(|request| debug_assert!(request.home == Home::Main))) {
             self.wake_main();
         }
+    }
+
+    /// Sends a request home that only the main thread can go on with.
+    pub(super) fn needs_main(&self, mut request: Box<Request>) {
+        request.verdict = Verdict::NeedsMain;
+        self.send_home(std::iter::once(request));
     }
 
     /// Takes a request out of the books when it has come home.

@@ -1,7 +1,7 @@
 //! The token of a shard and its mailbox: one atomic word.
 //!
 //! ```text
-//! word = pointer to the newest pending message │ LEFT │ WAITER │ LONG │ HELD
+//! word = UNIT │ pointer to the newest pending message │ LEFT │ WAITER │ LONG │ HELD
 //! ```
 //!
 //! | word              | meaning                                                    |
@@ -12,10 +12,15 @@
 //! | HELD, pointer     | messages were pushed meanwhile                             |
 //! | pointer or LEFT   | free, but messages lie here: the owner has been told       |
 //! | HELD, WAITER      | the holder of the host's global lock sleeps until let in   |
+//! | HELD, UNIT        | a unit's, in the hands of one of its commands              |
+//! | HELD, UNIT, LONG  | a unit's, between two of its commands                      |
 //!
 //! Letting go is a CAS too, which fails when a message came in between, so
 //! no message is overlooked, and nobody is woken just to pass the token on.
 //! LEFT says that messages, older than those at the pointer, wait inside.
+//!
+//! A *unit* is several commands that the holder of the host's global lock runs as
+//! one. Letting go of a unit's token only lays it aside, until the unit ends.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -27,7 +32,11 @@ const HELD: usize = 1;
 const LONG: usize = 1 << 1;
 const WAITER: usize = 1 << 2;
 const LEFT: usize = 1 << 3;
-const FLAGS: usize = HELD | LONG | WAITER | LEFT;
+/// The top bit, which no address of ours has.
+const UNIT: usize = 1 << (usize::BITS - 1);
+/// What tells of holders and waiters, not of messages.
+const HOLDING: usize = HELD | LONG | WAITER | UNIT;
+const FLAGS: usize = HOLDING | LEFT;
 
 /// A message on its way. Aligned, so that the flags fit below its address.
 #[repr(align(16))]
@@ -86,6 +95,13 @@ pub enum Released {
     Clean,
     /// Messages lie in the mailbox: tell the owner.
     Pending,
+}
+
+impl Released {
+    /// Of what is left in the word.
+    fn of(rest: usize) -> Self {
+        if rest == 0 { Released::Clean } else { Released::Pending }
+    }
 }
 
 impl<T, M> Token<T, M> {
@@ -175,6 +191,35 @@ impl<T, M> Token<T, M> {
         }
     }
 
+    /// Waits for the token on behalf of a unit, or takes it up again where it is the
+    /// unit's already: true where it is new to it. From here on letting go of it
+    /// lays it aside for the unit's next command, until [`Token::leave_unit`]. Only
+    /// for the thread that may wait.
+    pub fn take_for_unit(&self, room: &WaitingRoom, tries: u32) -> (Held<'_, T, M>, bool) {
+        if self.word.load(Ordering::Relaxed) & UNIT == 0 {
+            let held = self.take_waiting(room, tries);
+            self.word.fetch_or(UNIT, Ordering::Relaxed);
+            return (held, true);
+        }
+        let before = self.word.fetch_and(!LONG, Ordering::Relaxed);
+        assert!(before & LONG != 0, "a command of a unit took a token twice");
+        (Held { token: self }, false)
+    }
+
+    /// Gives a token back that a unit has laid aside. Only for the thread that may wait.
+    pub fn leave_unit(&self) -> Released {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
+            let rest = word & !HOLDING;
+            // Release: what the unit did to the data is the next holder's to see.
+            match self.word.compare_exchange_weak(word, rest, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Released::of(rest),
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// Leaves a message, and takes the token where it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
@@ -249,7 +294,7 @@ impl<T, M> Held<'_, T, M> {
     /// The next pending message, oldest first.
     #[inline]
     pub fn next_pending(&mut self) -> Option<M> {
-        if self.token.word.load(Ordering::Relaxed) & !(HELD | LONG | WAITER) == 0 {
+        if self.token.word.load(Ordering::Relaxed) & !HOLDING == 0 {
             return None;
         }
         self.next_pending_slow()
@@ -262,7 +307,7 @@ impl<T, M> Held<'_, T, M> {
         // SAFETY: we hold the token.
         let left = unsafe { &mut (*self.inside()).left };
         if left.is_empty() {
-            let taken = word.fetch_and(HELD | LONG | WAITER, Ordering::Acquire);
+            let taken = word.fetch_and(HOLDING, Ordering::Acquire);
             *left = messages(pointer(taken));
             if left.len() > 1 {
                 word.fetch_or(LEFT, Ordering::Relaxed);
@@ -289,8 +334,13 @@ impl<T, M> Held<'_, T, M> {
     fn release_slow(self, mut word: usize, room: &WaitingRoom) -> Released {
         let token = self.token;
         std::mem::forget(self);
+        if word & UNIT != 0 {
+            // Relaxed: only this thread takes it up again, and `leave_unit` publishes.
+            token.word.fetch_or(LONG, Ordering::Relaxed);
+            return Released::Clean;
+        }
         loop {
-            let rest = word & !(HELD | LONG | WAITER);
+            let rest = word & !HOLDING;
             let to_waiter = word & WAITER != 0;
             let new = if to_waiter { rest | HELD } else { rest };
             match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
@@ -301,9 +351,7 @@ impl<T, M> Held<'_, T, M> {
                     room.call.notify_all();
                     return Released::Clean;
                 }
-                Ok(_) => {
-                    return if rest == 0 { Released::Clean } else { Released::Pending };
-                }
+                Ok(_) => return Released::of(rest),
                 Err(now) => word = now,
             }
         }

@@ -266,7 +266,7 @@ impl<'a> Worker<'a> {
                 self.homeward.push(request);
                 return true;
             }
-            Outcome::Long | Outcome::TooLarge => {
+            Outcome::Long | Outcome::TooLarge | Outcome::NeedsMain => {
                 request.args = args;
                 self.needs_main(request);
                 return true;
@@ -279,7 +279,7 @@ impl<'a> Worker<'a> {
         }
         request.tries += 1;
         if request.tries >= MANY_TRIES {
-            self.needs_main(request);
+            self.engine.needs_main(request);
             return true;
         }
         self.requests.push_back(request);
@@ -430,8 +430,14 @@ fn expire_shard(
         let table = held.db(db);
         if table.next_due() < wall || expiry.position > 0 {
             let before = table.census();
+            if engine.is_listening() {
+                table.note_expired();
+            }
             let more = &mut || start.elapsed() < SLICE;
             let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, more);
+            if engine.leave_expired(db, table) {
+                engine.announce_news(seat);
+            }
             seat.book(db, table.census() - before);
             if !done {
                 return false;

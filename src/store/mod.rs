@@ -13,6 +13,7 @@ mod segment;
 mod shared;
 mod table;
 mod time;
+mod watched;
 
 pub use entry::{Entry, Value, block_bytes};
 pub use hash::{KeyHash, KeyHasher};
@@ -21,6 +22,7 @@ pub use shared::{SharedBytes, SharedValue};
 
 pub use table::{Census, Found, Remains, Table};
 pub use time::{Now, UnixMs};
+pub use watched::{Mark, Watched};
 
 /// One shard's databases: those that were written to.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub struct Store {
     first: Table,
     /// The others, by ascending number.
     others: Vec<(u32, Table)>,
+    /// Keys whose changes somebody wants to hear of.
+    pub watched: Watched,
 }
 
 impl Store {

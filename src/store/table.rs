@@ -27,7 +27,14 @@ pub struct Table {
     unused: Vec<u32>,
     census: Census,
     next_due: UnixMs,
+    changes: u64,
+    /// Names of keys that expired, where they are wanted.
+    expired_keys: Option<Box<ExpiredKeys>>,
 }
+
+/// Boxed, because few tables have any: a shard is to stay within 256 bytes.
+#[derive(Default)]
+struct ExpiredKeys(Vec<Box<[u8]>>);
 
 impl Default for Table {
     fn default() -> Self {
@@ -39,6 +46,8 @@ impl Default for Table {
             unused: Vec::new(),
             census: Census::default(),
             next_due: UnixMs::MAX,
+            changes: 0,
+            expired_keys: None,
         }
     }
 }
@@ -97,6 +106,22 @@ impl Table {
         self.next_due
     }
 
+    /// Grows with everything that is done to a key; not when one expires.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// From here on the names of keys that expire are noted, until they are taken.
+    pub fn note_expired(&mut self) {
+        self.expired_keys = Some(Box::default());
+    }
+
+    /// Takes the names noted since [`Table::note_expired`].
+    pub fn take_expired(&mut self) -> Vec<Box<[u8]>> {
+        self.expired_keys.take().map_or_else(Vec::new, |keys| keys.0)
+    }
+
     #[inline]
     fn cell(&self, order: u32) -> usize {
         ((u64::from(order) << self.depth) >> 32) as usize
@@ -133,7 +158,12 @@ impl Table {
     #[cold]
     fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         self.census.expired += 1;
-        self.remove(hasher, hash, found);
+        let entry = self.segments[found.segment as usize].entry(found.place);
+        if let Some(keys) = &mut self.expired_keys {
+            keys.0.push(entry.key().into());
+        }
+        drop(entry);
+        self.take_out(hasher, hash, found);
     }
 
     /// The entry that was found.
@@ -165,6 +195,7 @@ impl Table {
 
     /// Adds an entry whose key [`Table::find`] did not find.
     pub fn put(&mut self, hasher: &KeyHasher, hash: KeyHash, entry: Entry) {
+        self.changes += 1;
         self.census.keys += 1;
         self.census.bytes += entry.bytes() as i64;
         self.note_expiry(None, entry.expire_at());
@@ -180,7 +211,14 @@ impl Table {
     /// Changes the buffer that is a key's value in place, where that can be
     /// done; see [`Entry::change_shared`].
     pub fn change_shared<R>(&mut self, found: Found, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
-        self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
+        let changed = self.segments[found.segment as usize].entry_mut(found.place).change_shared(change);
+        self.changes += u64::from(changed.is_some());
+        changed
+    }
+
+    /// Counts a write that left everything as it was.
+    pub fn count_change(&mut self) {
+        self.changes += 1;
     }
 
     /// Sets or clears the expiry of a key.
@@ -191,6 +229,7 @@ impl Table {
     /// `change` tells how many bytes the entry gained.
     #[inline]
     fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry) -> i64) {
+        self.changes += 1;
         let segment = &mut self.segments[found.segment as usize];
         let mut entry = segment.entry_mut(found.place);
         let expiry = entry.expire_at();
@@ -211,6 +250,11 @@ impl Table {
 
     /// Removes a key and frees it.
     pub fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+        self.changes += 1;
+        self.take_out(hasher, hash, found);
+    }
+
+    fn take_out(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
         drop(entry);
@@ -315,7 +359,8 @@ impl Table {
         }
         if self.is_empty() {
             let census = Census { expired: self.census.expired, ..Census::default() };
-            *self = Table { census, ..Table::default() };
+            let expired_keys = self.expired_keys.take();
+            *self = Table { census, changes: self.changes, expired_keys, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {
@@ -423,6 +468,9 @@ impl Table {
         let mut removed = 0;
         segment.remove_due(hasher, now, |entry| {
             self.forget(&entry);
+            if let Some(keys) = &mut self.expired_keys {
+                keys.0.push(entry.key().into());
+            }
             removed += 1;
         });
         self.segments[at] = segment;

@@ -18,6 +18,11 @@ impl Now {
         Now { read: Cell::new(None), source }
     }
 
+    /// This moment.
+    pub fn at(ms: UnixMs) -> Self {
+        Now { read: Cell::new(Some(ms)), source: || 0 }
+    }
+
     /// The moment, in milliseconds.
     #[inline]
     pub fn ms(&self) -> UnixMs {

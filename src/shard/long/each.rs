@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use crate::command::{Args, OneKey, OwnedArgs, Reply};
 use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
-use crate::store::Now;
 
 /// Keys between two looks at the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -52,7 +51,7 @@ impl Part for EachPart {
                 command: self.command,
                 args: Args::new(&keys),
                 db: self.db,
-                now: Now::lazy(slice.engine.config.clock),
+                now: slice.now(),
                 limits: slice.engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
             };
@@ -61,9 +60,13 @@ impl Part for EachPart {
                 return Progress::Done;
             }
             let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
-            let Some(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
+            // Busy, or the main thread has been asked to tell of a change.
+            let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
                 return Progress::Blocked;
             };
+            if slice.engine.is_listening() {
+                slice.engine.announce_news(slice.seat);
+            }
             self.count.fetch_add(count, Ordering::Relaxed);
             slice.advance((end - self.next) as u64);
             self.next = end;

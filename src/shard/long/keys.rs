@@ -10,7 +10,6 @@ use super::chunks::{Chunk, Chunks};
 use crate::command::Reply;
 use crate::command::glob::Pattern;
 use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
-use crate::store::Now;
 
 /// All keys of `db` that match.
 pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
@@ -45,7 +44,7 @@ struct KeysPart {
 
 impl Part for KeysPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let now = Now::lazy(slice.engine.config.clock);
+        let now = slice.now();
         let mut busy = 0;
         while let Some((shard, cursor)) = self.shards.pop_front() {
             let Some(mut held) = slice.take(shard) else {

@@ -91,11 +91,13 @@ impl LcsPart {
                 prefix: self.prefix,
             };
             let keys = call.row().key_arguments(&call.args);
-            engine.with_many(slice.seat, &call, keys, taking, |tables| {
+            let values = engine.with_many(slice.seat, &call, keys, taking, |tables, events| {
                 let (hasher, now, limits) = (&engine.hasher, &call.now, &call.limits);
                 let (db, databases) = (call.db, engine.config.databases);
-                ManyKeys { args, tables, db, databases, hasher, now, limits }.lcs_values()
-            })
+                ManyKeys { args, tables, db, databases, hasher, now, limits, events }.lcs_values()
+            });
+            // It reads only, so a token not to be had is all that can be in the way.
+            values.ok()
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SayOk;
 use crate::command::PopulateArgs;
-use crate::shard::{Engine, Part, Progress, Slice, Work};
+use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{KeyHash, Now, Value};
 
 /// Keys that a draw should have for every shard, and bounds of a draw.
@@ -68,7 +68,7 @@ struct PopulatePart {
 
 impl Part for PopulatePart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let now = Now::lazy(slice.engine.config.clock);
+        let now = slice.now();
         let mut busy = false;
         loop {
             if !slice.has_credit() {
@@ -137,6 +137,27 @@ impl PopulatePart {
         self.done = 0;
     }
 
+    /// Watched keys among the next `run` ones, which are to be made in the held shard:
+    /// tells of them. False where the main thread must do so first.
+    #[cold]
+    fn tell_watched(&mut self, slice: &Slice<'_>, held: &mut HeldShard<'_>, run: usize) -> bool {
+        let mut told = true;
+        for planned in &self.sorted[self.done..self.done + run] {
+            self.args.key(planned.number, &mut self.key);
+            let is_there = held.db(self.db).find(planned.hash, &self.key).is_some();
+            if is_there || !held.watched.concerns(self.db, &self.key) {
+                continue;
+            }
+            if slice.is_endless() {
+                slice.engine.changed(held, self.db, &self.key);
+            } else {
+                slice.engine.announce_change(self.db, &self.key);
+                told = false;
+            }
+        }
+        told
+    }
+
     /// Makes some keys of the next shard. False when it was busy; its keys are
     /// then for later.
     fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
@@ -148,9 +169,18 @@ impl PopulatePart {
             self.done += run;
             return false;
         };
-        let table = held.db(self.db);
-        let before = table.census();
         let run = run.min(self.between_looks);
+        if !held.watched.is_empty() && !self.tell_watched(slice, &mut held, run) {
+            slice.engine.release(shard, held);
+            self.planned.extend_from_slice(&self.sorted[self.done..self.done + run]);
+            self.done += run;
+            return false;
+        }
+        let table = held.db(self.db);
+        if slice.engine.is_listening() {
+            table.note_expired();
+        }
+        let before = table.census();
         for planned in &self.sorted[self.done..self.done + run] {
             table.prefetch(planned.hash);
         }
@@ -161,6 +191,9 @@ impl PopulatePart {
                 let value = Value::Inline(&self.value);
                 table.insert(&slice.engine.hasher, planned.hash, &self.key, value, None);
             }
+        }
+        if slice.engine.leave_expired(self.db, table) {
+            slice.engine.announce_news(slice.seat);
         }
         let change = table.census() - before;
         slice.engine.release(shard, held);

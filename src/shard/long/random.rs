@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 
 use crate::command::Reply;
 use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
-use crate::store::Now;
 
 /// Some key of `db`, or null.
 pub(super) fn work(engine: &Engine, db: u32) -> Work {
@@ -33,7 +32,7 @@ struct RandomPart {
 impl Part for RandomPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let engine = slice.engine;
-        let now = Now::lazy(engine.config.clock);
+        let now = slice.now();
         while self.visited < engine.shard_count() {
             let shard = (self.first + self.visited) % engine.shard_count();
             let Some(mut held) = slice.take(shard) else {

@@ -123,7 +123,7 @@ struct ScanPart(Arc<Mutex<ScanState>>);
 
 impl Part for ScanPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let now = Now::lazy(slice.engine.config.clock);
+        let now = slice.now();
         let mut state = self.0.lock();
         while !state.is_done() {
             let Some(mut held) = slice.take(state.shard()) else {

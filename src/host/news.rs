@@ -1,0 +1,75 @@
+//! Keyspace notifications and client-side caching: what the host is told of changes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::api::{Ctx, api, bytes};
+use super::door::door;
+use crate::command::Class;
+
+/// Whether a client may have tracking on.
+static TRACKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether any client ever wanted it.
+static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
+
+/// Looks whether anybody listens. Under the global lock: at load, when a setting
+/// has changed, and at every cron tick.
+pub fn refresh(ctx: Ctx) {
+    if TRACKED.load(Ordering::Relaxed) {
+        let clients = ctx.info_number(c"clients", c"tracking_clients");
+        TRACKED.store(clients != Some(0), Ordering::Relaxed);
+    }
+    door().engine.set_listening(ctx.notifies() || TRACKED.load(Ordering::Relaxed));
+}
+
+fn tracking_begins() {
+    TRACKED.store(true, Ordering::Relaxed);
+    EVER_TRACKED.store(true, Ordering::Relaxed);
+    door().engine.set_listening(true);
+}
+
+/// A CLIENT command is about to be executed, queued or refused.
+pub fn before_client(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the filter's own context, and an argument that it holds.
+    let second = unsafe {
+        let string = api!(RedisModule_CommandFilterArgGet)(filter, 1);
+        if string.is_null() { &[][..] } else { bytes(string) }
+    };
+    if second.eq_ignore_ascii_case(b"tracking") {
+        tracking_begins();
+    }
+}
+
+/// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.
+pub fn before_exec() {
+    if EVER_TRACKED.load(Ordering::Relaxed) {
+        tracking_begins();
+    }
+}
+
+/// Tells the host what has changed. Under the global lock, with no token in hand:
+/// other modules may call our commands in answer.
+#[inline]
+pub fn tell() {
+    if door().engine.has_news() {
+        tell_all();
+    }
+}
+
+#[cold]
+fn tell_all() {
+    for news in door().engine.take_news() {
+        let ctx = door().ctx();
+        if TRACKED.load(Ordering::Relaxed) {
+            ctx.signal_modified(news.db, &news.key);
+        }
+        let class = match news.event.class {
+            Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
+            Class::String => raw::REDISMODULE_NOTIFY_STRING,
+            Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
+        };
+        ctx.notify(news.db, &news.key, class as u32, news.event.name);
+    }
+}

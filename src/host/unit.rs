@@ -1,0 +1,125 @@
+//! Units on the host: EXEC, scripts and functions, seen from outside.
+//!
+//! Nothing tells a module that a unit begins or ends. That a command is one of a
+//! unit's, its context's flags say; asking for them costs more than a short
+//! command may, so a filter, which the host calls before every command but those
+//! inside EXEC, notes whether anything has been called that could be a unit. That
+//! the unit is over, the next command's filter finds, or BEFORE_SLEEP.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::api::{Ctx, api, bytes, must_not_replicate};
+use super::door::door;
+use super::{guarded, news, watch};
+
+/// Set while the host executes a unit's commands, whatever the context.
+const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
+
+/// Commands of the AOF come without a filter.
+const UNFILTERED: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+
+/// Whether the next of our commands must ask if it is one of a unit's: something
+/// that is not ours has been called since one was found not to be.
+static ASK: AtomicBool = AtomicBool::new(true);
+
+/// Whether a unit is open: [`crate::shard::Engine::is_in_unit`] close at hand.
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the host's clients were paused when its main loop last turned. What
+/// waited for that is called later, and newer hosts do not filter it then.
+static PAUSED: AtomicBool = AtomicBool::new(false);
+
+/// Has the host call us before each command. False where it refuses.
+pub fn register(ctx: Ctx) -> bool {
+    // SAFETY: in OnLoad; the callback stays, since midi is never unloaded.
+    !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.0, Some(before_command), 0 as c_int) }.is_null()
+}
+
+/// Before every command: top-level ones, queued ones as they are queued, those of
+/// scripts and of RM_Call. It costs native commands too, so it is short.
+unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    if OPEN.load(Ordering::Relaxed) {
+        guarded(false, end_if_over);
+    }
+    // SAFETY: the filter's own context, and an argument that it holds; a command
+    // has a name.
+    let name = unsafe { bytes(api!(RedisModule_CommandFilterArgGet)(filter, 0)) };
+    if is_ours(name) {
+        return;
+    }
+    ASK.store(true, Ordering::Relaxed);
+    match name.len() {
+        4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
+            news::before_exec();
+            watch::before_exec();
+        }),
+        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || news::before_client(filter)),
+        5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
+        _ => {}
+    }
+}
+
+/// Whether it begins with the door's prefix, `midi.`, in any case of letters.
+#[inline]
+fn is_ours(name: &[u8]) -> bool {
+    const LOWER_CASE: u32 = 0x2020_2020;
+    match name {
+        [a, b, c, d, b'.', ..] => {
+            u32::from_le_bytes([*a, *b, *c, *d]) | LOWER_CASE == u32::from_le_bytes(*b"midi")
+        }
+        _ => false,
+    }
+}
+
+/// Whether what runs now is part of a unit; opens it where it is new. On the main
+/// thread, before anything is done to a shard.
+#[inline]
+pub fn is_inside(ctx: Ctx) -> bool {
+    ASK.load(Ordering::Relaxed) && ask(ctx)
+}
+
+#[cold]
+fn ask(ctx: Ctx) -> bool {
+    let (flags, engine) = (ctx.flags(), &door().engine);
+    if flags & INSIDE == 0 {
+        end();
+        let again = flags & UNFILTERED != 0 || PAUSED.load(Ordering::Relaxed);
+        ASK.store(again, Ordering::Relaxed);
+        return false;
+    }
+    if !OPEN.swap(true, Ordering::Relaxed) {
+        engine.open_unit();
+        // Commands also run after BEFORE_SLEEP: shards must not be kept asleep.
+        if engine.main.is_asleep() {
+            engine.wake_main();
+        }
+    }
+    true
+}
+
+/// Ends the unit if the host is through with it. Under the global lock. True where
+/// none is open then.
+pub fn end_if_over() -> bool {
+    if OPEN.load(Ordering::Relaxed) && door().ctx().flags() & INSIDE == 0 {
+        end();
+    }
+    !OPEN.load(Ordering::Relaxed)
+}
+
+fn end() {
+    if OPEN.swap(false, Ordering::Relaxed) {
+        door().engine.end_unit();
+    }
+}
+
+/// The main loop is about to sleep, or has slept.
+pub fn main_turned() {
+    let paused = must_not_replicate();
+    if paused || PAUSED.load(Ordering::Relaxed) {
+        PAUSED.store(paused, Ordering::Relaxed);
+        ASK.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,186 @@
+//! WATCH: whoever changes a watched key tells the host, before anybody can act on it.
+//!
+//! The host judges EXEC on its main thread, so that thread makes the changes of
+//! watched keys: a worker that meets one sends its command home, and a job has
+//! the main thread tell of the change before it is made. So nothing lies between
+//! a change and the news of it, and nothing has to be collected when EXEC comes.
+//! What expires is found by the clock then, as the host itself does it.
+//!
+//! The host does not say who watches, nor until when, nor in which database. A mark
+//! that is out of date costs little: the next write of that key goes by the main
+//! thread, once. There is a limit to them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::engine::{Engine, HeldShard};
+use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
+use crate::store::{Now, Store, UnixMs};
+
+/// A key of a database.
+type Name = (u32, Box<[u8]>);
+
+/// What is known of watched keys beside the marks in their shards.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Tells the host that a key has changed.
+    tell: OnceLock<fn(u32, &[u8])>,
+    /// When watched keys expire. For the holder of the global lock.
+    due: Mutex<BTreeSet<(UnixMs, Name)>>,
+    /// Changes that jobs are about to make.
+    announced: Mutex<HashSet<Name>>,
+    /// Whether there are any; looked at every turn.
+    any_announced: AtomicBool,
+}
+
+impl Engine {
+    /// Sets how the holder of the global lock tells the host of changes.
+    pub fn on_watched_change(&self, tell: fn(u32, &[u8])) {
+        let _ = self.watch.tell.set(tell);
+    }
+
+    /// From here on changes of this key are told. For the holder of the global lock.
+    pub fn watch(&self, key: &[u8]) {
+        let hash = self.hasher.hash(key);
+        let shard = self.shard_of(hash);
+        let mut held = self.take_waiting(shard);
+        let most = (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN);
+        if held.watched.len() >= most && held.watched.mark(key).is_none() {
+            self.forget_one(&mut held);
+        }
+        let expiries = self.expiries(&mut held, key);
+        let before = std::mem::replace(&mut held.watched.ask(key).due, expiries.iter().copied().collect());
+        self.release(shard, held);
+        let mut due = self.watch.due.lock();
+        for (db, at) in before {
+            due.remove(&(at, (db, key.into())));
+        }
+        due.extend(expiries.into_iter().map(|(db, at)| (at, (db, key.into()))));
+    }
+
+    /// When a key expires, in each database that has it with an expiry.
+    fn expiries(&self, held: &mut HeldShard<'_>, key: &[u8]) -> Vec<(u32, UnixMs)> {
+        let (now, hash) = (self.main_now(), self.hasher.hash(key));
+        let mut found = Vec::new();
+        let mut next = held.next_db(0);
+        while let Some(db) = next {
+            let table = held.db(db);
+            if self.is_listening() {
+                table.note_expired();
+            }
+            // What has expired goes now: later it would look like a change.
+            let live = table.find_live(&self.hasher, hash, key, &now);
+            found.extend(live.and_then(|live| table.entry(live).expire_at()).map(|at| (db, at)));
+            self.leave_expired(db, table);
+            next = held.next_db(db + 1);
+        }
+        found
+    }
+
+    /// Makes room for one more mark. Who still watches that key is told that it has
+    /// changed: a transaction more that must be tried again, but never one too few.
+    fn forget_one(&self, held: &mut HeldShard<'_>) {
+        let Some((key, mark)) = held.watched.take_stalest() else {
+            return;
+        };
+        for db in (0..self.config.databases).filter(|db| !mark.told.contains(db)) {
+            self.tell(db, &key);
+        }
+        let mut due = self.watch.due.lock();
+        for (db, at) in mark.due {
+            due.remove(&(at, (db, key.clone())));
+        }
+    }
+
+    fn tell(&self, db: u32, key: &[u8]) {
+        if let Some(tell) = self.watch.tell.get() {
+            tell(db, key);
+        }
+    }
+
+    /// A key has changed: tells the host if it is watched. For the holder of the
+    /// global lock.
+    pub(super) fn changed(&self, store: &mut Store, db: u32, key: &[u8]) {
+        if !store.watched.concerns(db, key) {
+            return;
+        }
+        self.tell(db, key);
+        if let Some(mark) = store.watched.mark(key) {
+            mark.told.push(db);
+            let mut due = self.watch.due.lock();
+            mark.due.retain(|&mut (of, at)| of != db || !due.remove(&(at, (db, key.into()))));
+        }
+    }
+
+    /// Tells of watched keys that have expired. For the holder of the global lock,
+    /// before the host judges.
+    pub fn tell_expired(&self) {
+        let now = Now::at((self.config.clock)());
+        while let Some((_, (db, key))) = self.next_expired(&now) {
+            let hash = self.hasher.hash(&key);
+            let shard = self.shard_of(hash);
+            let mut held = self.take_waiting(shard);
+            let table = held.db(db);
+            let live = table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now));
+            if !live {
+                self.changed(&mut held, db, &key);
+            }
+            self.release(shard, held);
+        }
+    }
+
+    fn next_expired(&self, now: &Now) -> Option<(UnixMs, Name)> {
+        let mut due = self.watch.due.lock();
+        let expired = due.first().is_some_and(|&(at, _)| at <= now.ms());
+        if expired { due.pop_first() } else { None }
+    }
+
+    /// A job is about to change a watched key, and waits until the main thread has
+    /// told of it.
+    pub(super) fn announce_change(&self, db: u32, key: &[u8]) {
+        if self.watch.announced.lock().insert((db, key.into())) {
+            self.watch.any_announced.store(true, Ordering::Release);
+            self.wake_main();
+        }
+    }
+
+    /// Tells of what jobs wait to change. For the holder of the global lock.
+    pub fn tell_announced(&self) {
+        let any = &self.watch.any_announced;
+        // A load first: as a rule there are none.
+        if !any.load(Ordering::Relaxed) || !any.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let announced = std::mem::take(&mut *self.watch.announced.lock());
+        for (db, key) in announced {
+            let shard = self.shard_of(self.hasher.hash(&key));
+            let mut held = self.take_waiting(shard);
+            self.changed(&mut held, db, &key);
+            self.release(shard, held);
+        }
+    }
+
+    /// Whole databases are about to go, or to be exchanged: tells of every watched
+    /// key that is in any of them.
+    pub(super) fn databases_change(&self, store: &mut Store, databases: &[u32]) {
+        if store.watched.is_empty() {
+            return;
+        }
+        let now = self.main_now();
+        for key in store.watched.names() {
+            let hash = self.hasher.hash(&key);
+            let is_live = |db: &u32| {
+                let table = store.existing(*db);
+                table.is_some_and(|table| {
+                    table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now))
+                })
+            };
+            if databases.iter().any(is_live) {
+                databases.iter().for_each(|&db| self.changed(store, db, &key));
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The promise: where the host has keyspace notifications or client-side caching
+//! switched on, midi's keys take part, with the events of the same command without
+//! the prefix; whichever thread ran the command.
+
+mod common;
+
+use common::{Client, Mode, Server, Value, in_all_modes};
+
+/// A subscriber to everything that is told of keys.
+fn subscriber(server: &Server) -> Client {
+    let mut client = server.client();
+    client.send_line("PSUBSCRIBE __key*");
+    client.read();
+    client
+}
+
+/// What was told so far: channel and message of each, in order.
+fn told(server: &Server, subscriber: &mut Client) -> Vec<(String, String)> {
+    // What comes after everything else. The workers may still have some to tell.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    server.client().run("PUBLISH __key_end end");
+    let mut all = Vec::new();
+    loop {
+        let parts = subscriber.read().array();
+        let (channel, message) = (parts[2].text(), parts[3].text());
+        if channel == "__key_end" {
+            return all;
+        }
+        all.push((channel, message));
+    }
+}
+
+/// Runs the lines twice, natively and as midi's, and compares what is told.
+#[track_caller]
+fn same_events(server: &Server, subscriber: &mut Client, lines: &[&str]) {
+    let mut client = server.client();
+    let mut run = |prefix: &str| {
+        for line in lines {
+            let own = line.starts_with("SELECT") || ["MULTI", "EXEC"].contains(line);
+            let line = if own { (*line).to_owned() } else { format!("{prefix}{line}") };
+            assert!(!client.run(&line).is_error(), "{line}");
+        }
+        told(server, subscriber)
+    };
+    let native = run("");
+    let midi = run("MIDI.");
+    assert_eq!(native, midi, "{lines:?}");
+    assert!(!native.is_empty(), "{lines:?}");
+}
+
+const EVERY_COMMAND: &[&[&str]] = &[
+    &["SET k 1", "SET k 2 EX 100", "SET k 3 KEEPTTL", "SET k 4 NX", "SET new 1 XX", "SET k 5 GET"],
+    &["MSET a 1 b 2 c 3"],
+    &["EXPIRE a 100", "PEXPIRE a 100000", "EXPIRE nosuch 100", "EXPIRE a 50 NX", "PERSIST a", "PERSIST a"],
+    &["EXPIRE b -1", "DEL b"],
+    &["DEL a b c nosuch", "SET x 1", "UNLINK x nosuch", "UNLINK k", "DEL k"],
+    &["SELECT 3", "SET k 1", "GET k", "DEL k", "SELECT 0"],
+    &["MULTI", "SET k 1", "MSET k 2 l 3", "DEL k l", "EXEC"],
+];
+
+#[test]
+fn events_are_those_of_the_host() {
+    in_all_modes(|_, server| {
+        server.client().ok("CONFIG SET notify-keyspace-events KEA");
+        let mut listener = subscriber(server);
+        for lines in EVERY_COMMAND {
+            same_events(server, &mut listener, lines);
+        }
+        server.client().ok("CONFIG SET notify-keyspace-events Kg");
+        same_events(server, &mut listener, &["SET k 1", "EXPIRE k 100", "DEL k"]);
+        let mut client = server.client();
+        assert_eq!(client.call(&["CONFIG", "SET", "notify-keyspace-events", ""]), Value::ok());
+        client.ok("MIDI.SET k 1");
+        assert_eq!(told(server, &mut listener), []);
+    });
+}
+
+/// Of keys that expire, found by a reader or by midi's own search.
+#[test]
+fn expired_keys() {
+    in_all_modes(|mode, server| {
+        let mut client = server.client();
+        client.ok("CONFIG SET notify-keyspace-events Ex");
+        let mut listener = subscriber(server);
+        client.ok("MIDI.SET read 1 PX 10");
+        client.ok("MIDI.SET read2 1 PX 10");
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        client.run("MIDI.GET read");
+        client.run("MIDI.MGET read2 read");
+        client.ok("MIDI.SET left 1 PX 10");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let mut keys: Vec<String> = told(server, &mut listener)
+            .into_iter()
+            .map(|(channel, key)| {
+                assert_eq!(channel, "__keyevent@0__:expired");
+                key
+            })
+            .collect();
+        keys.sort();
+        assert_eq!(keys, ["left", "read", "read2"], "{mode:?}");
+    });
+}
+
+/// What jobs and copies do to single keys.
+#[test]
+fn jobs_and_copies() {
+    in_all_modes(|mode, server| {
+        let mut client = server.client();
+        client.ok("MIDI.POPULATE 1500 p");
+        client.ok("CONFIG SET notify-keyspace-events KA");
+        let mut listener = subscriber(server);
+        let mut del = vec!["MIDI.DEL".to_owned()];
+        del.extend((0..1500).map(|number| format!("p:{number}")));
+        assert_eq!(client.call(&del), Value::Integer(1500));
+        let mut events = told(server, &mut listener);
+        events.sort();
+        events.dedup();
+        assert_eq!(events.len(), 1500, "{mode:?}");
+        assert!(events.iter().all(|(_, event)| event == "del"));
+        client.ok("SET native 1");
+        told(server, &mut listener);
+        assert_eq!(client.run("MIDI.IMPORT native"), Value::integers(&[1, 0, 0]));
+        assert_eq!(told(server, &mut listener), [("__keyspace@0__:native".into(), "set".into())]);
+    });
+}
+
+/// Each of a pipeline's changes is told once, in the order of the key's changes.
+#[test]
+fn order_and_number() {
+    in_all_modes(|mode, server| {
+        server.client().ok("CONFIG SET notify-keyspace-events KA");
+        let mut listener = subscriber(server);
+        common::at_once(5, |number| {
+            let mut client = server.client();
+            for _ in 0..100 {
+                let lines = [format!("MIDI.SET k{number} 1"), format!("MIDI.EXPIRE k{number} 100")];
+                let mut commands: Vec<Vec<String>> =
+                    lines.iter().map(|line| line.split(' ').map(str::to_owned).collect()).collect();
+                commands.push(vec!["MIDI.DEL".into(), format!("k{number}")]);
+                client.pipeline(&commands);
+            }
+        });
+        let events = told(server, &mut listener);
+        for number in 0..5 {
+            let channel = format!("__keyspace@0__:k{number}");
+            let own: Vec<&str> =
+                events.iter().filter(|(of, _)| *of == channel).map(|(_, event)| event.as_str()).collect();
+            assert_eq!(own, ["set", "expire", "del"].repeat(100), "{mode:?}");
+        }
+    });
+}
+
+/// The keys of the invalidations that a client with tracking got, after `PING`.
+#[track_caller]
+fn invalidated(client: &mut Client) -> Vec<String> {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    client.send_line("PING");
+    let mut keys = Vec::new();
+    loop {
+        match client.read() {
+            Value::Push(parts) => {
+                assert_eq!(parts[0], Value::bulk("invalidate"));
+                keys.extend(parts[1].clone().array().iter().map(Value::text));
+            }
+            other => {
+                assert_eq!(other, Value::Simple(b"PONG".to_vec()));
+                keys.sort();
+                return keys;
+            }
+        }
+    }
+}
+
+fn check_tracking(mode: Mode, server: &Server) {
+    let mut other = server.client();
+    other.ok("MIDI.MSET k 1 l 1 m 1");
+    let mut client = server.client().resp3();
+    client.ok("CLIENT TRACKING ON");
+    let changes = [
+        "MIDI.SET k 2",
+        "MIDI.MSET k 3 x 1",
+        "MIDI.EXPIRE k 100",
+        "MIDI.PERSIST k",
+        "MIDI.DEL k",
+        "MIDI.SET k 1 EX 1",
+    ];
+    for change in changes {
+        client.run("MIDI.GET k");
+        client.run("MIDI.MGET l m");
+        assert!(invalidated(&mut client).is_empty());
+        assert!(!other.run(change).is_error());
+        assert_eq!(invalidated(&mut client), ["k"], "{mode:?}: {change}");
+        assert!(!other.run(change).is_error());
+        assert!(invalidated(&mut client).is_empty(), "{mode:?}: {change} again");
+    }
+    client.run("MIDI.GET k");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(invalidated(&mut client), ["k"], "{mode:?}: expired");
+    // Within a transaction, after a while without any tracking client.
+    client.ok("CLIENT TRACKING OFF");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    client.ok("MULTI");
+    client.run("CLIENT TRACKING ON BCAST PREFIX l");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    client.run("EXEC");
+    other.ok("MIDI.MSET k 5 l 5");
+    assert_eq!(invalidated(&mut client), ["l"], "{mode:?}: broadcast");
+}
+
+#[test]
+fn client_side_caching() {
+    in_all_modes(check_tracking);
+}
+
+/// Listening changes nothing for WATCH.
+#[test]
+fn watch_beside_listeners() {
+    in_all_modes(|mode, server| {
+        let (mut client, mut other) = (server.client(), server.client());
+        server.client().resp3().ok("CLIENT TRACKING ON");
+        let mut tracker = server.client().resp3();
+        tracker.ok("CLIENT TRACKING ON");
+        client.ok("CONFIG SET notify-keyspace-events KEA");
+        for round in 0..200 {
+            other.ok(&format!("MIDI.SET k {round}"));
+            client.ok("WATCH k");
+            client.ok("MULTI");
+            client.run("MIDI.GET k");
+            assert_eq!(client.run("EXEC"), Value::Array(vec![Value::bulk(round.to_string())]), "{mode:?}");
+        }
+        client.ok("WATCH k");
+        other.ok("MIDI.SET k 1");
+        client.ok("MULTI");
+        assert!(client.run("EXEC").is_null());
+    });
+}
+
+#[test]
+fn on_valkey() {
+    let Some(path) = std::env::var_os("MIDI_VALKEY_SERVER").filter(|path| !path.is_empty()) else {
+        println!("skipped: MIDI_VALKEY_SERVER names no server");
+        return;
+    };
+    for mode in Mode::ALL {
+        let server = mode.builder().binary(&path).start();
+        server.client().ok("CONFIG SET notify-keyspace-events KEA");
+        let mut listener = subscriber(&server);
+        // Valkey 9 calls an EXPIRE in the past "expired", and midi does what Redis 7.0 does.
+        for lines in EVERY_COMMAND.iter().filter(|lines| !lines[0].ends_with("-1")) {
+            same_events(&server, &mut listener, lines);
+        }
+        check_tracking(mode, &server);
+    }
+}
