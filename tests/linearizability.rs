@@ -253,7 +253,6 @@ fn commands_on_several_keys() {
 }
 
 #[test]
-#[ignore = "a transaction as a whole is not isolated yet (README: What is atomic)"]
 fn transactions() {
     let single = present(&ON_ONE_KEY);
     let several = present(&ON_SEVERAL_KEYS);

@@ -134,7 +134,7 @@ impl Engine {
 
     fn next_expired(&self, now: &Now) -> Option<(UnixMs, Name)> {
         let mut due = self.watch.due.lock();
-        let expired = due.first().is_some_and(|&(at, _)| at <= now.ms());
+        let expired = due.first().is_some_and(|&(at, _)| at < now.ms());
         if expired { due.pop_first() } else { None }
     }
 

@@ -31,16 +31,9 @@ pub fn document(results: &Results, goals: &[Goal]) -> String {
 
 fn machine(machine: &Machine) -> String {
     format!(
-        "Run on {} of {}: {}, {} cores, {:.0} GiB, Linux {}. midi at {}.\n",
-        machine.date,
-        "one machine",
-        machine.processor,
-        machine.cores,
-        machine.memory_gib,
-        machine.kernel,
-        machine.commit
+        "Run on {}: {}, {} cores, {:.0} GiB, Linux {}. midi at {}.\n",
+        machine.date, machine.processor, machine.cores, machine.memory_gib, machine.kernel, machine.commit
     )
-    .replace(" of one machine", "")
 }
 
 fn goal_table(goals: &[Goal]) -> String {
