@@ -33,8 +33,8 @@ fn told(server: &Server, subscriber: &mut Client) -> Vec<(String, String)> {
 /// Runs the lines twice, natively and as midi's, and compares what is told.
 #[track_caller]
 fn same_events(server: &Server, subscriber: &mut Client, lines: &[&str]) {
-    let mut client = server.client();
     let mut run = |prefix: &str| {
+        let mut client = server.client();
         for line in lines {
             let own = line.starts_with("SELECT") || ["MULTI", "EXEC"].contains(line);
             let line = if own { (*line).to_owned() } else { format!("{prefix}{line}") };
@@ -56,7 +56,20 @@ const EVERY_COMMAND: &[&[&str]] = &[
     &["DEL a b c nosuch", "SET x 1", "UNLINK x nosuch", "UNLINK k", "DEL k"],
     &["SELECT 3", "SET k 1", "GET k", "DEL k", "SELECT 0"],
     &["MULTI", "SET k 1", "MSET k 2 l 3", "DEL k l", "EXEC"],
+    &["SETNX k 1", "SETNX k 2", "SETEX k 100 v", "PSETEX k 100000 v", "GETSET k w", "GETDEL k", "GETDEL k"],
+    &["SET k 1", "GETEX k", "GETEX k EX 100", "GETEX k PERSIST", "GETEX k PERSIST", "DEL k"],
+    &["MSETNX m 1 n 2", "MSETNX n 3 o 4", "DEL m n"],
+    &["APPEND k abc", "APPEND k def", "SETRANGE k 2 xyz", "SETRANGE other 0 v", "STRLEN k", "DEL k other"],
+    &["INCR k", "DECR k", "INCRBY k 5", "DECRBY k 2", "INCRBYFLOAT k 0.5", "DEL k"],
+    &["SET k 1", "EXPIREAT k 4102444800", "PEXPIREAT k 4102444800000", "TOUCH k", "DEL k"],
+    &["SET k 1 EX 100", "SET l 2", "RENAME k l", "RENAMENX l m", "RENAME m m", "DEL m"],
+    &["SET k 1", "COPY k l", "COPY k l", "COPY k l REPLACE", "COPY k l DB 2", "DEL k l", "SELECT 2", "DEL l"],
+    &["SET k 1", "MOVE k 3", "SET k 2", "DEL k", "SELECT 3", "DEL k"],
 ];
+
+/// Times that are over: newer hosts tell `expired` of some.
+const TOO_LATE: &[&str] =
+    &["SET k 1", "EXPIREAT k 1", "SET k 1", "PEXPIREAT k 1", "SET k 1", "GETEX k EXAT 1"];
 
 #[test]
 fn events_are_those_of_the_host() {
@@ -66,6 +79,8 @@ fn events_are_those_of_the_host() {
         for lines in EVERY_COMMAND {
             same_events(server, &mut listener, lines);
         }
+        same_events(server, &mut listener, TOO_LATE);
+        restored_keys(server, &mut listener);
         server.client().ok("CONFIG SET notify-keyspace-events Kg");
         same_events(server, &mut listener, &["SET k 1", "EXPIRE k 100", "DEL k"]);
         let mut client = server.client();
@@ -73,6 +88,23 @@ fn events_are_those_of_the_host() {
         client.ok("MIDI.SET k 1");
         assert_eq!(told(server, &mut listener), []);
     });
+}
+
+/// RESTORE takes bytes that no line of words has.
+fn restored_keys(server: &Server, listener: &mut Client) {
+    let mut client = server.client();
+    client.ok("SET k value");
+    let payload = client.run("DUMP k").bytes().to_vec();
+    told(server, listener);
+    for name in ["RESTORE", "MIDI.RESTORE"] {
+        for ttl in [&["100000"][..], &["1", "ABSTTL"]] {
+            let mut args: Vec<&[u8]> = vec![name.as_bytes(), b"k", ttl[0].as_bytes(), &payload, b"REPLACE"];
+            args.extend(ttl[1..].iter().map(|word| word.as_bytes()));
+            assert_eq!(client.call(&args), Value::ok());
+        }
+        let events: Vec<String> = told(server, listener).into_iter().map(|(_, message)| message).collect();
+        assert_eq!(events, ["restore", "k", "del", "k"], "{name}");
+    }
 }
 
 /// Of keys that expire, found by a reader or by midi's own search.
