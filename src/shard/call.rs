@@ -411,12 +411,15 @@ struct HeldByKey<'a, 'b> {
     held: &'a mut ManyHeld<'b>,
     /// The databases it has been given tables of, with what was in them before;
     /// the client's own is the first.
-    databases: SmallVec<[(u32, Census); 2]>,
+    databases: Databases,
     /// Whether names of expired keys are wanted.
     listening: bool,
     /// Which keys are changed, where that is of interest.
     seen: Option<Seen>,
 }
+
+/// Databases, with what was in them at some time.
+type Databases = SmallVec<[(u32, Census); 2]>;
 
 /// A key by its number among the command's keys, in a database.
 type KeyIn = (usize, u32);
@@ -431,7 +434,7 @@ struct Seen {
 
 impl HeldByKey<'_, '_> {
     /// The databases that were touched, and the keys that were changed, if that was of interest.
-    fn finish(mut self) -> (SmallVec<[(u32, Census); 2]>, Option<HashSet<KeyIn>>) {
+    fn finish(mut self) -> (Databases, Option<HashSet<KeyIn>>) {
         self.see(None);
         (self.databases, self.seen.map(|seen| seen.changed))
     }

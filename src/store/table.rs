@@ -158,11 +158,10 @@ impl Table {
     #[cold]
     fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         self.census.expired += 1;
-        let entry = self.segments[found.segment as usize].entry(found.place);
         if let Some(keys) = &mut self.expired_keys {
+            let entry = self.segments[found.segment as usize].entry(found.place);
             keys.0.push(entry.key().into());
         }
-        drop(entry);
         self.take_out(hasher, hash, found);
     }
 
