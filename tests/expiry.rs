@@ -120,7 +120,7 @@ fn keys_are_removed_without_being_looked_at() {
 fn changed_times_count() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        set_until(&mut client, "k", 400, now_ms() + 800);
+        set_until(&mut client, "k", 400, now_ms() + 2000);
         for number in 0..400 {
             let line = match number % 5 {
                 0 => format!("MIDI.PERSIST k:{number}"),

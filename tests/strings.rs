@@ -155,7 +155,10 @@ fn set_reads_numbers_as_redis_does() {
             for number in NUMBERS {
                 twin.push_line("SET k old");
                 twin.push(&["SET", "k", "new", option, number]);
-                twin.push_line("EXISTS k");
+                // A millisecond may be over before the look, for one of the two.
+                if option != "PX" || *number != "1" {
+                    twin.push_line("EXISTS k");
+                }
                 // Short times are over sooner or later.
                 if number.len() > 3 {
                     twin.push_line("PTTL k");

@@ -305,12 +305,21 @@ impl Engine {
         let before = census(&mut held, call.db);
         let databases = smallvec![(call.db, before)];
         let listening = self.is_listening();
-        let (hashes, held_by_key) = (&hashes[..], &mut held);
-        let mut tables =
-            HeldByKey { engine: self, hashes, held: held_by_key, databases, listening: false, seen: None };
+        let mut tables = HeldByKey {
+            engine: self,
+            hashes: &hashes,
+            held: &mut held,
+            databases,
+            listening: false,
+            seen: None,
+        };
         for key in 0..hashes.len() {
             let (hash, table) = tables.table(key);
             table.prefetch(hash);
+        }
+        for key in 0..hashes.len() {
+            let (hash, table) = tables.table(key);
+            table.prefetch_entry(hash);
         }
         tables.seen = watched.then(Seen::default);
         let mut events = Events::new(listening, call.db);

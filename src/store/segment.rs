@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
+use super::entry::prefetch;
 use super::hash::{KeyHash, KeyHasher};
 use super::{Entry, UnixMs};
 
@@ -257,7 +258,17 @@ impl Segment {
     /// Asks for the line of a key's home bucket, to be looked at soon.
     #[inline]
     pub(super) fn prefetch(&self, hash: KeyHash) {
-        prefetch(&self.buckets[self.home(hash.order())]);
+        prefetch(&raw const self.buckets[self.home(hash.order())]);
+    }
+
+    /// Asks for the entry that is most likely the key's, once its bucket is there.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: KeyHash) {
+        let bucket = &self.buckets[self.home(hash.order())];
+        let matching = bucket.matching(hash.tag());
+        if matching != 0 {
+            bucket.entry(matching.trailing_zeros() as usize).prefetch();
+        }
     }
 
     /// Finds a key.
@@ -410,18 +421,6 @@ impl Drop for Segment {
         self.drain().for_each(drop);
     }
 }
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn prefetch<T>(place: &T) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint only; the place is valid besides.
-    unsafe { _mm_prefetch(std::ptr::from_ref(place).cast(), _MM_HINT_T0) };
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn prefetch<T>(_: &T) {}
 
 fn bits(mut set: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

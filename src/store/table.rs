@@ -136,6 +136,14 @@ impl Table {
         }
     }
 
+    /// Asks for the entry itself, a little later.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: KeyHash) {
+        if let Some(&segment) = self.directory.get(self.cell(hash.order())) {
+            self.segments[segment as usize].prefetch_entry(hash);
+        }
+    }
+
     /// Finds a key, expired or not.
     #[inline(always)]
     pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found> {

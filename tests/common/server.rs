@@ -184,11 +184,14 @@ impl Server {
         Err(format!("no answer to PING\n{}", self.log()))
     }
 
-    /// Whether it is this very server that answers on the port.
+    /// Whether it is this very server that answers on the port, and it has loaded its data.
     fn answers(&self) -> bool {
         let Ok(mut client) = Client::connect(self.port) else { return false };
         match client.try_call(&["CONFIG", "GET", "dir"]) {
-            Ok(Value::Array(pair)) => pair[1].text() == self.dir.to_string_lossy(),
+            Ok(Value::Array(pair)) if pair[1].text() == self.dir.to_string_lossy() => {
+                // CONFIG is answered while loading; PING is not.
+                matches!(client.try_call(&["PING"]), Ok(reply) if !reply.is_error())
+            }
             _ => false,
         }
     }

@@ -64,6 +64,10 @@ pub struct Summary {
     pub latency: Latency,
     /// The same for each command of a mix, in their order.
     pub latency_by_command: Vec<Latency>,
+    /// Open loop: how late the load generator itself was to send. It is in the latencies too: where it
+    /// is large, they say more of this machine than of the server.
+    #[serde(default)]
+    pub lateness: Latency,
     /// Commands that were never answered; they count in the latencies with their age.
     pub unfinished: u64,
     /// Error replies.
@@ -90,7 +94,12 @@ impl Summary {
             ..Summary::default()
         };
         let mut by_command: Vec<Histogram<u64>> = Vec::new();
+        let mut lateness: Option<Histogram<u64>> = None;
         for tally in tallies {
+            match &mut lateness {
+                None => lateness = Some(tally.lateness),
+                Some(sum) => *sum += tally.lateness,
+            }
             summary.operations += tally.operations;
             summary.unfinished += tally.unfinished;
             summary.errors += tally.seen.errors;
@@ -102,6 +111,7 @@ impl Summary {
                 by_command.iter_mut().zip(tally.latencies).for_each(|(sum, one)| *sum += one);
             }
         }
+        summary.lateness = lateness.as_ref().map(Latency::of).unwrap_or_default();
         summary.ops_per_second = summary.operations as f64 / summary.seconds;
         let mut all = by_command[0].clone();
         by_command[1..].iter().for_each(|one| all += one);
@@ -165,6 +175,15 @@ impl fmt::Display for Summary {
             "{:>14.3} µs of this program's CPU time a command ({cores:.2} cores)",
             self.own_cpu_us()
         )?;
+        if self.lateness.count > 0 {
+            let late = &self.lateness;
+            writeln!(
+                f,
+                "{:>14.3} ms late to send itself at the p99, {:.3} ms at most",
+                late.p99 / 1e3,
+                late.max / 1e3
+            )?;
+        }
         for (what, count) in [("errors", self.errors), ("nulls", self.nulls), ("unfinished", self.unfinished)]
         {
             if count > 0 {

@@ -74,6 +74,8 @@ pub enum Pace {
 pub struct Tally {
     /// Latencies in nanoseconds, one histogram a kind.
     pub latencies: Vec<Histogram<u64>>,
+    /// Open loop: how late this thread itself was to send, in nanoseconds; in the latencies too.
+    pub lateness: Histogram<u64>,
     /// Replies inside the measured time.
     pub operations: u64,
     /// Never answered; in the histograms with their age at the end.
@@ -116,7 +118,9 @@ impl<'a> LoadThread<'a> {
         // Three digits, up to an hour.
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
         let latencies = kinds.iter().map(|_| histogram()).collect::<Result<_, _>>()?;
-        let tally = Tally { latencies, operations: 0, unfinished: 0, seen: Seen::default(), last: 0 };
+        let lateness = histogram()?;
+        let tally =
+            Tally { latencies, lateness, operations: 0, unfinished: 0, seen: Seen::default(), last: 0 };
         Ok(LoadThread { run, progress, connections, kinds, source, pace, tally, epoll, turn: 0 })
     }
 
@@ -186,6 +190,9 @@ impl<'a> LoadThread<'a> {
             }
             let due = *next as Ns;
             *next += *interval;
+            if due >= self.run.measure_from {
+                self.tally.lateness.saturating_record(now.saturating_sub(due));
+            }
             self.connections[number].budget -= 1;
             self.turn = (self.turn + 1) % self.connections.len();
             self.connections[number].late.push_back(due);
