@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Client, Mode, Server, Value, in_all_modes, wait_until};
+use common::{Client, Mode, Server, Twin, Value, in_all_modes, wait_until};
 
 /// A command: its name, its flags, its documented arguments, and a call of it
 /// whose keys, if any, begin with `key`.
@@ -112,6 +112,37 @@ fn has_keys(row: &Row) -> bool {
 fn words(row: &Row, prefix: &str) -> Vec<String> {
     let call = format!("{prefix}{} {}", row.name, row.call);
     call.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Every row in every mode, by itself, in a transaction and from a script, with a good and with wrong
+/// numbers of arguments: the host's reply where the host has the command, and else some reply.
+#[test]
+fn every_row_runs_in_every_mode() {
+    in_all_modes(|mode, server| {
+        let mut twin = Twin::new(server.client());
+        for row in twins() {
+            let call: Vec<Vec<u8>> = words(row, "").into_iter().map(String::into_bytes).collect();
+            twin.client().ok("FLUSHALL");
+            twin.same_line("MSET key1 1 key2 abc");
+            twin.same(&call);
+            twin.transaction(std::slice::from_ref(&call));
+            twin.script(&call);
+            twin.same(&call[..1]);
+            let too_many = [call.clone(), vec![b"x".to_vec(); 9]].concat();
+            if !matches!(row.name, "del" | "unlink" | "exists" | "touch" | "mget" | "flushall" | "flushdb") {
+                twin.same(&too_many);
+            }
+        }
+        let mut client = server.client();
+        for row in ROWS.iter().filter(|row| !twins().any(|twin| twin.name == row.name)) {
+            client.ok("MIDI.SET key1 v");
+            let reply = client.call(&words(row, "midi."));
+            // There is no job of that number to be cancelled.
+            let expected_error = row.name == "jobs";
+            assert_eq!(reply.is_error(), expected_error, "{mode:?}: {}: {reply:?}", row.name);
+        }
+        assert_eq!(client.info_number("midi_shards", "midi_panics"), 0);
+    });
 }
 
 fn texts(list: Value) -> BTreeSet<String> {

@@ -135,6 +135,8 @@ pub struct Catalogue {
     pub memcached: Option<PathBuf>,
     /// `BENCH_SERVERS`.
     pub others: Vec<Spec>,
+    /// Whether redis-benchmark is on the path.
+    pub has_redis_benchmark: bool,
 }
 
 impl Catalogue {
@@ -154,6 +156,7 @@ impl Catalogue {
             valkey: path("MIDI_VALKEY_SERVER"),
             memcached: path("MIDI_MEMCACHED"),
             others: others.split_whitespace().map(other).collect::<Result<_>>()?,
+            has_redis_benchmark: Command::new("redis-benchmark").arg("--version").output().is_ok(),
         })
     }
 

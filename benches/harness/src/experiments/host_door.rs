@@ -54,19 +54,9 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
             leg(&format!("{} SET", peer.name), peer, set_command(peer.kind), "");
         }
     }
-    // The same command, the same key, the same server, by two load generators.
-    let one_key = "GET key:1";
-    legs.push(Leg::new(CHECKED, "10", "redis", vec![Load::new("load", one_key).with("--pipeline 10")]));
-    legs.push(Leg {
-        series: CHECKED_AGAINST.into(),
-        point: "10".into(),
-        on: On::Shared("redis".into()),
-        before: Vec::new(),
-        work: Work::RedisBenchmark(
-            format!("-c 50 -P 10 {one_key}"),
-            if plan.quick { 500_000 } else { 2_000_000 },
-        ),
-    });
+    if catalogue.has_redis_benchmark {
+        legs.extend(checks(plan));
+    }
 
     let own = [&midi, &safe, &threads];
     let mut data: Vec<Fill> =
@@ -90,6 +80,21 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         data,
         legs,
     }
+}
+
+/// The same command, the same key, the same server, by two load generators.
+fn checks(plan: &Plan) -> [Leg; 2] {
+    let one_key = "GET key:1";
+    let ours = Leg::new(CHECKED, "10", "redis", vec![Load::new("load", one_key).with("--pipeline 10")]);
+    let requests = if plan.quick { 500_000 } else { 2_000_000 };
+    let theirs = Leg {
+        series: CHECKED_AGAINST.into(),
+        point: "10".into(),
+        on: On::Shared("redis".into()),
+        before: Vec::new(),
+        work: Work::RedisBenchmark(format!("-c 50 -P 10 {one_key}"), requests),
+    };
+    [ours, theirs]
 }
 
 fn own_program() -> std::path::PathBuf {
