@@ -12,10 +12,15 @@ pub fn this_machine() -> Machine {
         processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
         cores: processors().len(),
         memory_gib: memory_kib() / (1 << 20) as f64,
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        kernel: version(&rustix::system::uname().release().to_string_lossy()).into(),
         date: output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
         commit: output("git", &["describe", "--always", "--dirty"]),
     }
+}
+
+/// The number in front of whatever a distribution or a host adds to it.
+fn version(release: &str) -> &str {
+    release.split(['-', '+']).next().unwrap_or_default()
 }
 
 fn memory_kib() -> f64 {
