@@ -38,7 +38,7 @@ impl Plan {
         Plan { quick: false, rounds: 3, seconds: 2.0, warmup: 0.3, keys: 1_000_000, populate: 10_000_000 };
     /// For a look, in a few minutes.
     pub const QUICK: Plan =
-        Plan { quick: true, rounds: 2, seconds: 0.5, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
+        Plan { quick: true, rounds: 2, seconds: 0.25, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
 }
 
 /// What is compared, and how.
