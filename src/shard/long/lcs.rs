@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::command::{Error, Lcs, LcsOptions, ManyKeys, OwnedArgs, Reply};
 use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
-use crate::store::{Now, SharedValue};
+use crate::store::SharedValue;
 
 /// The subsequence of the values of a call's two keys.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
@@ -27,7 +27,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         task: Arc::new(LcsTask(found)),
         // Known when the values are.
         total: 0,
-        first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.args.get(1)))),
+        first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.first_key()))),
     })
 }
 
@@ -86,7 +86,7 @@ impl LcsPart {
                 command: self.command,
                 args,
                 db: self.db,
-                now: Now::lazy(engine.config.clock),
+                now: slice.now(),
                 limits: engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
             };
