@@ -38,14 +38,12 @@ pub(super) static GETEX: Command = Command {
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let Some(found) = cx.find() else {
-        reply.null();
-        return Ok(());
-    };
-    cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
-    reply.value(&cx.table.entry(found));
-    cx.table.remove(cx.hasher, cx.hash, found);
-    cx.tell(Event::DEL);
+    let found = cx.find();
+    cx.say(found, reply)?;
+    if let Some(found) = found {
+        cx.table.remove(cx.hasher, cx.hash, found);
+        cx.tell(Event::DEL);
+    }
     Ok(())
 }
 
@@ -57,8 +55,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     };
     // Redis judges the number only where there is a key.
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
-    cx.limits.reply(cx.table.entry(found).value().bytes().len())?;
-    reply.value(&cx.table.entry(found));
+    cx.say(Some(found), reply)?;
     match expire_at {
         Some(at) if at <= cx.now.ms() => {
             cx.table.remove(cx.hasher, cx.hash, found);

@@ -133,14 +133,7 @@ fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) ->
 fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
     let found = cx.find();
-    match found {
-        None => reply.null(),
-        Some(found) => {
-            let entry = cx.table.entry(found);
-            cx.limits.reply(entry.value().bytes().len())?;
-            reply.value(&entry);
-        }
-    }
+    cx.say(found, reply)?;
     cx.set(found, 2, None);
     Ok(())
 }

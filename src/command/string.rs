@@ -88,15 +88,27 @@ pub(super) static MSET: Command = Command {
 };
 
 fn get(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    match cx.find() {
-        None => reply.null(),
-        Some(found) => {
-            let entry = cx.table.entry(found);
-            cx.limits.reply(entry.value_len())?;
-            reply.value(&entry);
+    let found = cx.find();
+    cx.say(found, reply)
+}
+
+impl OneKey<'_> {
+    /// Says the value that was found, or null.
+    ///
+    /// # Errors
+    /// [`Error::ReplyTooLarge`], before anything is said.
+    #[inline]
+    pub(super) fn say(&self, found: Option<Found>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match found {
+            None => reply.null(),
+            Some(found) => {
+                let entry = self.table.entry(found);
+                self.limits.reply(entry.value_len())?;
+                reply.value(&entry);
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What an element takes in a reply beside its value, roughly.
@@ -154,14 +166,7 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let found = cx.find();
     let allowed = options.allow(cx, found)?;
     if options.get {
-        match found {
-            None => reply.null(),
-            Some(found) => {
-                let entry = cx.table.entry(found);
-                cx.limits.reply(entry.value_len())?;
-                reply.value(&entry);
-            }
-        }
+        cx.say(found, reply)?;
     }
     if !allowed {
         if !options.get {

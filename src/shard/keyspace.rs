@@ -40,7 +40,7 @@ impl Engine {
             Ok(dbs) => dbs,
             Err(error) => return said(call, Err(error), reply),
         };
-        if seat.number != self.main_seat().number {
+        if !seat.is_main() {
             return Outcome::Long;
         }
         if a != b {
