@@ -200,7 +200,8 @@ fn ttl_and_persist_follow_the_expiry() {
             "EXPIRE k 100 LT",
             "EXPIRE k 200 GT",
             "TTL k",
-            "EXPIRE k 200 GT",
+            // Not 200 again: whether that is later depends on the millisecond.
+            "EXPIRE k 150 GT",
             "EXPIRE k -1 GT",
             "EXPIRE k -1 LT",
             "EXISTS k",
