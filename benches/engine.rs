@@ -130,6 +130,7 @@ fn engine(workers: usize, shards: usize) -> Arc<Engine> {
         max_value_bytes: AtomicUsize::new(1 << 20),
         keep_bytes: AtomicUsize::new(1 << 20),
         max_atomic_keys: AtomicUsize::new(10_000),
+        port: Default::default(),
     };
     Arc::new(Engine::new(config, settings, Box::new(|| {})).expect("eventfds"))
 }

@@ -37,6 +37,7 @@ fn engine(shards: usize) -> Engine {
         max_value_bytes: AtomicUsize::new(10_000),
         keep_bytes: AtomicUsize::new(KEEP_BYTES),
         max_atomic_keys: AtomicUsize::new(10_000),
+        port: Default::default(),
     };
     Engine::new(config, settings, Box::new(|| {})).expect("an eventfd")
 }

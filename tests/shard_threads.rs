@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Reply, Tape, find};
 use midi::shard::{
-    Call, Config, Engine, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat, Settings, Taking,
-    Verdict, Waker, Workers, long_work,
+    Call, Config, Engine, ForMain, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat, Settings,
+    Taking, Verdict, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -61,6 +61,7 @@ fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 's
         max_value_bytes: AtomicUsize::new(1 << 20),
         keep_bytes: AtomicUsize::new(1 << 20),
         max_atomic_keys: AtomicUsize::new(10_000),
+        port: Default::default(),
     };
     Arc::new(Engine::new(config, settings, Box::new(wake_main)).expect("eventfds"))
 }
@@ -571,7 +572,8 @@ impl Driver {
         let came = engine.main.take();
         let finished = std::mem::take(&mut *self.finished.lock());
         let any = !came.is_empty() || !finished.is_empty();
-        for request in came {
+        for message in came {
+            let ForMain::Request(request) = message else { unreachable!("nobody runs errands") };
             self.came_home(request);
         }
         for (ticket, said) in finished {
@@ -677,7 +679,7 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     let waker = Arc::new(Waker::new().expect("an eventfd"));
     let wake = Arc::clone(&waker);
     let engine = engine(workers, shards, move || wake.wake());
-    let threads = Workers::start(&engine, abort_on_panic).expect("threads");
+    let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
     let seat = engine.main_seat();
     for number in 0..STAY {
         run_now(&engine, seat, Taking::Wait, &line(&["set", &format!("stay:{number}"), "value"]));
@@ -776,7 +778,7 @@ fn three_workers_many_shards() {
 fn due_keys_are_removed_by_their_owners() {
     const KEYS: i64 = 5_000;
     let engine = engine(2, 8, || {});
-    let threads = Workers::start(&engine, abort_on_panic).expect("threads");
+    let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
     let seat = engine.main_seat();
     let base = clock();
     for number in 0..KEYS {

@@ -5,7 +5,7 @@
 //! width wherever it matches) in time pattern × text at worst.
 
 /// A pattern, with the one case that Redis short-cuts.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: Vec<u8>,
     all: bool,

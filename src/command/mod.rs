@@ -5,6 +5,7 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod connection;
 mod counter;
 mod digest;
 mod dump;
@@ -27,6 +28,7 @@ mod string;
 mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
+pub use connection::{PORT_COMMANDS, PortAction, PortCommand};
 pub use error::Error;
 pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
@@ -124,6 +126,34 @@ pub enum Access {
     Remove,
     /// Adds to what is there: `RW INSERT`.
     Extend,
+}
+
+impl Keys {
+    /// What happens to key number `number`, counted among the keys.
+    pub fn access(self, number: usize) -> Access {
+        match self {
+            Keys::Two(_, second) if number > 0 => second,
+            Keys::One(access)
+            | Keys::Second(access)
+            | Keys::Two(access, _)
+            | Keys::All(access)
+            | Keys::Pairs(access)
+            | Keys::CountedPairs(access) => access,
+            Keys::None => Access::Look,
+        }
+    }
+}
+
+impl Access {
+    /// Whether it shows anything of the value.
+    pub fn reads(self) -> bool {
+        matches!(self, Access::Read | Access::ReadOverwrite | Access::Take)
+    }
+
+    /// Whether it changes anything.
+    pub fn writes(self) -> bool {
+        !matches!(self, Access::Look | Access::Read)
+    }
 }
 
 /// Documentation, in the form of the host's COMMAND DOCS.

@@ -239,6 +239,7 @@ pub fn settings() -> Settings {
         max_value_bytes: AtomicUsize::default(),
         keep_bytes: AtomicUsize::default(),
         max_atomic_keys: AtomicUsize::default(),
+        port: Default::default(),
     };
     for number in &NUMBERS {
         if let Some(live) = number.live {

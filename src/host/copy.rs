@@ -93,7 +93,7 @@ fn start<C: Copying + 'static>(
         total,
         first_worker: door.engine.jobs.started() as usize % door.engine.config.workers,
     };
-    door.start_job(call, work, Blocked::new(ctx));
+    door.start_job(call.command, call.db, work, Blocked::new(ctx));
     Ok(())
 }
 

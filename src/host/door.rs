@@ -17,7 +17,7 @@ use super::{copy, events, guarded, info, keys, news, unit};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Call, Engine, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
+    Call, Engine, ForMain, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
 };
 use crate::store::Now;
 
@@ -214,7 +214,7 @@ impl Door {
     fn start_long(&self, ctx: Ctx, call: &Call<'_>) {
         let work = self.engine.room_for_job().and_then(|()| long_work(&self.engine, call));
         match work {
-            Ok(work) => self.start_job(call, work, Blocked::new(ctx)),
+            Ok(work) => self.start_job(call.command, call.db, work, Blocked::new(ctx)),
             Err(error) => call.refuse(error, &mut HostReply(ctx)),
         }
     }
@@ -244,9 +244,9 @@ impl Door {
     }
 
     /// Starts a job for a client that waits for its reply.
-    pub fn start_job(&self, call: &Call<'_>, work: Work, blocked: Blocked) {
-        let owner = JobOwner { db: call.db, client: blocked.client_id(), gone: blocked.watch() };
-        self.engine.start_job(call.command, owner, work, Box::new(BlockedReply::new(blocked)));
+    pub fn start_job(&self, command: usize, db: u32, work: Work, blocked: Blocked) {
+        let owner = JobOwner { db, client: blocked.client_id(), gone: blocked.watch() };
+        self.engine.start_job(command, owner, work, Box::new(BlockedReply::new(blocked)));
     }
 
     /// Sends what `pool` gathered, and answers what has come home. On the main
@@ -262,42 +262,54 @@ impl Door {
             let home = self.engine.main.take();
             // What they did is told before they are answered.
             news::tell();
-            for request in home {
-                guarded((), || self.came_home(request));
+            for message in home {
+                guarded((), || match message {
+                    ForMain::Request(request) => self.came_home(request),
+                    ForMain::Errand(errand) => errand(&self.engine, self.engine.host()),
+                });
             }
         }
         news::tell();
     }
 
-    fn came_home(&self, mut request: Box<Request>) {
+    fn came_home(&self, request: Box<Request>) {
         if request.verdict == Verdict::NeedsMain {
-            let args = std::mem::take(&mut request.args);
-            return args.with(|args| self.go_on(request, args));
+            return self.go_on(request);
         }
         self.engine.came_home();
         Blocked::finish_request(request);
     }
 
     /// Goes on with a command that a worker could not run.
-    fn go_on(&self, mut request: Box<Request>, args: Args<'_>) {
+    fn go_on(&self, mut request: Box<Request>) {
         let engine = &*self.engine;
-        let call = engine.call_of(&request, args);
+        let args = std::mem::take(&mut request.args);
         let mut tape = Tape::default();
-        let outcome = match engine.late_refusal(&call) {
-            Some(error) => {
-                call.refuse(error, &mut tape);
-                Outcome::Done
-            }
-            None => engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut tape),
-        };
-        if outcome == Outcome::Long {
-            match engine.room_for_job().and_then(|()| long_work(engine, &call)) {
-                Ok(work) => {
-                    engine.came_home();
-                    return self.start_job(&call, work, Blocked::of_ticket(request.ticket));
+        let (outcome, work) = args.with(|args| {
+            let call = engine.call_of(&request, args);
+            let outcome = match engine.late_refusal(&call) {
+                Some(error) => {
+                    call.refuse(error, &mut tape);
+                    Outcome::Done
                 }
-                Err(error) => call.refuse(error, &mut tape),
+                None => engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut tape),
+            };
+            let wanted = outcome == Outcome::Long && request.home == Home::Main;
+            let work = wanted.then(|| engine.room_for_job().and_then(|()| long_work(engine, &call)));
+            if let Some(Err(error)) = work {
+                call.refuse(error, &mut tape);
             }
+            (outcome, work)
+        });
+        if request.home != Home::Main {
+            // A port starts its jobs itself.
+            request.verdict = if outcome == Outcome::Long { Verdict::Long } else { Verdict::Done };
+            (request.args, request.reply) = (args, tape);
+            return engine.send_back(request);
+        }
+        if let Some(Ok(work)) = work {
+            engine.came_home();
+            return self.start_job(request.command, request.db, work, Blocked::of_ticket(request.ticket));
         }
         request.verdict = Verdict::Done;
         request.reply = tape;

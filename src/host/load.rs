@@ -58,7 +58,8 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     engine.on_ask_host(events::ask_host);
     engine.on_watched_change(watch::tell);
     // Threads first: what is registered with the host cannot be taken back.
-    Workers::start(&engine, count_panic).map_err(|error| format!("cannot start threads: {error}"))?;
+    Workers::start(&engine, count_panic, Vec::new())
+        .map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     door::open(ctx, Arc::clone(&engine), waker);
     let told =

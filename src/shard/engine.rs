@@ -10,12 +10,15 @@ use smallvec::SmallVec;
 
 use super::call::Taking;
 use super::counters::{Census, CommandCount, Seat};
+use super::host::Host;
 use super::inbox::Inbox;
 use super::job::Jobs;
 use super::news::NewsDesk;
-use super::queue::Request;
+use super::port::PortSettings;
+use super::queue::{ForMain, Request};
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
+use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
 use crate::command::{Error, Limits};
@@ -55,6 +58,8 @@ pub struct Settings {
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
     pub max_atomic_keys: AtomicUsize,
+    /// Those of the ports.
+    pub port: PortSettings,
 }
 
 impl Settings {
@@ -107,9 +112,11 @@ pub struct Engine {
     /// Places keys.
     pub hasher: KeyHasher,
     /// Messages for the host's main thread.
-    pub main: Inbox<Box<Request>>,
+    pub main: Inbox<ForMain>,
     /// Long commands.
     pub jobs: Jobs,
+    /// Whom the ports know.
+    pub users: Users,
     /// Where the holder of the global lock waits for a token.
     pub room: WaitingRoom,
     pub(super) workers: Workers,
@@ -129,6 +136,7 @@ pub struct Engine {
     wake_main: Box<dyn Fn() + Send + Sync>,
     /// Asks the host whether, and how much, midi may write.
     ask_host: OnceLock<fn()>,
+    host: OnceLock<Box<dyn Host>>,
     pub(super) draws: AtomicU64,
 }
 
@@ -162,6 +170,7 @@ impl Engine {
             hasher: KeyHasher::default(),
             main: Inbox::default(),
             jobs: Jobs::default(),
+            users: Users::default(),
             room: WaitingRoom::default(),
             workers: Workers::new(config.workers)?,
             unit: Unit::default(),
@@ -177,6 +186,7 @@ impl Engine {
             age: AtomicU64::new(0),
             wake_main,
             ask_host: OnceLock::new(),
+            host: OnceLock::new(),
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         })
     }
@@ -254,6 +264,16 @@ impl Engine {
     /// it learns comes back through [`Engine::set_gate`].
     pub fn on_ask_host(&self, ask: fn()) {
         let _ = self.ask_host.set(ask);
+    }
+
+    /// Introduces the host, for errands to it.
+    pub fn meet_host(&self, host: Box<dyn Host>) {
+        let _ = self.host.set(host);
+    }
+
+    /// The host, where it has been introduced. For the holder of the global lock.
+    pub fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(|host| &**host)
     }
 
     pub(super) fn ask_host(&self) {

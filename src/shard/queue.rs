@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::call::{Call, Outcome};
 use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
+use super::host::Errand;
 use super::token::Left;
 use super::worker::Message;
 use crate::command::{Args, COMMANDS, Error, Keys, OwnedArgs, Tape};
@@ -15,6 +16,16 @@ use crate::store::Now;
 pub enum Home {
     /// The host's main thread.
     Main,
+    /// The port of this worker.
+    Worker(usize),
+}
+
+/// What the host's main thread finds in its inbox.
+pub enum ForMain {
+    /// A command that came home, or that only the main thread can go on with.
+    Request(Box<Request>),
+    /// Something to be done there.
+    Errand(Errand),
 }
 
 /// What must happen to a request that came home.
@@ -25,6 +36,8 @@ pub enum Verdict {
     /// Only the main thread can go on with it: tokens were not to be had
     /// together, it turned out to be long work, or it writes to a watched key.
     NeedsMain,
+    /// It is long work: the port that asked for it starts the job.
+    Long,
 }
 
 /// A queued command.
@@ -56,7 +69,7 @@ impl Request {
     pub(super) fn finish(&mut self, seat: &Seat, tape: Tape) {
         seat.ran_queued.add(1);
         self.verdict = Verdict::Done;
-        if tape.len() > crate::limits::MAX_MAIN_REPLY_BYTES {
+        if self.home == Home::Main && tape.len() > crate::limits::MAX_MAIN_REPLY_BYTES {
             (self.large)(self.ticket, &tape);
         } else {
             self.reply = tape;
@@ -144,14 +157,32 @@ impl Engine {
     /// Sends requests home: one message and at most one wake-up for all. A main thread that
     /// is woken for the first of many would take the processor from the worker.
     pub(super) fn send_home(&self, requests: impl Iterator<Item = Box<Request>>) {
-        // There is one home so far.
-        if self.main.push_all(requests.inspect(|request| debug_assert!(request.home == Home::Main))) {
+        let for_main = requests.filter_map(|request| match request.home {
+            Home::Worker(worker) if request.verdict != Verdict::NeedsMain => {
+                self.workers.send(worker, Message::Home(request));
+                None
+            }
+            _ => Some(ForMain::Request(request)),
+        });
+        if self.main.push_all(for_main) {
             self.wake_main();
         }
     }
 
-    /// Sends a request home that only the main thread can go on with.
-    pub(super) fn needs_main(&self, mut request: Box<Request>) {
+    /// Sends a request of a port back to it, once the main thread has run it.
+    pub fn send_back(&self, request: Box<Request>) {
+        self.send_home(std::iter::once(request));
+    }
+
+    /// Has the main thread do something, between two commands.
+    pub fn send_errand(&self, errand: Errand) {
+        if self.main.push(ForMain::Errand(errand)) {
+            self.wake_main();
+        }
+    }
+
+    /// Sends a request to the main thread, which alone can go on with it.
+    pub fn needs_main(&self, mut request: Box<Request>) {
         request.verdict = Verdict::NeedsMain;
         self.send_home(std::iter::once(request));
     }

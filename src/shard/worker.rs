@@ -14,7 +14,8 @@ use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::inbox::Inbox;
 use super::job::{Progress, Share};
-use super::queue::{Request, Verdict};
+use super::port::Port;
+use super::queue::{Home, Request, Verdict};
 use super::token::{Pushed, Released};
 use super::wake::Waker;
 use crate::command::{Error, Tape};
@@ -32,6 +33,8 @@ pub(super) enum Message {
     Run(Box<Request>),
     /// All of these.
     Batch(Vec<Message>),
+    /// A command of our port's has come home.
+    Home(Box<Request>),
     /// Write this request's reply, which is too large for the main thread.
     Reply(Box<Request>),
     /// Messages lie in this shard's mailbox.
@@ -65,19 +68,29 @@ impl Workers {
         }
     }
 
-    /// Starts the threads.
+    /// Starts the threads, each with its share of the ports, if there are any.
     ///
     /// # Errors
     /// The system's, where it gives out no more threads.
-    pub fn start(engine: &Arc<Engine>, on_panic: fn()) -> io::Result<Vec<JoinHandle<()>>> {
+    pub fn start(
+        engine: &Arc<Engine>,
+        on_panic: fn(),
+        ports: Vec<Box<dyn Port + Send>>,
+    ) -> io::Result<Vec<JoinHandle<()>>> {
+        let mut ports = ports.into_iter();
         (0..engine.config.workers)
             .map(|number| {
-                let engine = Arc::clone(engine);
+                let (engine, port) = (Arc::clone(engine), ports.next());
                 std::thread::Builder::new()
                     .name(format!("midi-{number}"))
-                    .spawn(move || Worker::new(&engine, number, on_panic).run())
+                    .spawn(move || Worker::new(&engine, number, on_panic, port).run())
             })
             .collect()
+    }
+
+    /// What ends the sleep of a worker.
+    pub fn waker(&self, worker: usize) -> &Waker {
+        &self.desks[worker].waker
     }
 
     /// Asks all threads to end.
@@ -100,6 +113,7 @@ struct Worker<'a> {
     number: usize,
     seat: &'a Seat,
     on_panic: fn(),
+    port: Option<Box<dyn Port + Send>>,
     /// Commands to run; those that were blocked come again.
     requests: VecDeque<Box<Request>>,
     /// Commands that ran in this turn and go home together.
@@ -125,12 +139,13 @@ struct Expiry {
 }
 
 impl<'a> Worker<'a> {
-    fn new(engine: &'a Engine, number: usize, on_panic: fn()) -> Self {
+    fn new(engine: &'a Engine, number: usize, on_panic: fn(), port: Option<Box<dyn Port + Send>>) -> Self {
         Worker {
             engine,
             number,
             seat: engine.seat(number + 1),
             on_panic,
+            port,
             requests: VecDeque::new(),
             homeward: Vec::new(),
             shards: VecDeque::new(),
@@ -169,6 +184,7 @@ impl<'a> Worker<'a> {
         progress |= self.one_slice();
         progress |= self.expire();
         if progress || self.stopped {
+            self.serve(Duration::ZERO);
             return self.breathe();
         }
         self.rested = Instant::now();
@@ -176,9 +192,29 @@ impl<'a> Worker<'a> {
         let idle =
             self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
-        if desk.inbox.may_sleep() {
-            desk.waker.sleep(nap);
-            desk.inbox.awake();
+        self.sleep(nap);
+    }
+
+    /// Sleeps, or waits for the port's connections, until woken or until the time is over.
+    fn sleep(&mut self, nap: Duration) {
+        let desk = &self.engine.workers.desks[self.number];
+        if !desk.inbox.may_sleep() {
+            return;
+        }
+        match &mut self.port {
+            None => desk.waker.sleep(nap),
+            Some(port) => {
+                let wait = if port.may_sleep() { nap } else { Duration::ZERO };
+                port.turn(wait);
+                port.awake();
+            }
+        }
+        desk.inbox.awake();
+    }
+
+    fn serve(&mut self, wait: Duration) {
+        if let Some(port) = &mut self.port {
+            port.turn(wait);
         }
     }
 
@@ -186,6 +222,12 @@ impl<'a> Worker<'a> {
         match message {
             Message::Run(request) => self.requests.push_back(request),
             Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
+            Message::Home(request) => {
+                self.engine.came_home();
+                if let Some(port) = &mut self.port {
+                    port.came_home(request);
+                }
+            }
             Message::Reply(mut request) => {
                 let tape = std::mem::take(&mut request.reply);
                 self.engine.done(self.seat, request, tape);
@@ -263,6 +305,12 @@ impl<'a> Worker<'a> {
         match outcome {
             Outcome::Done => {
                 request.finish(self.seat, tape);
+                self.homeward.push(request);
+                return true;
+            }
+            Outcome::Long if request.home != Home::Main => {
+                request.args = args;
+                request.verdict = Verdict::Long;
                 self.homeward.push(request);
                 return true;
             }

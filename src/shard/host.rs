@@ -1,0 +1,49 @@
+//! What the engine and the ports ask of the host, whatever it is.
+
+use super::engine::Engine;
+use super::users::User;
+
+/// The host. Each question is asked by the holder of its global lock, between
+/// commands: from elsewhere it goes there as an [`Errand`].
+pub trait Host: Send + Sync {
+    /// Whether that is the user's password.
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
+
+    /// What a user may do; `None` where there is no such user.
+    fn user(&self, name: &[u8]) -> Option<User>;
+
+    /// A user was refused something: for the host's own list of such cases.
+    fn refused(&self, refusal: &Refusal);
+
+    /// INFO's text for these sections.
+    fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
+
+    /// Settings whose names match any of these patterns, each with its value.
+    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
+}
+
+/// Something that a user was refused.
+pub struct Refusal {
+    /// The user's name.
+    pub user: Box<[u8]>,
+    /// The command or the key that it was about.
+    pub object: Box<[u8]>,
+    /// What it was.
+    pub reason: RefusalReason,
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// A wrong password.
+    Auth,
+    /// A command that the user may not call.
+    Command,
+    /// A key that the user may not touch.
+    Key,
+}
+
+/// Something that only the holder of the host's global lock can do. There is no host
+/// for it where the host is busy with a script that takes too long: then the errand
+/// answers that.
+pub type Errand = Box<dyn FnOnce(&Engine, Option<&dyn Host>) + Send>;

@@ -1,0 +1,65 @@
+//! Ports: what a worker serves beside its shards, as far as the worker must know.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use super::queue::Request;
+
+/// A worker's share of the ports. It lives on the worker's thread.
+pub trait Port {
+    /// A command that a connection had queued has come home.
+    fn came_home(&mut self, request: Box<Request>);
+
+    /// Serves what is ready. Where nothing is, waits for so long at most (zero: not at
+    /// all), or until the worker's [`super::Waker`] calls. True where anything was done.
+    fn turn(&mut self, wait: Duration) -> bool;
+
+    /// Whether nothing is known that could be done at once; from here on whoever
+    /// leaves something wakes the worker.
+    fn may_sleep(&mut self) -> bool;
+
+    /// The worker is up again.
+    fn awake(&mut self);
+}
+
+/// How the ports are opened. It cannot change while they are open.
+#[derive(Clone, Debug, Default)]
+pub struct PortConfig {
+    /// `midi.port`; 0 opens none.
+    pub port: u16,
+    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one
+    /// that begins with `-` may be missing.
+    pub bind: Vec<String>,
+    /// `midi.unixsocket`; empty opens none.
+    pub unixsocket: String,
+    /// `midi.unixsocketperm`, a file mode; 0 leaves what the umask gives.
+    pub unixsocketperm: u32,
+    /// Connections that the kernel keeps until they are accepted.
+    pub backlog: i32,
+    /// Why no port may be opened, if so.
+    pub obstacle: Option<&'static str>,
+}
+
+/// What can change at any time.
+#[derive(Debug, Default)]
+pub struct PortSettings {
+    /// `midi.maxclients`: connections of all ports together.
+    pub max_clients: AtomicUsize,
+    /// `midi.timeout` in seconds: idle connections are closed after it; 0 is never.
+    pub timeout: AtomicUsize,
+    /// `midi.tcp-keepalive` in seconds; 0 is off.
+    pub keepalive: AtomicUsize,
+    /// `midi.client-query-buffer-limit`, in bytes.
+    pub query_limit: AtomicUsize,
+    /// `midi.output-buffer-hard-limit`, in bytes; 0 is none.
+    pub output_hard: AtomicUsize,
+    /// `midi.output-buffer-soft-limit`, in bytes; 0 is none.
+    pub output_soft: AtomicUsize,
+    /// `midi.output-buffer-soft-seconds`.
+    pub output_soft_seconds: AtomicUsize,
+    /// `midi.protected-mode`.
+    pub protected: AtomicBool,
+    /// The ports' descriptors are this at least: the host gives lower ones to its own
+    /// clients, and refuses those that are too high.
+    pub first_descriptor: AtomicUsize,
+}

@@ -1,0 +1,218 @@
+//! Users of the host, as the ports know them: what each may do, judged without
+//! asking the host. The host's main thread keeps the list; workers look things up in it
+//! when its *epoch* has changed, and then hold on to what they found.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::command::glob::Pattern;
+use crate::command::{Access, Args, COMMANDS, Command, PORT_COMMANDS};
+
+/// What a user may do.
+#[derive(Default)]
+pub struct User {
+    /// The user's name.
+    pub name: Box<[u8]>,
+    /// Any of these is enough. The first are the user's own rules, the others selectors.
+    rules: Vec<Rules>,
+    /// The commands that some rules allow on all keys of all databases.
+    anywhere: Commands,
+}
+
+/// Rules that belong together: the same ones must allow a command and all its keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// What may be called.
+    pub commands: Commands,
+    /// What may be touched; `None` is every key.
+    pub keys: Option<Vec<KeyRule>>,
+    /// Where; `None` is everywhere.
+    pub databases: Option<Vec<u32>>,
+}
+
+/// A pattern of keys, and what may be done to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRule {
+    /// Which keys.
+    pub pattern: Pattern,
+    /// Whether they may be read.
+    pub read: bool,
+    /// Whether they may be written.
+    pub write: bool,
+}
+
+/// A set of commands: those of the table, and those of the ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    table: u128,
+    port: u128,
+}
+
+const _: () = assert!(COMMANDS.len() <= 128 && PORT_COMMANDS.len() <= 128);
+
+impl Commands {
+    /// Adds the command of that number in [`COMMANDS`].
+    pub fn allow(&mut self, number: usize) {
+        self.table |= 1 << number;
+    }
+
+    /// Adds the one of that number in [`PORT_COMMANDS`].
+    pub fn allow_port(&mut self, number: usize) {
+        self.port |= 1 << number;
+    }
+
+    #[inline]
+    fn has(&self, number: usize) -> bool {
+        self.table >> number & 1 != 0
+    }
+}
+
+/// What a user may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Call this command.
+    Command,
+    /// Touch the key that is this argument.
+    Key(usize),
+    /// Use this database.
+    Database,
+}
+
+impl User {
+    /// A user of that name.
+    pub fn new(name: &[u8], rules: Vec<Rules>) -> Self {
+        let mut anywhere = Commands::default();
+        for rules in rules.iter().filter(|rules| rules.keys.is_none() && rules.databases.is_none()) {
+            anywhere.table |= rules.commands.table;
+            anywhere.port |= rules.commands.port;
+        }
+        User { name: name.into(), rules, anywhere }
+    }
+
+    /// Whether the user may run this command of the table.
+    ///
+    /// # Errors
+    /// What is denied, as far as the most liberal rules go: as in Redis, the last key looked at.
+    #[inline]
+    pub fn check(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+        if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
+    }
+
+    #[cold]
+    fn check_rules(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+        let mut worst = Denied::Command;
+        for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
+            match rules.check_keys(COMMANDS[number], args, db) {
+                Ok(()) => return Ok(()),
+                Err(denied) => worst = denied,
+            }
+        }
+        Err(worst)
+    }
+
+    /// Whether the user may call the command of that number in [`PORT_COMMANDS`].
+    pub fn may_call(&self, number: usize) -> bool {
+        PORT_COMMANDS[number].open || self.rules.iter().any(|rules| rules.commands.port >> number & 1 != 0)
+    }
+
+    /// Whether the two may do the same.
+    pub fn is_like(&self, other: &User) -> bool {
+        self.name == other.name && self.rules == other.rules
+    }
+}
+
+impl Rules {
+    fn check_keys(&self, row: &Command, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+        if self.databases.as_ref().is_some_and(|allowed| !allowed.contains(&db)) {
+            return Err(Denied::Database);
+        }
+        let Some(allowed) = &self.keys else { return Ok(()) };
+        for (number, at) in row.key_positions(args).enumerate() {
+            let access = row.keys.access(number);
+            if !allowed.iter().any(|rule| rule.allows(args.get(at), access)) {
+                return Err(Denied::Key(at));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl KeyRule {
+    fn allows(&self, key: &[u8], access: Access) -> bool {
+        (self.read || !access.reads()) && (self.write || !access.writes()) && self.pattern.matches(key)
+    }
+}
+
+/// The list of users.
+#[derive(Default)]
+pub struct Users {
+    /// Odd while the host's rules may have changed and nobody has looked yet.
+    epoch: AtomicU64,
+    /// Whether a client that says nothing is the user `default`.
+    default_is_open: AtomicBool,
+    known: Mutex<HashMap<Box<[u8]>, Arc<User>>>,
+}
+
+/// The user of clients that have not said who they are.
+pub const DEFAULT_USER: &[u8] = b"default";
+
+impl Users {
+    /// Changes with every change of the host's rules. Odd: wait until it is even again.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether the rules may have changed since anybody looked.
+    pub fn are_stale(&self) -> bool {
+        self.epoch() % 2 == 1
+    }
+
+    /// The host's rules may be about to change. For the holder of the global lock.
+    pub fn mark_stale(&self) {
+        self.epoch.fetch_or(1, Ordering::AcqRel);
+    }
+
+    /// Looks at every known user again where the rules may have changed, with `look`;
+    /// says whether `default` needs no password. For the holder of the global lock.
+    pub fn refresh(&self, default_is_open: bool, look: impl Fn(&[u8]) -> Option<User>) {
+        let mut known = self.known.lock();
+        known.retain(|name, user| match look(name) {
+            Some(now) => {
+                if !now.is_like(user) {
+                    *user = Arc::new(now);
+                }
+                true
+            }
+            None => false,
+        });
+        drop(known);
+        self.default_is_open.store(default_is_open, Ordering::Relaxed);
+        let next = self.epoch().next_multiple_of(2);
+        // A change is one also where the list was not marked before.
+        self.epoch.store(if next == self.epoch() { next + 2 } else { next }, Ordering::Release);
+    }
+
+    /// Whether clients need not say who they are.
+    pub fn default_is_open(&self) -> bool {
+        self.default_is_open.load(Ordering::Relaxed)
+    }
+
+    /// A user that is on the list.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.known.lock().get(name).cloned()
+    }
+
+    /// A user of the host's: from the list, or put on it. For the holder of the global lock.
+    pub fn find_or_look(&self, name: &[u8], look: impl Fn(&[u8]) -> Option<User>) -> Option<Arc<User>> {
+        if let Some(user) = self.find(name) {
+            return Some(user);
+        }
+        let user = Arc::new(look(name)?);
+        self.known.lock().insert(name.into(), Arc::clone(&user));
+        Some(user)
+    }
+}
