@@ -7,8 +7,9 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← shard ← host`. A module may use what
-//! stands before it in this list, never what stands after it; a test sees to that.
+//! Data flows one way: `store ← command ← shard ← net, host`. A module may use what
+//! stands before it in this list, never what stands after it; `net` and `host` do not
+//! know each other. A test sees to that.
 
 pub mod limits;
 
@@ -17,6 +18,8 @@ pub mod store;
 pub mod command;
 
 pub mod shard;
+
+pub mod net;
 
 pub mod host;
 

@@ -142,3 +142,18 @@ pub const CHUNK_BYTES: usize = 8 << 10;
 
 /// One call in so many is timed; the others only counted.
 pub const TIMED_CALLS: u64 = 16;
+
+/// A port asks its sockets for at least so many bytes at once, as Redis does: some
+/// hundred commands of a deep pipeline.
+pub const READ_BYTES: usize = 16 << 10;
+
+/// The longest inline command, and the longest line of a length: Redis's PROTO_INLINE_MAX_SIZE.
+pub const LINE_BYTES: usize = 64 << 10;
+
+/// Clients that have not told who they are may send so many arguments at most: enough for HELLO and AUTH.
+pub const UNAUTHENTICATED_ARGUMENTS: usize = 10;
+/// And none longer than this; both as in Redis.
+pub const UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
+
+/// A list of arguments that grew beyond this for one command (16 KiB) is not kept for the next.
+pub const ARGUMENTS_KEPT: usize = 1024;

@@ -1,0 +1,11 @@
+//! RESP, the protocol of Redis's clients, as Redis 7.0 reads and writes it.
+//!
+//! Both halves are the hot path of a port: neither allocates for a command, and
+//! neither sees a socket.
+
+mod inline;
+mod reply;
+mod request;
+
+pub use reply::RespReply;
+pub use request::{ArgList, ArgRange, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};

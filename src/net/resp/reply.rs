@@ -1,0 +1,156 @@
+//! What a client is answered: replies as bytes.
+
+use crate::command::Reply;
+
+/// Writes replies in RESP2 or RESP3 behind what `out` holds.
+pub struct RespReply<'a> {
+    out: &'a mut Vec<u8>,
+    resp3: bool,
+}
+
+/// A sign, the longest number and two line ends.
+const HEAD_BYTES: usize = 32;
+
+impl<'a> RespReply<'a> {
+    /// A sink at the end of `out`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
+        RespReply { out, resp3 }
+    }
+
+    /// A line that is a sign and a number.
+    #[inline]
+    fn head(&mut self, sign: u8, number: usize) {
+        match number {
+            0..10 => self.out.extend_from_slice(&[sign, digit(number), b'\r', b'\n']),
+            10..100 => {
+                let (tens, ones) = (digit(number / 10), digit(number % 10));
+                self.out.extend_from_slice(&[sign, tens, ones, b'\r', b'\n']);
+            }
+            _ => self.line(sign, itoa::Buffer::new().format(number).as_bytes()),
+        }
+    }
+
+    #[inline]
+    fn line(&mut self, sign: u8, text: &[u8]) {
+        self.out.reserve(text.len() + HEAD_BYTES);
+        self.out.push(sign);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[inline]
+fn digit(value: usize) -> u8 {
+    b'0' + value as u8
+}
+
+impl Reply for RespReply<'_> {
+    #[inline]
+    fn simple(&mut self, text: &'static str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    #[inline]
+    fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    #[inline]
+    fn null(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    #[inline]
+    fn integer(&mut self, number: i64) {
+        self.line(b':', itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    #[inline]
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + HEAD_BYTES);
+        self.head(b'$', bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn verbatim(&mut self, text: &[u8]) {
+        if !self.resp3 {
+            return self.bulk(text);
+        }
+        const KIND: &[u8] = b"txt:";
+        self.out.reserve(text.len() + HEAD_BYTES);
+        self.head(b'=', text.len() + KIND.len());
+        self.out.extend_from_slice(KIND);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn error(&mut self, text: &[u8]) {
+        self.line(b'-', text);
+    }
+
+    #[inline]
+    fn array(&mut self, len: usize) {
+        self.head(b'*', len);
+    }
+
+    #[inline]
+    fn map(&mut self, len: usize) {
+        if self.resp3 { self.head(b'%', len) } else { self.head(b'*', 2 * len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(resp3: bool, say: impl Fn(&mut RespReply<'_>)) -> String {
+        let mut out = b"|".to_vec();
+        say(&mut RespReply::new(&mut out, resp3));
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn the_same_in_both_protocols() {
+        let cases: [(&dyn Fn(&mut RespReply<'_>), &str); 12] = [
+            (&|reply| reply.ok(), "|+OK\r\n"),
+            (&|reply| reply.simple("PONG"), "|+PONG\r\n"),
+            (&|reply| reply.error(b"ERR no"), "|-ERR no\r\n"),
+            (&|reply| reply.integer(0), "|:0\r\n"),
+            (&|reply| reply.integer(i64::MIN), "|:-9223372036854775808\r\n"),
+            (&|reply| reply.integer(i64::MAX), "|:9223372036854775807\r\n"),
+            (&|reply| reply.bulk(b""), "|$0\r\n\r\n"),
+            (&|reply| reply.bulk(b"hello world"), "|$11\r\nhello world\r\n"),
+            (&|reply| reply.array(0), "|*0\r\n"),
+            (&|reply| reply.array(9), "|*9\r\n"),
+            (&|reply| reply.array(10), "|*10\r\n"),
+            (&|reply| reply.array(1_000_000), "|*1000000\r\n"),
+        ];
+        for (say, bytes) in cases {
+            for resp3 in [false, true] {
+                assert_eq!(written(resp3, say), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_differs() {
+        let cases: [(&dyn Fn(&mut RespReply<'_>), &str, &str); 3] = [
+            (&|reply| reply.null(), "|$-1\r\n", "|_\r\n"),
+            (&|reply| reply.map(5), "|*10\r\n", "|%5\r\n"),
+            (&|reply| reply.verbatim(b"a text"), "|$6\r\na text\r\n", "|=10\r\ntxt:a text\r\n"),
+        ];
+        for (say, resp2, resp3) in cases {
+            assert_eq!((written(false, say), written(true, say)), (resp2.into(), resp3.into()));
+        }
+    }
+
+    #[test]
+    fn strings_of_every_length() {
+        for len in [9, 10, 99, 100, 999, 65_536, 1 << 20] {
+            let text = "x".repeat(len);
+            assert_eq!(written(false, |reply| reply.bulk(text.as_bytes())), format!("|${len}\r\n{text}\r\n"));
+        }
+    }
+}

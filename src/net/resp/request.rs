@@ -1,0 +1,538 @@
+//! What a client asks: commands, cut out of the bytes of its connection.
+
+use std::mem;
+
+use super::inline;
+use crate::command::parse_integer;
+use crate::limits::{
+    ARGUMENTS_KEPT, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS, UNAUTHENTICATED_BULK_BYTES,
+};
+
+/// Where an argument stands; [`ArgList::source`] says in what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgRange {
+    /// Of its first byte.
+    pub start: usize,
+    /// Behind its last byte.
+    pub end: usize,
+}
+
+/// The arguments of a command, number 0 its name. One list serves one command after the
+/// other, and any number of connections.
+#[derive(Default)]
+pub struct ArgList {
+    ranges: Vec<ArgRange>,
+    /// The arguments of an inline command without quotes and backslashes.
+    unquoted: Vec<u8>,
+    is_inline: bool,
+}
+
+impl ArgList {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Where they stand in [`ArgList::source`].
+    #[inline]
+    pub fn ranges(&self) -> &[ArgRange] {
+        &self.ranges
+    }
+
+    /// What the ranges count in: the input, or, for an inline command, bytes of the list's own.
+    #[inline]
+    pub fn source<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
+        if self.is_inline { &self.unquoted } else { input }
+    }
+
+    /// The arguments; `input` is what the parser was given.
+    #[inline]
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        let source = self.source(input);
+        self.ranges.iter().map(move |range| &source[range.start..range.end])
+    }
+
+    /// Adds an argument that `write` leaves in the list's own bytes, and passes on its result.
+    pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let start = self.unquoted.len();
+        let result = write(&mut self.unquoted);
+        self.ranges.push(ArgRange { start, end: self.unquoted.len() });
+        self.is_inline = true;
+        result
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        if self.ranges.capacity() > ARGUMENTS_KEPT {
+            self.ranges = Vec::new();
+        }
+        self.ranges.clear();
+        self.unquoted.clear();
+        self.is_inline = false;
+    }
+}
+
+/// What a client may ask for.
+pub struct RequestLimits {
+    /// The longest argument: Redis's proto-max-bulk-len.
+    pub max_bulk_bytes: usize,
+    /// Whether it has told who it is. Others may send short commands only.
+    pub authenticated: bool,
+}
+
+/// What the input begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A command of so many bytes; its arguments are in the list.
+    Command {
+        /// Length in the input.
+        consumed: usize,
+    },
+    /// Nothing to do and nothing to answer: a blank line, or an array without elements.
+    Empty {
+        /// Length in the input.
+        consumed: usize,
+    },
+    /// A part of a command.
+    Incomplete {
+        /// At least so many bytes of it are still to come, if the client tells the
+        /// truth: see [`room_for`].
+        missing: usize,
+    },
+}
+
+/// How much room to make for what a client says it will send, when `present` bytes have
+/// come. A claim costs nothing, so it gets no more memory than was paid for in
+/// bytes: the buffer at most doubles.
+pub fn room_for(missing: usize, present: usize) -> usize {
+    missing.min(present).max(READ_BYTES)
+}
+
+/// Input that is no request. The connection is closed behind this reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// The line with the number of arguments does not end.
+    CountTooLong,
+    /// The number of arguments is none, or too large.
+    InvalidCount,
+    /// Too many arguments from somebody who has not told who he is.
+    UnauthenticatedCount,
+    /// The line with an argument's length does not end.
+    LengthTooLong,
+    /// An argument begins with this instead of `$`.
+    NoDollar(u8),
+    /// An argument's length is none, or too large.
+    InvalidLength,
+    /// Too long an argument from somebody who has not told who he is.
+    UnauthenticatedLength,
+    /// An inline command does not end.
+    InlineTooLong,
+    /// A quotation of an inline command does not end.
+    UnbalancedQuotes,
+}
+
+impl ProtocolError {
+    /// The reply, without `-` and line end, word for word as Redis says it.
+    pub fn text(self) -> Vec<u8> {
+        let what = match self {
+            ProtocolError::CountTooLong => "too big mbulk count string",
+            ProtocolError::InvalidCount => "invalid multibulk length",
+            ProtocolError::UnauthenticatedCount => "unauthenticated multibulk length",
+            ProtocolError::LengthTooLong => "too big bulk count string",
+            ProtocolError::NoDollar(byte) => {
+                // A line end would end the reply.
+                let byte = if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
+                return [b"ERR Protocol error: expected '$', got '", &[byte][..], b"'"].concat();
+            }
+            ProtocolError::InvalidLength => "invalid bulk length",
+            ProtocolError::UnauthenticatedLength => "unauthenticated bulk length",
+            ProtocolError::InlineTooLong => "too big inline request",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+        };
+        format!("ERR Protocol error: {what}").into()
+    }
+}
+
+/// Cuts one connection's input into commands.
+///
+/// Between commands it remembers nothing. Within one it remembers how far it came, so a command that arrives
+/// in many pieces costs no more than one that arrives at once.
+#[derive(Default)]
+pub struct RequestParser {
+    /// Everything before this is understood.
+    at: usize,
+    /// Arguments from there on; 0 before the line that tells.
+    arguments: usize,
+    /// The length of the argument that begins there, where its line is understood.
+    length: Option<usize>,
+    /// So many bytes from there on hold no line end.
+    searched: usize,
+    /// The arguments before.
+    found: Vec<ArgRange>,
+}
+
+/// The shortest argument: `$0`, its line end, and the one behind its no bytes.
+const ARGUMENT_BYTES_MIN: usize = 6;
+
+impl RequestParser {
+    /// Takes the next command from the beginning of `input`. While it is incomplete, the next
+    /// call must get the same bytes again with more behind them. After an error there is no next call.
+    ///
+    /// Where Redis's answer to a line of more than 64 KiB depends on how its bytes fall into reads, this is
+    /// its answer to one byte after the other. As in Redis, a NUL hides the end of its line, and
+    /// what stands in the place of a `\n`, or of the `\r\n` behind an argument, is not looked at.
+    #[inline]
+    pub fn next(
+        &mut self,
+        input: &[u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+    ) -> Result<Parsed, ProtocolError> {
+        args.clear();
+        match input.first() {
+            Some(b'*') => self.array(input, args, limits),
+            Some(_) => self.inline(input, args),
+            None => Ok(Parsed::Incomplete { missing: 1 }),
+        }
+    }
+
+    fn array(
+        &mut self,
+        input: &[u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+    ) -> Result<Parsed, ProtocolError> {
+        let resumed = self.at > 0;
+        if resumed {
+            mem::swap(&mut self.found, &mut args.ranges);
+        }
+        let mut rest = input.get(self.at..).unwrap_or_default();
+        let mut arguments = self.arguments;
+        if arguments == 0 {
+            let Some((count, after)) = self.count(rest, limits)? else {
+                return Ok(Parsed::Incomplete { missing: 1 });
+            };
+            (arguments, rest) = (count, after);
+            if count == 0 {
+                return Ok(Parsed::Empty { consumed: input.len() - rest.len() });
+            }
+        }
+        while arguments > 0 {
+            let length = match self.length.take() {
+                Some(length) => length,
+                None => match self.length(rest, limits)? {
+                    Some((length, after)) => {
+                        rest = after;
+                        length
+                    }
+                    None => return Ok(self.pause(input, rest, (arguments, None), args)),
+                },
+            };
+            let Some(after) = rest.get(length + LINE_END..) else {
+                return Ok(self.pause(input, rest, (arguments, Some(length)), args));
+            };
+            let start = input.len() - rest.len();
+            args.ranges.push(ArgRange { start, end: start + length });
+            rest = after;
+            arguments -= 1;
+        }
+        if resumed {
+            *self = RequestParser::default();
+        }
+        Ok(Parsed::Command { consumed: input.len() - rest.len() })
+    }
+
+    /// The number of arguments, and what follows its line.
+    #[inline(always)]
+    fn count<'a>(
+        &mut self,
+        rest: &'a [u8],
+        limits: &RequestLimits,
+    ) -> Result<Option<(usize, &'a [u8])>, ProtocolError> {
+        let (count, after) = match short_line(b'*', rest) {
+            Some(found) => found,
+            None => match self.line(rest, ProtocolError::CountTooLong)? {
+                Some(line) => (parse_count(line)?, &rest[line.len() + LINE_END..]),
+                None => return Ok(None),
+            },
+        };
+        self.searched = 0;
+        if count > UNAUTHENTICATED_ARGUMENTS && !limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedCount);
+        }
+        Ok(Some((count, after)))
+    }
+
+    /// The length of an argument, and what follows its line.
+    #[inline(always)]
+    fn length<'a>(
+        &mut self,
+        rest: &'a [u8],
+        limits: &RequestLimits,
+    ) -> Result<Option<(usize, &'a [u8])>, ProtocolError> {
+        let (length, after) = match short_line(b'$', rest) {
+            Some(found) => found,
+            None => match self.line(rest, ProtocolError::LengthTooLong)? {
+                Some(line) => (parse_length(line)?, &rest[line.len() + LINE_END..]),
+                None => return Ok(None),
+            },
+        };
+        self.searched = 0;
+        if length > limits.max_bulk_bytes {
+            return Err(ProtocolError::InvalidLength);
+        }
+        if length > UNAUTHENTICATED_BULK_BYTES && !limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedLength);
+        }
+        Ok(Some((length, after)))
+    }
+
+    /// The line that `rest` begins with, without its end; that is there, too.
+    #[cold]
+    fn line<'a>(
+        &mut self,
+        rest: &'a [u8],
+        too_long: ProtocolError,
+    ) -> Result<Option<&'a [u8]>, ProtocolError> {
+        let Some(end) = self.search(rest, b'\r', too_long)? else {
+            return Ok(None);
+        };
+        if rest.len() < end + LINE_END {
+            self.searched = end;
+            return Ok(None);
+        }
+        Ok(Some(&rest[..end]))
+    }
+
+    /// Where the first `wanted` is.
+    fn search(
+        &mut self,
+        rest: &[u8],
+        wanted: u8,
+        too_long: ProtocolError,
+    ) -> Result<Option<usize>, ProtocolError> {
+        let unseen = rest.get(self.searched..).unwrap_or_default();
+        let stop = unseen.iter().position(|&byte| byte == wanted || byte == 0);
+        let stop = self.searched + stop.unwrap_or(unseen.len());
+        if stop <= LINE_BYTES && rest.get(stop) == Some(&wanted) {
+            self.searched = 0;
+            return Ok(Some(stop));
+        }
+        self.searched = stop;
+        if rest.len() > LINE_BYTES { Err(too_long) } else { Ok(None) }
+    }
+
+    fn inline(&mut self, input: &[u8], args: &mut ArgList) -> Result<Parsed, ProtocolError> {
+        let Some(end) = self.search(input, b'\n', ProtocolError::InlineTooLong)? else {
+            return Ok(Parsed::Incomplete { missing: 1 });
+        };
+        let line = &input[..end];
+        inline::split(line.strip_suffix(b"\r").unwrap_or(line), args)
+            .ok_or(ProtocolError::UnbalancedQuotes)?;
+        let consumed = end + 1;
+        Ok(if args.is_empty() { Parsed::Empty { consumed } } else { Parsed::Command { consumed } })
+    }
+
+    /// Remembers how far the command has come.
+    ///
+    /// The first time its arguments are copied, so that the caller's list, which other connections
+    /// use too, stays there. After that the list that grew goes to and fro, and nothing is copied.
+    #[cold]
+    fn pause(
+        &mut self,
+        input: &[u8],
+        rest: &[u8],
+        (arguments, length): (usize, Option<usize>),
+        args: &mut ArgList,
+    ) -> Parsed {
+        if self.at > 0 {
+            mem::swap(&mut self.found, &mut args.ranges);
+        } else {
+            self.found.extend_from_slice(&args.ranges);
+        }
+        self.at = input.len() - rest.len();
+        self.arguments = arguments;
+        self.length = length;
+        let first = length.map_or(ARGUMENT_BYTES_MIN, |length| length + LINE_END);
+        let expected = first + (arguments - 1) * ARGUMENT_BYTES_MIN;
+        Parsed::Incomplete { missing: expected.saturating_sub(rest.len()).max(1) }
+    }
+}
+
+/// `\r\n`.
+const LINE_END: usize = 2;
+
+/// The number in a line of one or two digits behind `sign`, and what follows: nearly all lines are such.
+#[inline(always)]
+fn short_line(sign: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
+    match rest {
+        [first, ones @ b'0'..=b'9', b'\r', _, after @ ..] if *first == sign => {
+            Some((usize::from(ones - b'0'), after))
+        }
+        [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, after @ ..] if *first == sign => {
+            Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), after))
+        }
+        _ => None,
+    }
+}
+
+/// The number of arguments; one below 0 means none.
+fn parse_count(line: &[u8]) -> Result<usize, ProtocolError> {
+    let count = line.get(1..).and_then(parse_integer).and_then(|count| i32::try_from(count.max(0)).ok());
+    count.map(|count| count as usize).ok_or(ProtocolError::InvalidCount)
+}
+
+fn parse_length(line: &[u8]) -> Result<usize, ProtocolError> {
+    match line {
+        [b'$', digits @ ..] => {
+            let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
+            length.ok_or(ProtocolError::InvalidLength)
+        }
+        // An empty line begins with its end.
+        _ => Err(ProtocolError::NoDollar(line.first().copied().unwrap_or(b'\r'))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
+    const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
+
+    fn first(input: &[u8], limits: &RequestLimits) -> Result<(Parsed, Vec<Vec<u8>>), String> {
+        let mut args = ArgList::default();
+        let parsed = RequestParser::default().next(input, &mut args, limits);
+        let parsed = parsed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
+        Ok((parsed, args.iter(input).map(<[u8]>::to_vec).collect()))
+    }
+
+    fn command(input: &[u8]) -> Vec<Vec<u8>> {
+        let (parsed, args) = first(input, &ANYBODY).expect("no error");
+        assert_eq!(parsed, Parsed::Command { consumed: input.len() });
+        args
+    }
+
+    fn error(input: &[u8]) -> String {
+        first(input, &ANYBODY).expect_err("an error")
+    }
+
+    #[test]
+    fn arrays_of_strings() {
+        assert_eq!(command(b"*1\r\n$4\r\nPING\r\n"), [b"PING"]);
+        assert_eq!(command(b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n"), [&b"GET"[..], b""]);
+        assert_eq!(command(b"*2\r\n$4\r\nECHO\r\n$2\r\n\r\n\r\n"), [&b"ECHO"[..], b"\r\n"]);
+        for len in [9, 10, 99, 100, 12345] {
+            let long = "x".repeat(len);
+            let input = format!("*2\r\n$4\r\nECHO\r\n${len}\r\n{long}\r\n");
+            assert_eq!(command(input.as_bytes()), [b"ECHO", long.as_bytes()]);
+        }
+        let many = format!("*1234\r\n{}", "$1\r\na\r\n".repeat(1234));
+        assert_eq!(command(many.as_bytes()).len(), 1234);
+    }
+
+    #[test]
+    fn what_follows_a_carriage_return_is_not_looked_at() {
+        assert_eq!(command(b"*1\rx$4\ryPINGzz"), [b"PING"]);
+    }
+
+    #[test]
+    fn nothing_to_do() {
+        for input in [&b"\n"[..], b"\r\n", b" \t\r\n", b"*0\r\n", b"*-1\r\n", b"*-9223372036854775808\r\n"] {
+            let consumed = input.len();
+            assert_eq!(first(input, &ANYBODY), Ok((Parsed::Empty { consumed }, vec![])), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn inline_commands() {
+        assert_eq!(command(b"PING\n"), [b"PING"]);
+        assert_eq!(command(b" SET key \"a\\x20b\"\r\n"), [&b"SET"[..], b"key", b"a b"]);
+        assert_eq!(command(b"$4\r\n"), [b"$4"]);
+    }
+
+    #[test]
+    fn errors_as_redis_says_them() {
+        let long = |sign: &[u8]| [sign, &[b'1'; 65_536]].concat();
+        for (input, text) in [
+            (&b"*\r\n"[..], "invalid multibulk length"),
+            (b"*x\r\n", "invalid multibulk length"),
+            (b"*01\r\n", "invalid multibulk length"),
+            (b"* 1\r\n", "invalid multibulk length"),
+            (b"*2147483648\r\n", "invalid multibulk length"),
+            (b"*1\r\nxyz\r\n", "expected '$', got 'x'"),
+            (b"*1\r\n\xff\r\n", "expected '$', got '\u{fffd}'"),
+            (b"*1\r\n\r\n", "expected '$', got ' '"),
+            (b"*1\r\n$\r\n", "invalid bulk length"),
+            (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$01\r\n", "invalid bulk length"),
+            (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+            (b"*1\r\n$9223372036854775808\r\n", "invalid bulk length"),
+            (b"get \"\r\n", "unbalanced quotes in request"),
+            (&long(b"*"), "too big mbulk count string"),
+            (&long(b"*1\r\n$"), "too big bulk count string"),
+            (&long(b"a"), "too big inline request"),
+        ] {
+            assert_eq!(error(input), format!("ERR Protocol error: {text}"));
+        }
+    }
+
+    #[test]
+    fn strangers_may_send_short_commands() {
+        let stranger = |input: &str| first(input.as_bytes(), &STRANGER).map(|(parsed, _)| parsed);
+        let incomplete = |missing| Ok(Parsed::Incomplete { missing });
+        assert_eq!(stranger("*10\r\n"), incomplete(60));
+        assert_eq!(stranger("*11\r\n"), Err("ERR Protocol error: unauthenticated multibulk length".into()));
+        assert_eq!(stranger("*1\r\n$16384\r\n"), incomplete(16_386));
+        assert_eq!(
+            stranger("*1\r\n$16385\r\n"),
+            Err("ERR Protocol error: unauthenticated bulk length".into())
+        );
+    }
+
+    #[test]
+    fn lines_wait_for_their_end() {
+        let edge = |line: &str, len: usize| line.to_owned() + &"1".repeat(len - line.len());
+        for input in ["", "*", "*1", "*1\r", "*1\r\n", "*1\r\n$", "*1\r\n$1\r", "*1\r\nx\r", "PING", "PING\r"]
+        {
+            let parsed = first(input.as_bytes(), &ANYBODY).map(|(parsed, _)| parsed);
+            assert!(matches!(parsed, Ok(Parsed::Incomplete { .. })), "{input:?}");
+        }
+        for input in [edge("*", 65_536), edge("a", 65_536), edge("a\0\r\n", 65_536), edge("*1\0\r\n", 65_536)]
+        {
+            assert!(matches!(first(input.as_bytes(), &ANYBODY), Ok((Parsed::Incomplete { missing: 1 }, _))));
+            assert!(error((input + "1").as_bytes()).contains("too big"));
+        }
+        assert_eq!(command((edge("a", 65_536) + "\n").as_bytes())[0].len(), 65_536);
+    }
+
+    #[test]
+    fn it_goes_on_where_it_stopped() {
+        let input = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$11\r\nhello world\r\n";
+        let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
+        for end in 0..input.len() {
+            let parsed = parser.next(&input[..end], &mut args, &ANYBODY).expect("no error");
+            let Parsed::Incomplete { missing } = parsed else { panic!("{parsed:?} of {end} bytes") };
+            assert!(missing <= input.len() - end);
+        }
+        for _ in 0..2 {
+            let parsed = parser.next(input, &mut args, &ANYBODY);
+            assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
+            assert_eq!(args.iter(input).collect::<Vec<_>>(), [&b"SET"[..], b"key", b"hello world"]);
+        }
+    }
+
+    #[test]
+    fn claims_get_no_more_room_than_was_paid_for() {
+        assert_eq!(room_for(1, 100), READ_BYTES);
+        assert_eq!(room_for(512 << 20, 30), READ_BYTES);
+        assert_eq!(room_for(512 << 20, 1 << 20), 1 << 20);
+        assert_eq!(room_for(1 << 20, 512 << 20), 1 << 20);
+    }
+}
