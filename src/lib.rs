@@ -42,7 +42,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the host's promise.
-    unsafe { host::on_load(ctx, argv, argc) }
+    unsafe { host::on_load(ctx, argv, argc, net::open) }
 }
 
 /// Called by the host when it is asked to unload the module.

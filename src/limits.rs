@@ -147,6 +147,36 @@ pub const TIMED_CALLS: u64 = 16;
 /// hundred commands of a deep pipeline.
 pub const READ_BYTES: usize = 16 << 10;
 
+/// Taken from a socket in one go at most, if it is no large value: some 1500 short
+/// commands, a third of a millisecond of work, after which others have their turn.
+pub const INPUT_BYTES: usize = 64 << 10;
+
+/// The beginning of a command that is still to come in full is moved with every piece
+/// of it up to this size; a larger one stays where it is.
+pub const LEFTOVER_BYTES: usize = 4 << 10;
+
+/// Commands of a pipeline that run together, so that the memory that one needs is
+/// on its way while another runs. As many cache lines as a core fetches at once.
+pub const AHEAD: usize = 16;
+/// With so many arguments each at most.
+pub const AHEAD_ARGUMENTS: usize = 4;
+
+/// Replies that a connection leaves lying, beyond which it gets no more of them
+/// until it has taken some.
+pub const OUTPUT_PAUSE: usize = 1 << 20;
+
+/// A long command's reply goes to its connection in pieces of this size.
+pub const PART_BYTES: usize = 64 << 10;
+
+/// Connections that a worker accepts before it serves others.
+pub const ACCEPTED_PER_TURN: usize = 64;
+
+/// How often a connection that the host holds up tries again.
+pub const DEFERRED_NAP: Duration = Duration::from_micros(500);
+
+/// How often a port looks for idle connections.
+pub const PORT_TICK: Duration = Duration::from_millis(500);
+
 /// The longest inline command, and the longest line of a length: Redis's PROTO_INLINE_MAX_SIZE.
 pub const LINE_BYTES: usize = 64 << 10;
 

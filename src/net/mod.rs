@@ -1,5 +1,55 @@
 //! midi's own ports: what clients send past the host, and what they get back.
 //!
+//! ```text
+//! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp: commands ─► run ─► engine
+//!                       ▲                      driver: bytes out ◄─ resp: replies ◄──┘
+//!                       └─ mail: replies of jobs and errands, newcomers
+//! ```
+//!
 //! The host's main thread takes no part in it, and this layer knows nothing of the module API.
 
+mod accept;
+mod connection;
+mod driver;
+mod errand;
+mod job;
+mod listen;
+mod port;
 pub mod resp;
+mod run;
+mod session;
+mod shared;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use driver::Epoll;
+use port::WorkerPort;
+use shared::Shared;
+
+use crate::shard::{Engine, Port, PortConfig};
+
+/// Opens the ports: one share for each of the engine's workers; none where none is wanted.
+///
+/// # Errors
+/// What could not be opened, and why, for the log.
+pub fn open(
+    engine: &Arc<Engine>,
+    config: &PortConfig,
+    on_panic: fn(),
+) -> Result<Vec<Box<dyn Port + Send>>, String> {
+    if config.obstacle.is_some() || (config.port == 0 && config.unixsocket.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
+    let listeners = listen::open(config, engine.config.workers, first_descriptor)?;
+    let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
+    let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
+    for (worker, listeners) in listeners.into_iter().enumerate() {
+        let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);
+        let driver = driver.map_err(|error| format!("midi.port: {error}"))?;
+        let port = WorkerPort::new(Arc::clone(&shared), worker, driver, listeners, &config.unixsocket);
+        ports.push(Box::new(port.map_err(|error| format!("midi.port: {error}"))?));
+    }
+    Ok(ports)
+}

@@ -9,7 +9,7 @@ use super::engine::{Engine, HeldShard, ManyHeld};
 use crate::command::{
     Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
 };
-use crate::limits::{KEYS_AT_ONCE, MAIN_SPINS, WORKER_SPINS};
+use crate::limits::{AHEAD, KEYS_AT_ONCE, MAIN_SPINS, WORKER_SPINS};
 use crate::store::{KeyHash, Now, Table};
 
 /// One call of a command.
@@ -115,6 +115,44 @@ impl Engine {
         let outcome = self.run_one(seat, call, hash, shard, &mut held, reply);
         self.release(shard, held);
         outcome
+    }
+
+    /// Runs calls of one connection one after the other, each on one shard, and all of these held
+    /// together: so what the later ones need is fetched from memory while the first ones run. Stops
+    /// at the first that is not done; says how many were, and what became of that one.
+    pub fn attempt_run(&self, seat: &Seat, calls: &[Call<'_>], reply: &mut dyn Reply) -> (usize, Outcome) {
+        let mut held: SmallVec<[(u32, HeldShard<'_>); AHEAD]> = SmallVec::new();
+        // The hash of each call's key, and which of the held shards it is in.
+        let mut places: SmallVec<[(KeyHash, usize); AHEAD]> = SmallVec::new();
+        for call in calls {
+            let hash = self.hasher.hash(call.first_key());
+            let shard = self.shard_of(hash);
+            let known = held.iter().position(|&(number, _)| number == shard);
+            let Some(place) = known.or_else(|| {
+                held.push((shard, self.take(shard, Taking::WORKER)?));
+                Some(held.len() - 1)
+            }) else {
+                break;
+            };
+            places.push((hash, place));
+        }
+        for (call, &(hash, place)) in calls.iter().zip(&places) {
+            held[place].1.db(call.db).prefetch(hash);
+        }
+        for (call, &(hash, place)) in calls.iter().zip(&places) {
+            held[place].1.db(call.db).prefetch_entry(hash);
+        }
+        let (mut done, mut outcome) = (0, Outcome::Busy);
+        for (call, &(hash, place)) in calls.iter().zip(&places) {
+            let (shard, token) = &mut held[place];
+            outcome = self.run_one(seat, call, hash, *shard, token, reply);
+            if outcome != Outcome::Done {
+                break;
+            }
+            done += 1;
+        }
+        held.into_iter().for_each(|(shard, token)| self.release(shard, token));
+        (done, outcome)
     }
 
     /// Runs a command that needs one shard, which the caller holds.

@@ -21,7 +21,7 @@ use super::unit::Unit;
 use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
-use crate::command::{Error, Limits};
+use crate::command::{Error, Flags, Limits};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs};
 
 /// What cannot change while the engine lives.
@@ -90,6 +90,17 @@ pub enum WriteGate {
     AofOn,
     /// The host has replicas.
     HasReplicas,
+}
+
+/// Whether a command of a port may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It may.
+    Go,
+    /// It may not.
+    Refuse(Error),
+    /// Not yet.
+    Wait,
 }
 
 /// A shard: token, mailbox and data, and when something in it is due next.
@@ -201,6 +212,12 @@ impl Engine {
         self.seats.iter().map(|seat| &**seat)
     }
 
+    /// The seat of a worker.
+    #[inline]
+    pub fn worker_seat(&self, worker: usize) -> &Seat {
+        &self.seats[worker + 1]
+    }
+
     pub(super) fn seat(&self, number: usize) -> &Seat {
         &self.seats[number]
     }
@@ -271,6 +288,11 @@ impl Engine {
         let _ = self.host.set(host);
     }
 
+    /// What the host calls its version, as clients understand it.
+    pub fn host_version(&self) -> &str {
+        self.host.get().map_or("7.0.0", |host| host.version())
+    }
+
     /// The host, where it has been introduced. For the holder of the global lock.
     pub fn host(&self) -> Option<&dyn Host> {
         self.host.get().map(|host| &**host)
@@ -310,6 +332,15 @@ impl Engine {
             gate if gate == WriteGate::HasReplicas as u8 => Some(Error::HasReplicas),
             _ => needs_memory.then_some(Error::OutOfMemory),
         }
+    }
+
+    /// Whether a command of a port may run now.
+    #[inline]
+    pub fn port_gate(&self, flags: Flags) -> Gate {
+        if !flags.write {
+            return Gate::Go;
+        }
+        self.write_refusal(flags.deny_oom).map_or(Gate::Go, Gate::Refuse)
     }
 
     #[inline]
@@ -410,6 +441,12 @@ impl Engine {
     #[inline]
     pub fn book_at_once(&self, seat: &Seat) {
         seat.at_once.add(1);
+    }
+
+    /// The same for several.
+    #[inline]
+    pub fn book_many_at_once(&self, seat: &Seat, commands: usize) {
+        seat.at_once.add(commands as u64);
     }
 
     /// Books a long command's time, on the main thread.

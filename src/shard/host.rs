@@ -6,6 +6,9 @@ use super::users::User;
 /// The host. Each question is asked by the holder of its global lock, between
 /// commands: from elsewhere it goes there as an [`Errand`].
 pub trait Host: Send + Sync {
+    /// Its version in terms of Redis's.
+    fn version(&self) -> &str;
+
     /// Whether that is the user's password.
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
 

@@ -28,7 +28,7 @@ mod worker;
 
 pub use call::{Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, Seat};
-pub use engine::{Config, Engine, HeldShard, Settings, Shard, WriteGate};
+pub use engine::{Config, Engine, Gate, HeldShard, Settings, Shard, WriteGate};
 pub use host::{Errand, Host, Refusal, RefusalReason};
 pub use inbox::Inbox;
 pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};

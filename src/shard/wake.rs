@@ -2,7 +2,7 @@
 //! and, on the ports, sockets.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -10,6 +10,12 @@ use rustix::io::{read, write};
 
 /// An eventfd.
 pub struct Waker(OwnedFd);
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Waker {
     /// # Errors
@@ -38,7 +44,7 @@ impl Waker {
         let _ = read(&self.0, &mut [0; 8]);
     }
 
-    /// The descriptor, for a foreign event loop.
+    /// The descriptor, for a foreign event loop: see also [`AsFd`].
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }

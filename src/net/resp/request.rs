@@ -45,6 +45,12 @@ impl ArgList {
         &self.ranges
     }
 
+    /// Whether they came as a line: then they stand in the list's own bytes.
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
     /// What the ranges count in: the input, or, for an inline command, bytes of the list's own.
     #[inline]
     pub fn source<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {

@@ -1,0 +1,114 @@
+//! Newcomers: who is let in.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsockname, send};
+
+use super::listen::{Listener, prepare_tcp, raised};
+use super::shared::{Client, Names, Shared, count};
+use super::connection::Key;
+
+/// A connection that was accepted and has no worker yet.
+pub struct Newcomer {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Its address; a Unix socket's client has none.
+    pub address: Option<SocketAddr>,
+}
+
+/// Redis's words to somebody from another machine where nobody has set a password.
+const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
+password is set for the default user. In this mode connections are only accepted from the loopback interface. \
+If you want to connect from external computers to midi's port you may adopt one of the following solutions: \
+1) Disable protected mode with the command 'CONFIG SET midi.protected-mode no' on the host's port, from the same \
+machine the server is running on, but make sure midi's port is not publicly accessible from the internet if you \
+do so. Use CONFIG REWRITE to make this change permanent. 2) Disable it in the configuration file, with the \
+option 'midi.protected-mode no', and restart the server. 3) Set up an authentication password for the default \
+user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
+from the outside.\r\n";
+
+/// To somebody who comes when all places are taken.
+const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
+
+/// Accepts the next connection, if there is one.
+pub fn accept(listener: &Listener) -> Option<Newcomer> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    loop {
+        return match acceptfrom_with(&listener.socket, flags) {
+            Ok((socket, address)) => {
+                let address = if listener.unix { None } else { address.and_then(internet_address) };
+                Some(Newcomer { socket, address })
+            }
+            Err(Errno::INTR | Errno::CONNABORTED) => continue,
+            // None waits, or no descriptor is free: the listener tells of it again.
+            Err(_) => None,
+        };
+    }
+}
+
+fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(address).ok()
+}
+
+/// Lets somebody in: moves the socket to where it may stay, sets its options. `None` where it is
+/// not let in; it has been told why.
+pub fn let_in(shared: &Shared, worker: usize, newcomer: Newcomer) -> Option<Newcomer> {
+    let settings = &shared.engine.settings.port;
+    let refuse = |text: &[u8]| {
+        count(&shared.counts(worker).refused, 1);
+        // Whether it arrives is not for us to know.
+        let _ = send(&newcomer.socket, text, SendFlags::NOSIGNAL);
+        None
+    };
+    let from_outside = newcomer.address.is_some_and(|address| !is_loopback(address.ip()));
+    if from_outside && settings.protected.load(Ordering::Relaxed) && shared.engine.users.default_is_open() {
+        return refuse(PROTECTED);
+    }
+    if !shared.take_place() {
+        return refuse(FULL);
+    }
+    let first = settings.first_descriptor.load(Ordering::Relaxed) as i32;
+    let Ok(socket) = raised(newcomer.socket, first) else {
+        shared.leave_place();
+        count(&shared.counts(worker).refused, 1);
+        return None;
+    };
+    if newcomer.address.is_some() {
+        prepare_tcp(&socket, settings.keepalive.load(Ordering::Relaxed) as u64);
+    }
+    Some(Newcomer { socket, address: newcomer.address })
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+        }
+    }
+}
+
+/// What others may know of a newcomer.
+pub fn client(shared: &Shared, worker: usize, key: Key, newcomer: &Newcomer, unixsocket: &str) -> Arc<Client> {
+    let now = Instant::now();
+    let local = getsockname(&newcomer.socket).ok().and_then(internet_address);
+    let unix = || format!("{unixsocket}:0");
+    Arc::new(Client {
+        id: shared.new_id(),
+        worker,
+        key,
+        address: newcomer.address.map_or_else(unix, |address| address.to_string()),
+        local_address: local.map_or_else(unix, |address| address.to_string()),
+        descriptor: newcomer.socket.as_raw_fd(),
+        since: now,
+        names: parking_lot::Mutex::new(Names::default()),
+        db: AtomicU32::new(0),
+        last_seen: AtomicU64::new(shared.clock(now)),
+        gone: Arc::new(AtomicBool::new(false)),
+    })
+}

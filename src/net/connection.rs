@@ -1,0 +1,153 @@
+//! A connection: its socket, what it has sent and not yet been answered, who it is.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::resp::RequestParser;
+use super::session::Session;
+use super::shared::Client;
+
+/// A connection of a worker: a place, and a number that no other connection at that place had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The place in the worker's list.
+    pub slot: u32,
+    /// Which of those that were there.
+    pub serial: u32,
+}
+
+impl Key {
+    /// As one number, for whoever can only remember one.
+    pub fn packed(self) -> u64 {
+        u64::from(self.serial) << 32 | u64::from(self.slot)
+    }
+
+    /// Of that number.
+    pub fn unpacked(packed: u64) -> Self {
+        Key { slot: packed as u32, serial: (packed >> 32) as u32 }
+    }
+}
+
+/// Why a connection runs no further commands for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs them.
+    Open,
+    /// A command of its is on its way elsewhere, and its reply will come.
+    Waiting,
+    /// The host says to wait: it tries again from time to time.
+    Deferred,
+    /// What is left to send is sent, then it is closed.
+    Closing,
+}
+
+/// A connection.
+pub struct Connection {
+    /// Itself.
+    pub key: Key,
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// What others know of it.
+    pub client: Arc<Client>,
+    /// Who it is, and how it wants to be answered.
+    pub session: Session,
+    /// Whether it goes on.
+    pub state: State,
+    /// There may be something to receive.
+    pub readable: bool,
+    /// The other side sends no more.
+    pub ended: bool,
+    /// It stands in the list of those that can go on.
+    pub is_ready: bool,
+    /// Cuts `unread` into commands.
+    pub parser: RequestParser,
+    /// Received but not run.
+    pub unread: Backlog,
+    /// There may be whole commands in it.
+    pub has_commands: bool,
+    /// Where not, at least so many bytes are still to come, as far as the client tells.
+    pub missing: usize,
+    /// Said but not sent.
+    pub unsent: Backlog,
+    /// Since when `unsent` is above the soft limit.
+    pub over_soft_limit: Option<Instant>,
+}
+
+impl Connection {
+    /// Whether it waits for a reply from elsewhere.
+    pub fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// Bytes that it holds in memory.
+    pub fn buffered(&self) -> usize {
+        self.unread.capacity() + self.unsent.capacity()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A forked child may have the socket open: closing it would end nothing.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.client.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that are used up from the front.
+#[derive(Default)]
+pub struct Backlog {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+/// Memory that a used-up backlog keeps.
+const KEPT_BYTES: usize = 1024;
+
+impl Backlog {
+    /// What there is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+
+    /// How much that is.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.from
+    }
+
+    /// Whether it is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that it takes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Adds at the end.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The buffer, to add at its end, with what is used up taken out.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.from);
+        self.from = 0;
+        &mut self.bytes
+    }
+
+    /// Takes so much from the front. What is used up goes when it is half of all, so
+    /// every byte is moved once at most.
+    pub fn use_up(&mut self, bytes: usize) {
+        self.from += bytes;
+        if self.is_empty() {
+            self.from = 0;
+            if self.bytes.capacity() > KEPT_BYTES { self.bytes = Vec::new() } else { self.bytes.clear() }
+        } else if self.from > self.bytes.len() / 2 {
+            self.bytes.drain(..self.from);
+            self.from = 0;
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What only the host's main thread can do for a connection.
+
+use std::sync::Arc;
+
+use super::connection::{Connection, State};
+use super::driver::Driver;
+use super::job::PortReply;
+use super::run::Service;
+use super::session::BUSY;
+use super::shared::{Answer, Mail};
+use crate::shard::{Call, Engine, Host, JobOwner, Outcome, Taking, long_work};
+use crate::store::Now;
+
+impl<D: Driver> Service<D> {
+    /// Has the main thread look something up, or do something, for a connection; what it answers is told
+    /// to the connection, which waits for it.
+    pub(super) fn ask_main(
+        &self,
+        connection: &mut Connection,
+        question: impl FnOnce(&Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+    ) {
+        connection.state = State::Waiting;
+        let (shared, worker, key) = (Arc::clone(&self.shared), self.worker, connection.key);
+        self.engine().send_errand(Box::new(move |engine, host| {
+            let answer = question(engine, host);
+            shared.send(worker, Mail::Answer(key, answer));
+        }));
+    }
+
+    /// Has the main thread run a command.
+    pub(super) fn on_main(&self, connection: &mut Connection, call: &Call<'_>) {
+        connection.state = State::Waiting;
+        let (command, db, limits, prefix) = (call.command, call.db, call.limits, call.prefix);
+        let args = call.args.to_owned(usize::MAX);
+        let reply = PortReply::new(&self.shared, self.worker, connection);
+        let owner = self.owner(connection);
+        self.engine().send_errand(Box::new(move |engine, host| {
+            args.with(|args| {
+                let now = Now::lazy(engine.config.clock);
+                let call = Call { command, args, db, now, limits, prefix };
+                match host {
+                    Some(_) => run_on_main(engine, &call, owner, reply),
+                    None => reply.say(|reply| reply.error(BUSY)),
+                }
+            });
+        }));
+    }
+
+    /// Who a connection's job is for.
+    pub(super) fn owner(&self, connection: &Connection) -> JobOwner {
+        let client = &connection.client;
+        JobOwner { db: connection.session.db, client: client.id, gone: Arc::clone(&client.gone) }
+    }
+}
+
+/// Runs a command to its end, or starts it as a job.
+fn run_on_main(engine: &Engine, call: &Call<'_>, owner: JobOwner, mut reply: Box<PortReply>) {
+    if let Some(error) = engine.late_refusal(call) {
+        return reply.say(|reply| call.refuse(error, reply));
+    }
+    let seat = engine.main_seat();
+    if engine.attempt(seat, call, Taking::Wait, &mut *reply) != Outcome::Long {
+        return reply.say(|_| {});
+    }
+    let work = engine.room_for_job().and_then(|()| long_work(engine, call));
+    match work {
+        Err(error) => reply.say(|reply| call.refuse(error, reply)),
+        Ok(work) if engine.config.safemode => {
+            engine.run_to_end(work, &mut *reply);
+            reply.say(|_| {});
+        }
+        Ok(work) => engine.start_job(call.command, owner, work, reply),
+    }
+}

@@ -1,0 +1,124 @@
+//! Long commands: their replies come from other threads, piece by piece.
+
+use std::sync::Arc;
+
+use super::connection::{Connection, Key, State};
+use super::driver::Driver;
+use super::resp::RespReply;
+use super::run::Service;
+use super::shared::{Mail, Shared};
+use crate::command::{Action, Keyspace, Reply};
+use crate::limits::PART_BYTES;
+use crate::shard::{Call, JobReply, Request, long_work};
+use crate::store::Entry;
+
+/// A reply that another thread makes, sent to the connection in pieces.
+pub struct PortReply {
+    shared: Arc<Shared>,
+    worker: usize,
+    key: Key,
+    resp3: bool,
+    bytes: Vec<u8>,
+}
+
+impl PortReply {
+    /// For this connection of this worker.
+    pub fn new(shared: &Arc<Shared>, worker: usize, connection: &Connection) -> Box<Self> {
+        Box::new(PortReply {
+            shared: Arc::clone(shared),
+            worker,
+            key: connection.key,
+            resp3: connection.session.resp3,
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Says the rest, or all of it, and sends it.
+    pub fn say(mut self: Box<Self>, rest: impl FnOnce(&mut dyn Reply)) {
+        rest(&mut *self);
+        self.send(true);
+    }
+
+    fn send(&mut self, last: bool) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.shared.send(self.worker, Mail::Part { key: self.key, bytes, last });
+    }
+
+    fn resp(&mut self) -> RespReply<'_> {
+        RespReply::new(&mut self.bytes, self.resp3)
+    }
+}
+
+impl Reply for PortReply {
+    fn simple(&mut self, text: &'static str) {
+        self.resp().simple(text);
+    }
+    fn null(&mut self) {
+        self.resp().null();
+    }
+    fn integer(&mut self, number: i64) {
+        self.resp().integer(number);
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.resp().bulk(bytes);
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        self.resp().verbatim(text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        self.resp().error(text);
+    }
+    fn array(&mut self, len: usize) {
+        self.resp().array(len);
+    }
+    fn map(&mut self, len: usize) {
+        self.resp().map(len);
+    }
+    fn value(&mut self, entry: &Entry) {
+        self.resp().value(entry);
+    }
+}
+
+impl JobReply for PortReply {
+    fn sink(&mut self) -> &mut dyn Reply {
+        if self.bytes.len() >= PART_BYTES {
+            self.send(false);
+        }
+        self
+    }
+
+    fn finish(mut self: Box<Self>) {
+        self.send(true);
+    }
+}
+
+impl<D: Driver> Service<D> {
+    /// Starts a long command's job; the connection waits for it.
+    pub(super) fn long(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+        // These happen at once and everywhere, before the long part of them begins.
+        if matches!(
+            call.row().action,
+            Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb)
+        ) {
+            return self.on_main(connection, call);
+        }
+        let engine = &*self.shared.engine;
+        match engine.room_for_job().and_then(|()| long_work(engine, call)) {
+            Err(error) => call.refuse(error, &mut connection.session.reply(output)),
+            Ok(work) => {
+                connection.state = State::Waiting;
+                let reply = PortReply::new(&self.shared, self.worker, connection);
+                engine.start_job(call.command, self.owner(connection), work, reply);
+            }
+        }
+    }
+
+    /// The same for a command that turned out to be long after it was queued.
+    pub fn start_job(&mut self, connection: &mut Connection, mut request: Box<Request>, output: &mut Vec<u8>) {
+        let args = std::mem::take(&mut request.args);
+        args.with(|args| {
+            let call = self.shared.engine.call_of(&request, args);
+            self.long(connection, &call, output);
+        });
+    }
+}

@@ -1,0 +1,291 @@
+//! A worker's share of the ports: its connections, and whose turn it is.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use super::accept::{Newcomer, accept, client, let_in};
+use super::connection::{Backlog, Connection, Key, State};
+use super::driver::{Driver, Happened};
+use super::listen::Listener;
+use super::resp::{RequestParser, RespReply};
+use super::run::{Fate, Service};
+use super::session::Session;
+use super::shared::{Mail, Shared, count};
+use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, PORT_TICK};
+use crate::shard::{Port, Request, Verdict};
+
+/// Listeners' marks: no connection has this serial number.
+const LISTENERS: u32 = u32::MAX;
+
+/// A worker's share of the ports.
+pub struct WorkerPort<D: Driver> {
+    service: Service<D>,
+    listeners: Vec<Listener>,
+    connections: Slab<Connection>,
+    next_serial: u32,
+    /// Connections that can go on without anything happening to them.
+    ready: VecDeque<Key>,
+    /// Connections that the host has told to wait.
+    deferred: Vec<Key>,
+    happened: Vec<Happened>,
+    unixsocket: Box<str>,
+    next_tick: Instant,
+}
+
+impl<D: Driver> WorkerPort<D> {
+    /// # Errors
+    /// The system's.
+    pub fn new(
+        shared: Arc<Shared>,
+        worker: usize,
+        mut driver: D,
+        listeners: Vec<Listener>,
+        unixsocket: &str,
+    ) -> io::Result<Self> {
+        for (number, listener) in listeners.iter().enumerate() {
+            let mark = Key { slot: number as u32, serial: LISTENERS };
+            driver.add_listener(mark.packed(), &listener.socket)?;
+        }
+        Ok(WorkerPort {
+            service: Service::new(shared, worker, driver),
+            listeners,
+            connections: Slab::new(),
+            next_serial: 0,
+            ready: VecDeque::new(),
+            deferred: Vec::new(),
+            happened: Vec::new(),
+            unixsocket: unixsocket.into(),
+            next_tick: Instant::now(),
+        })
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.service.shared
+    }
+
+    /// The connection, if it is still there.
+    fn connection(&mut self, key: Key) -> Option<&mut Connection> {
+        self.connections.get_mut(key.slot as usize).filter(|connection| connection.key == key)
+    }
+
+    fn heard(&mut self, event: Happened) {
+        let key = Key::unpacked(event.mark);
+        if key.serial == LISTENERS {
+            return self.accept(key.slot as usize);
+        }
+        let Some(connection) = self.connection(key) else { return };
+        connection.readable |= event.input;
+        connection.ended |= event.ended;
+        if event.ended && connection.is_waiting() {
+            // Whoever works for it may stop; its reply will find nobody.
+            connection.client.gone.store(true, Ordering::Relaxed);
+        }
+        self.serve(key);
+    }
+
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let Some(newcomer) = self.listeners.get(listener).and_then(accept) else { return };
+            let worker = self.shared().emptiest(self.service.worker);
+            let Some(newcomer) = let_in(self.shared(), self.service.worker, newcomer) else { continue };
+            self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
+            if worker == self.service.worker {
+                self.welcome(newcomer);
+            } else {
+                self.shared().send(worker, Mail::Newcomer(newcomer));
+            }
+        }
+    }
+
+    /// Takes a connection in. Its place has been counted.
+    fn welcome(&mut self, newcomer: Newcomer) {
+        self.next_serial = (self.next_serial + 1) % LISTENERS;
+        let entry = self.connections.vacant_entry();
+        let key = Key { slot: entry.key() as u32, serial: self.next_serial };
+        let shared = Arc::clone(&self.service.shared);
+        let client = client(&shared, self.service.worker, key, &newcomer, &self.unixsocket);
+        count(&shared.counts(self.service.worker).accepted, 1);
+        if self.service.driver.add(key.packed(), &newcomer.socket).is_err() {
+            shared.leave_place();
+            shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        shared.list(&client);
+        let session = Session::new(&shared.engine, &client);
+        entry.insert(Connection {
+            key,
+            socket: newcomer.socket,
+            client,
+            session,
+            state: State::Open,
+            readable: false,
+            ended: false,
+            is_ready: false,
+            parser: RequestParser::default(),
+            unread: Backlog::default(),
+            has_commands: false,
+            missing: 0,
+            unsent: Backlog::default(),
+            over_soft_limit: None,
+        });
+    }
+
+    /// Gives a connection its turn.
+    fn serve(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
+        if connection.key != key {
+            return;
+        }
+        let service = &mut self.service;
+        let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
+        match served {
+            Ok(Fate::Stays) => {}
+            Ok(Fate::Ready) => {
+                if !std::mem::replace(&mut connection.is_ready, true) {
+                    self.ready.push_back(key);
+                }
+            }
+            Ok(Fate::Deferred) => self.deferred.push(key),
+            Ok(Fate::Ends) => self.close(key),
+            // What it was about to be told is not known any more.
+            Err(_) => {
+                (self.shared().on_panic)();
+                self.close(key);
+            }
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if self.connection(key).is_none() {
+            return;
+        }
+        let connection = self.connections.remove(key.slot as usize);
+        self.service.driver.remove(&connection.socket);
+        let shared = self.shared();
+        shared.unlist(connection.client.id);
+        shared.leave_place();
+        shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Lets a connection go on whose reply has come.
+    fn goes_on(&mut self, key: Key, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
+        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
+        if connection.key != key {
+            return;
+        }
+        if connection.state == State::Waiting {
+            connection.state = State::Open;
+        }
+        let mut bytes = Vec::new();
+        reply(connection, &mut bytes);
+        connection.unsent.add(&bytes);
+        connection.has_commands = true;
+        self.serve(key);
+    }
+
+    fn open_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Newcomer(newcomer) => self.welcome(newcomer),
+            Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
+            Mail::Part { key, bytes, last: false } => {
+                let Some(connection) = self.connection(key) else { return };
+                connection.unsent.add(&bytes);
+                self.serve(key);
+            }
+            Mail::Answer(key, answer) => self.goes_on(key, answer),
+            Mail::Close(key) => self.close(key),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.service.now;
+        if now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + PORT_TICK;
+        let mut buffered = 0;
+        let mut late: Vec<Key> = Vec::new();
+        for (_, connection) in &self.connections {
+            buffered += connection.buffered();
+            if self.service.is_overdue(connection) {
+                late.push(connection.key);
+            }
+        }
+        let counts = self.shared().counts(self.service.worker);
+        counts.buffered.store(buffered, Ordering::Relaxed);
+        count(&counts.closed_for_limits, late.len() as u64);
+        late.into_iter().for_each(|key| self.close(key));
+    }
+}
+
+impl<D: Driver> Port for WorkerPort<D> {
+    fn came_home(&mut self, request: Box<Request>) {
+        let key = Key::unpacked(request.ticket as u64);
+        if request.verdict == Verdict::Long {
+            let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
+            if connection.key == key {
+                let mut out = Vec::new();
+                self.service.start_job(connection, request, &mut out);
+                if !out.is_empty() {
+                    self.goes_on(key, |_, reply| *reply = out);
+                }
+            }
+            return;
+        }
+        self.goes_on(key, |connection, out| {
+            request.reply.play(&mut RespReply::new(out, connection.session.resp3));
+        });
+    }
+
+    fn turn(&mut self, wait: Duration) -> bool {
+        let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
+        let mut happened = std::mem::take(&mut self.happened);
+        self.service.driver.wait(wait, &mut happened);
+        self.service.now = Instant::now();
+        let any = !happened.is_empty() || !self.ready.is_empty();
+        for event in happened.drain(..) {
+            self.heard(event);
+        }
+        self.happened = happened;
+        for mail in self.shared().inbox(self.service.worker).take() {
+            self.open_mail(mail);
+        }
+        for key in std::mem::take(&mut self.deferred) {
+            self.goes_on_deferred(key);
+        }
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { break };
+            if let Some(connection) = self.connection(key) {
+                connection.is_ready = false;
+                self.serve(key);
+            }
+        }
+        self.tick();
+        any
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.ready.is_empty() && self.shared().inbox(self.service.worker).may_sleep()
+    }
+
+    fn awake(&mut self) {
+        self.shared().inbox(self.service.worker).awake();
+    }
+}
+
+impl<D: Driver> WorkerPort<D> {
+    fn goes_on_deferred(&mut self, key: Key) {
+        if let Some(connection) = self.connection(key) {
+            connection.state = State::Open;
+            connection.has_commands = true;
+            self.serve(key);
+        }
+    }
+}
+

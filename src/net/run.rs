@@ -1,0 +1,440 @@
+//! Running what a connection asks: parsed ahead, in the order sent, answered together.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::connection::{Connection, State};
+use super::driver::{Driver, Received, Sent};
+use super::resp::{ArgList, Parsed, RequestLimits, RespReply, room_for};
+use super::session::Named;
+use super::shared::{Shared, count};
+use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
+use crate::limits::{
+    AHEAD, AHEAD_ARGUMENTS, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE,
+};
+use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat};
+use crate::store::Now;
+
+/// What is to become of a connection after its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits until something happens to it.
+    Stays,
+    /// It can go on at once, after others.
+    Ready,
+    /// It is to try again soon: the host holds it up.
+    Deferred,
+    /// It is to be closed.
+    Ends,
+}
+
+/// What a worker serves connections with.
+pub struct Service<D: Driver> {
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// This worker.
+    pub worker: usize,
+    /// How bytes come and go.
+    pub driver: D,
+    /// When this turn began.
+    pub now: Instant,
+    /// Holds what is received, one connection after the other.
+    input: Vec<u8>,
+    /// Holds what is answered.
+    output: Vec<u8>,
+    args: ArgList,
+}
+
+impl<D: Driver> Service<D> {
+    /// For one worker.
+    pub fn new(shared: Arc<Shared>, worker: usize, driver: D) -> Self {
+        Service {
+            shared,
+            worker,
+            driver,
+            now: Instant::now(),
+            input: Vec::with_capacity(INPUT_BYTES),
+            output: Vec::new(),
+            args: ArgList::default(),
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    pub(super) fn seat(&self) -> &Seat {
+        self.shared.engine.worker_seat(self.worker)
+    }
+
+    /// A connection's turn: receives once, runs what came, sends the replies together.
+    pub fn serve(&mut self, connection: &mut Connection) -> Fate {
+        let mut output = std::mem::take(&mut self.output);
+        output.clear();
+        // Room first: a connection that has left replies lying goes on when they are gone.
+        if !connection.unsent.is_empty() && self.send(connection, &[]) == Fate::Ends {
+            return Fate::Ends;
+        }
+        let received = self.receive_and_run(connection, &mut output);
+        let sent = self.send(connection, &output);
+        // One very large reply does not make every later one dear.
+        if output.capacity() <= OUTPUT_PAUSE {
+            self.output = output;
+        }
+        match (received, sent) {
+            (Fate::Ends, _) | (_, Fate::Ends) => Fate::Ends,
+            (fate, _) => fate,
+        }
+    }
+
+    fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
+        // A connection that does not take its replies gets no more of them.
+        if connection.state != State::Open || connection.unsent.len() > OUTPUT_PAUSE {
+            return Fate::Stays;
+        }
+        if connection.has_commands {
+            let mut unread = std::mem::take(&mut connection.unread);
+            let used = self.run(connection, unread.bytes(), output);
+            unread.use_up(used);
+            connection.unread = unread;
+        } else if connection.readable {
+            if !self.receive(connection, output) {
+                return Fate::Ends;
+            }
+        } else {
+            return if connection.ended { Fate::Ends } else { Fate::Stays };
+        }
+        match connection.state {
+            State::Deferred => Fate::Deferred,
+            State::Open if connection.has_commands || connection.readable || connection.ended => Fate::Ready,
+            _ => Fate::Stays,
+        }
+    }
+
+    /// Receives, and runs. False where the connection has ended.
+    fn receive(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> bool {
+        // The beginning of a long command is not moved again for every piece of it.
+        if connection.unread.len() > LEFTOVER_BYTES {
+            return self.receive_more(connection, output);
+        }
+        let mut input = std::mem::take(&mut self.input);
+        input.clear();
+        input.extend_from_slice(connection.unread.bytes());
+        let before = input.len();
+        let received = self.driver.receive(&connection.socket, &mut input);
+        let goes_on = self.note_received(connection, received);
+        if input.len() > before {
+            connection.unread.use_up(before);
+            let used = self.run(connection, &input, output);
+            connection.unread.add(&input[used..]);
+        }
+        self.input = input;
+        goes_on
+    }
+
+    /// The same behind what has been received of a long command.
+    fn receive_more(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> bool {
+        let mut unread = std::mem::take(&mut connection.unread);
+        let buffer = unread.buffer();
+        let present = buffer.len();
+        buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
+        let received = self.driver.receive(&connection.socket, buffer);
+        let goes_on = self.note_received(connection, received);
+        if unread.len() > present {
+            let used = self.run(connection, unread.bytes(), output);
+            unread.use_up(used);
+        }
+        connection.unread = unread;
+        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        if connection.unread.len() > most {
+            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+            return false;
+        }
+        goes_on
+    }
+
+    /// Books what came. False where the connection has ended.
+    fn note_received(&mut self, connection: &mut Connection, received: Received) -> bool {
+        let (bytes, more) = match received {
+            Received::More(bytes) => (bytes, true),
+            Received::All(bytes) => (bytes, connection.ended),
+            Received::End => return false,
+        };
+        connection.readable = more;
+        if bytes > 0 {
+            count(&self.shared.counts(self.worker).received, bytes as u64);
+            connection.client.last_seen.store(self.shared.clock(self.now), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Runs the commands that the input begins with; says how much of it they were.
+    fn run(&mut self, connection: &mut Connection, input: &[u8], output: &mut Vec<u8>) -> usize {
+        let mut args = std::mem::take(&mut self.args);
+        let mut at = 0;
+        connection.has_commands = true;
+        while connection.has_commands && connection.state == State::Open {
+            at += self.run_some(connection, &input[at..], &mut args, output);
+            if output.len() > OUTPUT_PAUSE {
+                break;
+            }
+        }
+        self.args = args;
+        at
+    }
+
+    /// Runs the next few commands that go well together, or one that does not.
+    fn run_some(
+        &mut self,
+        connection: &mut Connection,
+        input: &[u8],
+        args: &mut ArgList,
+        output: &mut Vec<u8>,
+    ) -> usize {
+        let limits = self.engine().settings.limits(usize::MAX);
+        let parse_limits = RequestLimits {
+            max_bulk_bytes: limits.max_value_bytes,
+            authenticated: connection.session.user.is_some(),
+        };
+        let mut ahead = Ahead::default();
+        let mut at = 0;
+        loop {
+            match connection.parser.next(&input[at..], args, &parse_limits) {
+                Ok(Parsed::Command { consumed }) => {
+                    let end = at + consumed;
+                    if ahead.has_room() && self.goes_with_others(connection, &input[at..], args, end, &mut ahead) {
+                        at = end;
+                        continue;
+                    }
+                    if ahead.commands.is_empty() {
+                        self.run_alone(connection, &input[at..], args, &limits, output);
+                        // One that the host holds up has not been run.
+                        return if connection.state == State::Deferred { at } else { end };
+                    }
+                }
+                Ok(Parsed::Empty { consumed }) => {
+                    at += consumed;
+                    if ahead.commands.is_empty() {
+                        return at;
+                    }
+                    continue;
+                }
+                Ok(Parsed::Incomplete { missing }) if ahead.commands.is_empty() => {
+                    connection.missing = missing;
+                    connection.has_commands = false;
+                    return at;
+                }
+                Err(error) if ahead.commands.is_empty() => {
+                    RespReply::new(output, connection.session.resp3).error(&error.text());
+                    connection.state = State::Closing;
+                    return input.len();
+                }
+                Ok(Parsed::Incomplete { .. }) | Err(_) => {}
+            }
+            // Those before it come first; what was parsed last is parsed again.
+            connection.parser = Default::default();
+            return self.run_ahead(connection, &ahead, &limits, output);
+        }
+    }
+
+    /// Adds a command to those that run together, if it is one that can: on one shard,
+    /// allowed, and with nothing in its way.
+    #[inline]
+    fn goes_with_others<'i>(
+        &self,
+        connection: &Connection,
+        input: &'i [u8],
+        args: &ArgList,
+        end: usize,
+        ahead: &mut Ahead<'i>,
+    ) -> bool {
+        let Some(&name) = args.ranges().first() else { return false };
+        if args.is_inline() || args.len() > AHEAD_ARGUMENTS {
+            return false;
+        }
+        let Some(Named::Table { number, prefix }) = Named::find(&input[name.start..name.end]) else {
+            return false;
+        };
+        let row = COMMANDS[number];
+        if !row.is_on_one_shard(args.len()) {
+            return false;
+        }
+        let first = ahead.args.len();
+        ahead.args.extend(args.ranges().iter().map(|range| &input[range.start..range.end]));
+        let list = Args::new(&ahead.args[first..]);
+        let free = connection.session.is_plain()
+            && row.check_arity(&list).is_ok()
+            && self.engine().port_gate(row.flags) == Gate::Go
+            && connection.session.may(self.engine(), number, &list);
+        if !free {
+            ahead.args.truncate(first);
+            return false;
+        }
+        ahead.commands.push(Planned { number, prefix, first, end });
+        true
+    }
+
+    /// Runs commands that go together; says how far they got.
+    fn run_ahead(
+        &mut self,
+        connection: &mut Connection,
+        ahead: &Ahead<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) -> usize {
+        let engine = &*self.shared.engine;
+        let seat = engine.worker_seat(self.worker);
+        let calls: SmallVec<[Call<'_>; AHEAD]> = ahead.calls(engine, connection.session.db, limits).collect();
+        let mut reply = RespReply::new(output, connection.session.resp3);
+        let (done, outcome) = engine.attempt_run(seat, &calls, &mut reply);
+        engine.book_many_at_once(seat, done);
+        count(&self.shared.counts(self.worker).commands, done as u64);
+        if outcome == Outcome::Done {
+            return ahead.commands[done - 1].end;
+        }
+        // That one was not to be run here and now.
+        self.hand_over(connection, &calls[done], outcome, output);
+        ahead.commands[done].end
+    }
+
+    /// Runs one command by itself.
+    fn run_alone(
+        &mut self,
+        connection: &mut Connection,
+        input: &[u8],
+        args: &ArgList,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
+        let list = Args::new(&list);
+        self.run_command(connection, &list, limits, output);
+        count(&self.shared.counts(self.worker).commands, 1);
+    }
+
+    /// Gives a command to whoever can go on with it; the connection waits for the reply.
+    pub(super) fn hand_over(
+        &mut self,
+        connection: &mut Connection,
+        call: &Call<'_>,
+        outcome: Outcome,
+        output: &mut Vec<u8>,
+    ) {
+        let engine = &*self.shared.engine;
+        if outcome == Outcome::Long {
+            return self.long(connection, call, output);
+        }
+        if let Err(error) = engine.book_queued(self.seat()) {
+            return call.refuse(error, &mut RespReply::new(output, connection.session.resp3));
+        }
+        connection.state = State::Waiting;
+        let ticket = connection.key.packed() as usize;
+        let request = Box::new(Request::new(call, Home::Worker(self.worker), ticket, no_large_reply));
+        match outcome {
+            Outcome::NeedsMain => engine.needs_main(request),
+            _ => engine.enqueue(request),
+        }
+    }
+
+    /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
+    /// before its end, or leaves too much lying.
+    fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
+        let first = connection.unsent.is_empty();
+        if !first {
+            connection.unsent.add(output);
+        }
+        let bytes = if first { output } else { connection.unsent.bytes() };
+        let mut sent = 0;
+        if !bytes.is_empty() {
+            match self.driver.send(&connection.socket, bytes) {
+                Sent::Broken => return Fate::Ends,
+                Sent::Bytes(bytes) => sent = bytes,
+            }
+            count(&self.shared.counts(self.worker).sent, sent as u64);
+        }
+        if first {
+            connection.unsent.add(&output[sent..]);
+        } else {
+            connection.unsent.use_up(sent);
+        }
+        if connection.unsent.is_empty() {
+            connection.over_soft_limit = None;
+            return if connection.state == State::Closing { Fate::Ends } else { Fate::Stays };
+        }
+        if self.is_over_limit(connection) { Fate::Ends } else { Fate::Stays }
+    }
+
+    /// Whether a connection leaves more lying than it may.
+    fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
+        let settings = &self.shared.engine.settings.port;
+        let (hard, soft) =
+            (settings.output_hard.load(Ordering::Relaxed), settings.output_soft.load(Ordering::Relaxed));
+        let unsent = connection.unsent.len();
+        if hard > 0 && unsent > hard {
+            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+            return true;
+        }
+        if soft > 0 && unsent > soft {
+            connection.over_soft_limit.get_or_insert(self.now);
+        } else {
+            connection.over_soft_limit = None;
+        }
+        false
+    }
+
+    /// Whether a connection has been idle, or has left too much lying, for too long.
+    pub fn is_overdue(&self, connection: &Connection) -> bool {
+        let settings = &self.shared.engine.settings.port;
+        let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
+        if connection.over_soft_limit.is_some_and(|since| self.now - since > Duration::from_secs(soft)) {
+            return true;
+        }
+        let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
+        let idle = self.shared.clock(self.now) - connection.client.last_seen.load(Ordering::Relaxed);
+        timeout > 0 && !connection.is_waiting() && idle > timeout * 1000
+    }
+}
+
+fn no_large_reply(_: usize, _: &Tape) {}
+
+/// Commands that run together.
+#[derive(Default)]
+struct Ahead<'i> {
+    args: SmallVec<[&'i [u8]; AHEAD * AHEAD_ARGUMENTS]>,
+    commands: SmallVec<[Planned; AHEAD]>,
+}
+
+/// One of them.
+struct Planned {
+    number: usize,
+    prefix: &'static str,
+    /// Where its arguments begin.
+    first: usize,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+impl Ahead<'_> {
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.commands.len() < AHEAD
+    }
+
+    #[inline]
+    fn calls<'a>(&'a self, engine: &Engine, db: u32, limits: &Limits) -> impl Iterator<Item = Call<'a>> {
+        self.commands.iter().enumerate().map(move |(number, planned)| {
+            let end = self.commands.get(number + 1).map_or(self.args.len(), |next| next.first);
+            Call {
+                command: planned.number,
+                args: Args::new(&self.args[planned.first..end]),
+                db,
+                now: Now::lazy(engine.config.clock),
+                limits: *limits,
+                prefix: planned.prefix,
+            }
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! What the ports of all workers share: who is connected, and how to reach them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crossbeam::utils::CachePadded;
+use parking_lot::Mutex;
+
+use super::connection::{Connection, Key};
+use super::accept::Newcomer;
+use crate::shard::{Engine, Inbox};
+
+/// What the ports of all workers share.
+pub struct Shared {
+    /// The keyspace.
+    pub engine: Arc<Engine>,
+    /// Counts a panic that was caught.
+    pub on_panic: fn(),
+    desks: Box<[CachePadded<Desk>]>,
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_id: AtomicU64,
+    connected: AtomicUsize,
+    started: Instant,
+}
+
+/// A worker's own part.
+#[derive(Default)]
+struct Desk {
+    inbox: Inbox<Mail>,
+    counts: Counts,
+}
+
+/// What a worker has counted on its port. It alone writes them, but for `connected`.
+#[derive(Default)]
+pub struct Counts {
+    /// Connections now. Whoever accepts for another worker adds there too.
+    pub connected: AtomicUsize,
+    /// Connections ever.
+    pub accepted: AtomicU64,
+    /// Connections refused: too many, or for the protected mode.
+    pub refused: AtomicU64,
+    /// Commands.
+    pub commands: AtomicU64,
+    /// Bytes received.
+    pub received: AtomicU64,
+    /// Bytes sent.
+    pub sent: AtomicU64,
+    /// Bytes in buffers of connections.
+    pub buffered: AtomicUsize,
+    /// Logins with a wrong name or password.
+    pub failed_logins: AtomicU64,
+    /// Commands and keys that users' rules did not allow.
+    pub denied: AtomicU64,
+    /// Connections closed for a limit: of their query, their replies, or their idleness.
+    pub closed_for_limits: AtomicU64,
+}
+
+/// Adds to a counter that only this thread writes.
+#[inline]
+pub fn count(counter: &AtomicU64, number: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
+}
+
+/// What others send to a worker's port.
+pub enum Mail {
+    /// A connection that another worker accepted.
+    Newcomer(Newcomer),
+    /// A piece of a long command's reply; after the last one the connection goes on.
+    Part {
+        /// Whose.
+        key: Key,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Nothing follows.
+        last: bool,
+    },
+    /// What an errand has found out is to be told to a connection, which then goes on.
+    Answer(Key, Answer),
+    /// Close this one.
+    Close(Key),
+}
+
+/// Tells a connection what came of an errand; its reply goes to the end of the buffer.
+pub type Answer = Box<dyn FnOnce(&mut Connection, &mut Vec<u8>) + Send>;
+
+/// What everybody may know of a client.
+pub struct Client {
+    /// Its id: CLIENT ID.
+    pub id: u64,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// The connection there.
+    pub key: Key,
+    /// Its address, as CLIENT LIST shows it.
+    pub address: String,
+    /// Ours.
+    pub local_address: String,
+    /// The descriptor.
+    pub descriptor: i32,
+    /// When it came.
+    pub since: Instant,
+    /// What it is called, who it is, and what it says of itself.
+    pub names: Mutex<Names>,
+    /// Its database.
+    pub db: AtomicU32,
+    /// When it last sent anything, in ms since the ports were opened.
+    pub last_seen: AtomicU64,
+    /// The end of its connection, for who works for it.
+    pub gone: Arc<AtomicBool>,
+}
+
+/// What a client is called.
+#[derive(Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// The user.
+    pub user: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: Vec<u8>,
+}
+
+impl Shared {
+    /// For so many workers as the engine has.
+    pub fn new(engine: Arc<Engine>, on_panic: fn()) -> Self {
+        let desk = |_| CachePadded::new(Desk::default());
+        Shared {
+            desks: (0..engine.config.workers).map(desk).collect(),
+            engine,
+            on_panic,
+            clients: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            connected: AtomicUsize::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    /// The inbox of a worker's port.
+    pub fn inbox(&self, worker: usize) -> &Inbox<Mail> {
+        &self.desks[worker].inbox
+    }
+
+    /// What a worker has counted.
+    pub fn counts(&self, worker: usize) -> &Counts {
+        &self.desks[worker].counts
+    }
+
+    /// Sends something to a worker's port, and wakes the worker where it sleeps.
+    pub fn send(&self, worker: usize, mail: Mail) {
+        if self.inbox(worker).push(mail) {
+            self.engine.workers().waker(worker).wake();
+        }
+    }
+
+    /// Milliseconds since the ports were opened.
+    pub fn clock(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.started).as_millis() as u64
+    }
+
+    /// The worker with the fewest connections; `own` where it has no more than others.
+    pub fn emptiest(&self, own: usize) -> usize {
+        let connected = |worker: usize| self.counts(worker).connected.load(Ordering::Relaxed);
+        let fewest = (0..self.desks.len()).min_by_key(|&worker| connected(worker)).unwrap_or(own);
+        if connected(fewest) < connected(own) { fewest } else { own }
+    }
+
+    /// Takes one of the places for connections; false where none is left.
+    pub fn take_place(&self) -> bool {
+        let most = self.engine.settings.port.max_clients.load(Ordering::Relaxed);
+        let taken = self.connected.fetch_add(1, Ordering::Relaxed);
+        if taken >= most {
+            self.connected.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken < most
+    }
+
+    /// Gives a place back.
+    pub fn leave_place(&self) {
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections of all ports.
+    pub fn connected(&self) -> usize {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// The next client's id.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds a client to the list.
+    pub fn list(&self, client: &Arc<Client>) {
+        self.clients.lock().insert(client.id, Arc::clone(client));
+    }
+
+    /// Takes it from there.
+    pub fn unlist(&self, id: u64) {
+        self.clients.lock().remove(&id);
+    }
+
+    /// All clients, oldest first.
+    pub fn clients(&self) -> Vec<Arc<Client>> {
+        self.clients.lock().values().cloned().collect()
+    }
+}
