@@ -6,7 +6,10 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::{config, count_panic, door, events, info, kept, log_panics, news, register, reply, unit, watch};
+use super::{
+    config, count_panic, descriptors, door, events, info, kept, log_panics, news, register, reply, unit,
+    watch,
+};
 use crate::shard::{Engine, Waker, Workers};
 
 /// Versions with the functions that midi needs.
@@ -57,6 +60,7 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(events::ask_host);
     engine.on_watched_change(watch::tell);
+    prepare_ports(ctx, &engine);
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic, Vec::new())
         .map_err(|error| format!("cannot start threads: {error}"))?;
@@ -78,6 +82,18 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     );
     log(ctx, Level::Notice, &text);
     Ok(())
+}
+
+/// Makes room for the ports, or says why there will be none.
+fn prepare_ports(ctx: Ctx, engine: &Engine) {
+    let ports = config::port_config(ctx);
+    match ports.obstacle {
+        _ if !ports.are_wanted() => {}
+        None => descriptors::reserve(ctx, &engine.settings),
+        Some(obstacle) => {
+            log(ctx, Level::Warning, &format!("midi: midi.port and midi.unixsocket stay closed: {obstacle}"));
+        }
+    }
 }
 
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and
