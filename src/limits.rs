@@ -41,6 +41,27 @@ pub const MAX_ATOMIC_KEYS_DEFAULT: i64 = 10_000;
 /// RENAME and COPY have two keys, whatever else is wanted.
 pub const MAX_ATOMIC_KEYS: RangeInclusive<i64> = 2..=1 << 30;
 
+/// `midi.maxclients`: the host's own default.
+pub const MAX_CLIENTS_DEFAULT: i64 = 10_000;
+
+/// Where the system gives out too few descriptors for all clients that the host may have
+/// and those of the ports, the ports take this part of them at most (an eighth), ...
+pub const DESCRIPTORS_DIVISOR: usize = 8;
+/// ... and so many at least.
+pub const DESCRIPTORS_MIN: usize = 32;
+
+/// Descriptors of the ports that are no client's: listeners, polls, those on their way.
+pub const DESCRIPTORS_SPARE: usize = 64;
+
+/// `midi.client-query-buffer-limit`: Redis's own default.
+pub const QUERY_LIMIT_DEFAULT: i64 = 1 << 30;
+/// Redis's own least.
+pub const QUERY_LIMIT_MIN: i64 = 1 << 20;
+
+/// `midi.output-buffer-hard-limit`: Redis has none for normal clients, and so one that asks
+/// and never reads takes all memory. Larger than any reply of two values.
+pub const OUTPUT_HARD_DEFAULT: i64 = 1 << 30;
+
 /// Replies above this are made on a worker, never in one go on the main
 /// thread: it is the size of a client's own reply buffer, which small replies
 /// fit into and large ones would overflow with an allocation per piece.

@@ -45,7 +45,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log
         RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_Realloc RedisModule_RegisterBoolConfig
         RedisModule_RegisterCommandFilter RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
-        RedisModule_RegisterNumericConfig RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
+        RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
         RedisModule_ReplyWithError RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap
         RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
@@ -163,6 +163,11 @@ impl Ctx {
 
     /// The value of a numeric setting of the host's.
     pub fn config_number(self, name: &CStr) -> Option<i64> {
+        crate::command::parse_integer(&self.config_text(name)?)
+    }
+
+    /// The value of a setting of the host's, as CONFIG GET tells it.
+    pub fn config_text(self, name: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the format says two C strings; replies are freed by the host's
         // own rule: the outer one frees its elements.
         unsafe {
@@ -177,10 +182,9 @@ impl Ctx {
                 return None;
             }
             let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
-            let number =
-                if value.is_null() { None } else { crate::command::parse_integer(reply_text(value)) };
+            let text = (!value.is_null()).then(|| reply_text(value).to_vec());
             api!(RedisModule_FreeCallReply)(reply);
-            number
+            text
         }
     }
 }
@@ -197,6 +201,12 @@ pub unsafe fn bytes<'a>(string: *mut RawString) -> &'a [u8] {
         let text = api!(RedisModule_StringPtrLen)(string, &mut len);
         std::slice::from_raw_parts(text.cast(), len)
     }
+}
+
+/// A string of the host's, for whoever takes it over or frees it.
+pub fn string(text: &[u8]) -> *mut RawString {
+    // SAFETY: the host copies the slice; without a context nobody else frees the string.
+    unsafe { api!(RedisModule_CreateString)(std::ptr::null_mut(), text.as_ptr().cast(), text.len()) }
 }
 
 /// The text of a call's reply: a string or an error; empty for any other.

@@ -2,15 +2,18 @@
 //! arguments of `loadmodule`.
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawString, api, leaked};
+use super::api::{Ctx, RawString, api, bytes, c_text, leaked, string};
+use super::descriptors;
 use super::door::door;
 use crate::command::parse_integer;
 use crate::limits;
-use crate::shard::{Config, Settings};
+use crate::shard::{Config, PortConfig, Settings};
 
 /// A numeric setting.
 struct Number {
@@ -37,7 +40,7 @@ const fn number(
 const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
-static NUMBERS: [Number; 9] = [
+static NUMBERS: [Number; 17] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
     number("shards", limits::SHARDS_DEFAULT, *limits::SHARDS.start(), *limits::SHARDS.end(), FIXED, None),
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
@@ -82,9 +85,95 @@ static NUMBERS: [Number; 9] = [
         0,
         Some(|live| &live.max_atomic_keys),
     ),
+    number("port", 0, 0, u16::MAX as i64, FIXED, None),
+    number(
+        "maxclients",
+        limits::MAX_CLIENTS_DEFAULT,
+        1,
+        i32::MAX as i64,
+        0,
+        Some(|live| &live.port.max_clients),
+    ),
+    number("timeout", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.timeout)),
+    number("tcp-keepalive", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.keepalive)),
+    number(
+        "client-query-buffer-limit",
+        limits::QUERY_LIMIT_DEFAULT,
+        limits::QUERY_LIMIT_MIN,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.port.query_limit),
+    ),
+    number(
+        "output-buffer-hard-limit",
+        limits::OUTPUT_HARD_DEFAULT,
+        0,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.port.output_hard),
+    ),
+    number("output-buffer-soft-limit", 0, 0, i64::MAX, BYTES, Some(|live| &live.port.output_soft)),
+    number(
+        "output-buffer-soft-seconds",
+        0,
+        0,
+        i32::MAX as i64,
+        0,
+        Some(|live| &live.port.output_soft_seconds),
+    ),
 ];
 
-static SAFEMODE: AtomicBool = AtomicBool::new(false);
+/// Settings of the port that are the host's, unless set.
+const LIKE_THE_HOST: [&str; 2] = ["timeout", "tcp-keepalive"];
+
+/// A setting that is on or off.
+struct Switch {
+    name: &'static str,
+    flags: u32,
+    value: AtomicBool,
+    live: Option<fn(&Settings) -> &AtomicBool>,
+}
+
+static SAFEMODE: Switch =
+    Switch { name: "safemode", flags: FIXED, value: AtomicBool::new(false), live: None };
+static PROTECTED: Switch = Switch {
+    name: "protected-mode",
+    flags: 0,
+    value: AtomicBool::new(true),
+    live: Some(|live| &live.port.protected),
+};
+static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
+
+/// A setting that is text. None of them can change.
+struct Text {
+    name: &'static str,
+    value: Mutex<String>,
+    /// The same in the host's hands, while it asks for it: an address, or 0.
+    told: AtomicUsize,
+    /// Whether a text will do.
+    valid: fn(&str) -> bool,
+}
+
+const fn text(name: &'static str, valid: fn(&str) -> bool) -> Text {
+    Text { name, value: Mutex::new(String::new()), told: AtomicUsize::new(0), valid }
+}
+
+static BIND: Text = text("bind", |_| true);
+static UNIXSOCKET: Text = text("unixsocket", |_| true);
+/// Octal, and so no number of the host's.
+static UNIXSOCKETPERM: Text = text("unixsocketperm", |text| file_mode(text).is_some());
+static TEXTS: [&Text; 3] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM];
+
+/// A file mode as redis.conf writes it; empty is what the umask gives.
+fn file_mode(text: &str) -> Option<u32> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = digits.then(|| u32::from_str_radix(text, 8).ok()).flatten();
+    mode.filter(|&mode| mode <= 0o777)
+}
+
 static POOL: AtomicBool = AtomicBool::new(false);
 
 /// Reads the load arguments, registers all settings with those as defaults, and
@@ -94,8 +183,12 @@ static POOL: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// What is wrong, for the host's log.
 pub fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
+    ask_host_for_defaults(ctx);
     read_arguments(args)?;
-    let registered = NUMBERS.iter().all(|number| register_number(ctx, number)) && register_others(ctx);
+    let registered = NUMBERS.iter().all(|number| register_number(ctx, number))
+        && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
+        && TEXTS.iter().all(|text| register_text(ctx, text))
+        && register_dispatch(ctx);
     // SAFETY: in OnLoad.
     if !registered || unsafe { api!(RedisModule_LoadConfigs)(ctx.0) } != raw::REDISMODULE_OK as c_int {
         return Err("a midi.* setting in the configuration file is not valid".into());
@@ -127,14 +220,49 @@ fn register_number(ctx: Ctx, number: &'static Number) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_others(ctx: Ctx) -> bool {
+fn register_switch(ctx: Ctx, switch: &'static Switch) -> bool {
+    let private = ptr::from_ref(switch).cast_mut().cast();
+    // SAFETY: as above.
+    let result = unsafe {
+        api!(RedisModule_RegisterBoolConfig)(
+            ctx.0,
+            leaked(switch.name),
+            c_int::from(switch.value.load(Ordering::Relaxed)),
+            switch.flags as c_uint,
+            Some(get_switch),
+            Some(set_switch),
+            None,
+            private,
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+fn register_text(ctx: Ctx, text: &'static Text) -> bool {
+    let private = ptr::from_ref(text).cast_mut().cast();
+    let default = c_text(&text.value.lock());
+    // SAFETY: as above; the host copies the default.
+    let result = unsafe {
+        api!(RedisModule_RegisterStringConfig)(
+            ctx.0,
+            leaked(text.name),
+            default.as_ptr(),
+            FIXED as c_uint,
+            Some(get_text),
+            Some(set_text),
+            None,
+            private,
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+fn register_dispatch(ctx: Ctx) -> bool {
     let mut names = [leaked("adaptive"), leaked("pool")];
     let values = [0, 1];
-    let fixed = FIXED as c_uint;
-    let nothing = std::ptr::null_mut();
     // SAFETY: in OnLoad; the host copies the names and values.
-    unsafe {
-        let dispatch = api!(RedisModule_RegisterEnumConfig)(
+    let result = unsafe {
+        api!(RedisModule_RegisterEnumConfig)(
             ctx.0,
             c"dispatch".as_ptr(),
             c_int::from(POOL.load(Ordering::Relaxed)),
@@ -145,20 +273,20 @@ fn register_others(ctx: Ctx) -> bool {
             Some(get_dispatch),
             Some(set_dispatch),
             None,
-            nothing,
-        );
-        let safemode = api!(RedisModule_RegisterBoolConfig)(
-            ctx.0,
-            c"safemode".as_ptr(),
-            c_int::from(SAFEMODE.load(Ordering::Relaxed)),
-            fixed,
-            Some(get_safemode),
-            Some(set_safemode),
-            None,
-            nothing,
-        );
-        dispatch == raw::REDISMODULE_OK as c_int && safemode == raw::REDISMODULE_OK as c_int
+            ptr::null_mut(),
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+/// What the port has in common with the host is as it stands there now.
+fn ask_host_for_defaults(ctx: Ctx) {
+    for number in NUMBERS.iter().filter(|number| LIKE_THE_HOST.contains(&number.name)) {
+        let value = ctx.config_number(&c_text(number.name));
+        number.value.store(value.unwrap_or(number.min), Ordering::Relaxed);
     }
+    let protected = ctx.config_text(&c_text(PROTECTED.name));
+    PROTECTED.value.store(protected.is_none_or(|value| value != b"no"), Ordering::Relaxed);
 }
 
 /// `SAFEMODE`, or names and values as in the configuration file, with or
@@ -169,35 +297,49 @@ fn read_arguments(args: &[&[u8]]) -> Result<(), String> {
         let word = String::from_utf8_lossy(arg).to_ascii_lowercase();
         let name = word.strip_prefix("midi.").unwrap_or(&word);
         let switch = |next: &&&[u8]| next.eq_ignore_ascii_case(b"yes") || next.eq_ignore_ascii_case(b"no");
-        let bare = word == "safemode" && !args.peek().is_some_and(switch);
+        if word == SAFEMODE.name && !args.peek().is_some_and(switch) {
+            SAFEMODE.value.store(true, Ordering::Relaxed);
+            continue;
+        }
         let mut value = || {
             let value = args.next().ok_or(format!("load argument {name} needs a value"))?;
-            Ok::<_, String>(String::from_utf8_lossy(value).to_ascii_lowercase())
+            Ok::<_, String>(String::from_utf8_lossy(value).into_owned())
         };
-        if bare {
-            SAFEMODE.store(true, Ordering::Relaxed);
-        } else if name == "safemode" {
-            let yes = one_of(name, &value()?, &["no", "yes"])?;
-            SAFEMODE.store(yes == 1, Ordering::Relaxed);
-        } else if name == "dispatch" {
-            let pool = one_of(name, &value()?, &["adaptive", "pool"])?;
-            POOL.store(pool == 1, Ordering::Relaxed);
-        } else if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
-            number.value.store(parse_number(number, &value()?)?, Ordering::Relaxed);
-        } else {
-            return Err(format!("unknown load argument '{word}'"));
+        read_argument(name, &mut value)?;
+    }
+    Ok(())
+}
+
+fn read_argument(name: &str, value: &mut dyn FnMut() -> Result<String, String>) -> Result<(), String> {
+    if name == "dispatch" {
+        let pool = one_of(name, &value()?, &["adaptive", "pool"])?;
+        POOL.store(pool == 1, Ordering::Relaxed);
+    } else if let Some(switch) = SWITCHES.iter().find(|switch| switch.name == name) {
+        let yes = one_of(name, &value()?, &["no", "yes"])?;
+        switch.value.store(yes == 1, Ordering::Relaxed);
+    } else if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
+        number.value.store(parse_number(number, &value()?)?, Ordering::Relaxed);
+    } else if let Some(text) = TEXTS.iter().find(|text| text.name == name) {
+        let value = value()?;
+        if !(text.valid)(&value) {
+            return Err(format!("load argument {name} cannot be '{value}'"));
         }
+        *text.value.lock() = value;
+    } else {
+        return Err(format!("unknown load argument '{name}'"));
     }
     Ok(())
 }
 
 fn one_of(name: &str, value: &str, allowed: &[&str]) -> Result<usize, String> {
+    let value = value.to_ascii_lowercase();
     let found = allowed.iter().position(|&word| word == value);
     found.ok_or_else(|| format!("load argument {name} must be one of {}, not '{value}'", allowed.join(", ")))
 }
 
 fn parse_number(number: &Number, value: &str) -> Result<i64, String> {
-    let (digits, unit) = if number.flags & BYTES != 0 { split_unit(value) } else { (value, 1) };
+    let value = value.to_ascii_lowercase();
+    let (digits, unit) = if number.flags & BYTES != 0 { split_unit(&value) } else { (&*value, 1) };
     parse_integer(digits.as_bytes())
         .and_then(|number| number.checked_mul(unit))
         .filter(|value| (number.min..=number.max).contains(value))
@@ -223,7 +365,7 @@ pub fn engine_config(databases: u32) -> Config {
         workers: if threads == 0 { cores } else { threads as usize },
         shards: NUMBERS[1].value.load(Ordering::Relaxed) as usize,
         databases,
-        safemode: SAFEMODE.load(Ordering::Relaxed),
+        safemode: SAFEMODE.value.load(Ordering::Relaxed),
         clock: super::api::clock_ms,
     }
 }
@@ -246,7 +388,48 @@ pub fn settings() -> Settings {
             live(&settings).store(number.value.load(Ordering::Relaxed) as usize, Ordering::Relaxed);
         }
     }
+    for switch in SWITCHES {
+        if let Some(live) = switch.live {
+            live(&settings).store(switch.value.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
     settings
+}
+
+/// How the ports are to be opened.
+pub fn port_config(ctx: Ctx) -> PortConfig {
+    let cluster = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0;
+    let own = BIND.value.lock().clone();
+    let host = || ctx.config_text(c"bind").map(|text| String::from_utf8_lossy(&text).into_owned());
+    let bind = if own.trim().is_empty() { host().unwrap_or_default() } else { own };
+    PortConfig {
+        port: numbered("port").value.load(Ordering::Relaxed) as u16,
+        bind: bind.split_ascii_whitespace().map(str::to_owned).collect(),
+        unixsocket: UNIXSOCKET.value.lock().clone(),
+        unixsocketperm: file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0),
+        backlog: ctx
+            .config_number(c"tcp-backlog")
+            .and_then(|backlog| i32::try_from(backlog).ok())
+            .unwrap_or(511),
+        obstacle: cluster.then_some("cluster-enabled is yes, and midi's ports know no cluster"),
+    }
+}
+
+/// `midi.maxclients`.
+pub fn max_clients() -> usize {
+    numbered(MAX_CLIENTS).value.load(Ordering::Relaxed) as usize
+}
+
+/// Lowers `midi.maxclients` to what can be had.
+pub fn lower_max_clients(settings: &Settings, possible: usize) {
+    numbered(MAX_CLIENTS).value.store(possible as i64, Ordering::Relaxed);
+    settings.port.max_clients.store(possible, Ordering::Relaxed);
+}
+
+const MAX_CLIENTS: &str = "maxclients";
+
+fn numbered(name: &str) -> &'static Number {
+    NUMBERS.iter().find(|number| number.name == name).expect("one of the names above")
 }
 
 /// The engine's settings, once there is one.
@@ -263,10 +446,17 @@ unsafe extern "C" fn set_number(
     _: *const c_char,
     value: c_longlong,
     private: *mut c_void,
-    _: *mut *mut RawString,
+    error: *mut *mut RawString,
 ) -> c_int {
     // SAFETY: registered with one of NUMBERS.
     let number = unsafe { &*private.cast::<Number>() };
+    if number.name == MAX_CLIENTS
+        && let Err(reason) = descriptors::make_room(value as usize)
+    {
+        // SAFETY: the host's own place for an error, which it frees.
+        unsafe { *error = string(reason.as_bytes()) };
+        return raw::REDISMODULE_ERR as c_int;
+    }
     number.value.store(value, Ordering::Relaxed);
     if let (Some(target), Some(settings)) = (number.live, live()) {
         target(settings).store(value as usize, Ordering::Relaxed);
@@ -291,16 +481,53 @@ unsafe extern "C" fn set_dispatch(
     raw::REDISMODULE_OK as c_int
 }
 
-unsafe extern "C" fn get_safemode(_: *const c_char, _: *mut c_void) -> c_int {
-    c_int::from(SAFEMODE.load(Ordering::Relaxed))
+unsafe extern "C" fn get_switch(_: *const c_char, private: *mut c_void) -> c_int {
+    // SAFETY: registered with one of SWITCHES.
+    c_int::from(unsafe { &*private.cast::<Switch>() }.value.load(Ordering::Relaxed))
 }
 
-unsafe extern "C" fn set_safemode(
+unsafe extern "C" fn set_switch(
     _: *const c_char,
     value: c_int,
-    _: *mut c_void,
+    private: *mut c_void,
     _: *mut *mut RawString,
 ) -> c_int {
-    SAFEMODE.store(value != 0, Ordering::Relaxed);
+    // SAFETY: registered with one of SWITCHES.
+    let switch = unsafe { &*private.cast::<Switch>() };
+    switch.value.store(value != 0, Ordering::Relaxed);
+    if let (Some(target), Some(settings)) = (switch.live, live()) {
+        target(settings).store(value != 0, Ordering::Relaxed);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The host copies the string, and leaves it to us.
+unsafe extern "C" fn get_text(_: *const c_char, private: *mut c_void) -> *mut RawString {
+    // SAFETY: registered with one of TEXTS; each string is made here, and freed once, here.
+    unsafe {
+        let text = &*private.cast::<Text>();
+        let now = string(text.value.lock().as_bytes());
+        let before = text.told.swap(now as usize, Ordering::Relaxed) as *mut RawString;
+        if !before.is_null() {
+            api!(RedisModule_FreeString)(ptr::null_mut(), before);
+        }
+        now
+    }
+}
+
+unsafe extern "C" fn set_text(
+    _: *const c_char,
+    value: *mut RawString,
+    private: *mut c_void,
+    error: *mut *mut RawString,
+) -> c_int {
+    // SAFETY: registered with one of TEXTS; the host's string lives during the call.
+    let (text, value) = unsafe { (&*private.cast::<Text>(), String::from_utf8_lossy(bytes(value))) };
+    if !(text.valid)(&value) {
+        // SAFETY: the host's own place for an error, which it frees.
+        unsafe { *error = string(b"not a file mode in octal digits, 777 at most") };
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    *text.value.lock() = value.into_owned();
     raw::REDISMODULE_OK as c_int
 }

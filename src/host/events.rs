@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::door;
-use super::{guarded, kept, lock, news, unit};
+use super::{descriptors, guarded, kept, lock, news, unit};
 use crate::shard::{Waker, WriteGate};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -99,7 +99,10 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     GATE_STALE.store(true, Ordering::Relaxed);
-    guarded((), || news::refresh(Ctx(ctx)));
+    guarded((), || {
+        descriptors::refresh(Ctx(ctx));
+        news::refresh(Ctx(ctx));
+    });
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {

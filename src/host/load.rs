@@ -6,17 +6,32 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
-use super::{config, count_panic, door, events, info, kept, log_panics, news, register, reply, unit, watch};
-use crate::shard::{Engine, Waker, Workers};
+use super::{
+    config, count_panic, descriptors, door, events, info, kept, log_panics, news, register, reply, unit,
+    watch,
+};
+use crate::command::{COMMANDS, PORT_COMMANDS};
+use crate::shard::{Commands, DEFAULT_USER, Engine, Port, PortConfig, Rules, User, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
+
+/// A share of the ports for each worker.
+pub type Shares = Vec<Box<dyn Port + Send>>;
+
+/// Opens the ports, or says for the log why it cannot. The last argument counts a caught panic.
+pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
 
 /// RedisModule_OnLoad.
 ///
 /// # Safety
 /// Called by the host, once, on its main thread, with its arguments.
-pub unsafe fn on_load(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+pub unsafe fn on_load(
+    ctx: *mut RawCtx,
+    argv: *mut *mut RawString,
+    argc: c_int,
+    open_ports: OpenPorts,
+) -> c_int {
     let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
     // SAFETY: the host's context. Nothing was allocated before this: from here
     // on the host's allocator is used.
@@ -31,7 +46,8 @@ pub unsafe fn on_load(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) 
         let strings = if argc == 0 { &[] } else { std::slice::from_raw_parts(argv, argc as usize) };
         strings.iter().map(|&string| bytes(string)).collect()
     };
-    let loaded = super::guarded(Err("internal error while loading".to_owned()), || load(ctx, &args));
+    let loaded =
+        super::guarded(Err("internal error while loading".to_owned()), || load(ctx, &args, open_ports));
     match loaded {
         Ok(()) => ok,
         Err(reason) => {
@@ -41,7 +57,7 @@ pub unsafe fn on_load(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) 
     }
 }
 
-fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
+fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     if let Some(function) = api::missing() {
         return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
     }
@@ -57,9 +73,9 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(events::ask_host);
     engine.on_watched_change(watch::tell);
+    let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
-    Workers::start(&engine, count_panic, Vec::new())
-        .map_err(|error| format!("cannot start threads: {error}"))?;
+    Workers::start(&engine, count_panic, ports).map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     door::open(ctx, Arc::clone(&engine), waker);
     let told =
@@ -78,6 +94,30 @@ fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     );
     log(ctx, Level::Notice, &text);
     Ok(())
+}
+
+/// Makes room for the ports, or says why there will be none.
+fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Result<Shares, String> {
+    let ports = config::port_config(ctx);
+    match ports.obstacle {
+        _ if !ports.are_wanted() => {}
+        None => descriptors::reserve(ctx, &engine.settings),
+        Some(obstacle) => {
+            log(ctx, Level::Warning, &format!("midi: midi.port and midi.unixsocket stay closed: {obstacle}"));
+        }
+    }
+    trust_everybody(engine);
+    open_ports(engine, &ports, count_panic)
+}
+
+/// For as long as the host's users are not asked: everybody is `default`, who may do everything.
+fn trust_everybody(engine: &Engine) {
+    let mut commands = Commands::default();
+    (0..COMMANDS.len()).for_each(|number| commands.allow(number));
+    (0..PORT_COMMANDS.len()).for_each(|number| commands.allow_port(number));
+    let all = |name: &[u8]| Some(User::new(name, vec![Rules { commands, ..Rules::default() }]));
+    engine.users.find_or_look(DEFAULT_USER, all);
+    engine.users.refresh(true, all);
 }
 
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and

@@ -11,6 +11,7 @@ mod api;
 mod blocked;
 mod config;
 mod copy;
+mod descriptors;
 mod door;
 mod events;
 mod info;

@@ -9,9 +9,9 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsockname, send};
 
+use super::connection::Key;
 use super::listen::{Listener, prepare_tcp, raised};
 use super::shared::{Client, Names, Shared, count};
-use super::connection::Key;
 
 /// A connection that was accepted and has no worker yet.
 pub struct Newcomer {
@@ -94,7 +94,13 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// What others may know of a newcomer.
-pub fn client(shared: &Shared, worker: usize, key: Key, newcomer: &Newcomer, unixsocket: &str) -> Arc<Client> {
+pub fn client(
+    shared: &Shared,
+    worker: usize,
+    key: Key,
+    newcomer: &Newcomer,
+    unixsocket: &str,
+) -> Arc<Client> {
     let now = Instant::now();
     let local = getsockname(&newcomer.socket).ok().and_then(internet_address);
     let unix = || format!("{unixsocket}:0");

@@ -34,7 +34,7 @@ impl PortReply {
     }
 
     /// Says the rest, or all of it, and sends it.
-    pub fn say(mut self: Box<Self>, rest: impl FnOnce(&mut dyn Reply)) {
+    pub fn say(mut self, rest: impl FnOnce(&mut dyn Reply)) {
         rest(&mut *self);
         self.send(true);
     }
@@ -114,7 +114,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// The same for a command that turned out to be long after it was queued.
-    pub fn start_job(&mut self, connection: &mut Connection, mut request: Box<Request>, output: &mut Vec<u8>) {
+    pub fn start_job(
+        &mut self,
+        connection: &mut Connection,
+        mut request: Box<Request>,
+        output: &mut Vec<u8>,
+    ) {
         let args = std::mem::take(&mut request.args);
         args.with(|args| {
             let call = self.shared.engine.call_of(&request, args);

@@ -26,7 +26,11 @@ pub struct Listener {
 ///
 /// # Errors
 /// What could not be opened, and why, for the log.
-pub fn open(config: &PortConfig, workers: usize, first_descriptor: i32) -> Result<Vec<Vec<Listener>>, String> {
+pub fn open(
+    config: &PortConfig,
+    workers: usize,
+    first_descriptor: i32,
+) -> Result<Vec<Vec<Listener>>, String> {
     let mut all: Vec<Vec<Listener>> = Vec::new();
     all.resize_with(workers, Vec::new);
     if config.port != 0 {
@@ -77,7 +81,11 @@ fn addresses(config: &PortConfig) -> Result<Vec<SocketAddr>, String> {
             Err(why) => return Err(format!("midi.port: cannot listen on {name}: {why}")),
         }
     }
-    if found.is_empty() { Err("midi.port: none of the addresses of midi.bind is there".into()) } else { Ok(found) }
+    if found.is_empty() {
+        Err("midi.port: none of the addresses of midi.bind is there".into())
+    } else {
+        Ok(found)
+    }
 }
 
 /// A bound socket.

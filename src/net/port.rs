@@ -288,4 +288,3 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 }
-

@@ -12,9 +12,7 @@ use super::resp::{ArgList, Parsed, RequestLimits, RespReply, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
-use crate::limits::{
-    AHEAD, AHEAD_ARGUMENTS, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE,
-};
+use crate::limits::{AHEAD, AHEAD_ARGUMENTS, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat};
 use crate::store::Now;
 
@@ -205,7 +203,9 @@ impl<D: Driver> Service<D> {
             match connection.parser.next(&input[at..], args, &parse_limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let end = at + consumed;
-                    if ahead.has_room() && self.goes_with_others(connection, &input[at..], args, end, &mut ahead) {
+                    if ahead.has_room()
+                        && self.goes_with_others(connection, &input[at..], args, end, &mut ahead)
+                    {
                         at = end;
                         continue;
                     }

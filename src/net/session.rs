@@ -8,9 +8,7 @@ use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
 use super::shared::{Client, count};
-use crate::command::{
-    Action, Args, Error, Limits, PORT_COMMANDS, PortAction, Reply, find, parse_integer,
-};
+use crate::command::{Action, Args, Error, Limits, PORT_COMMANDS, PortAction, Reply, find, parse_integer};
 use crate::shard::{Call, DEFAULT_USER, Denied, Engine, Gate, Outcome, Refusal, RefusalReason, Taking, User};
 use crate::store::Now;
 
@@ -188,9 +186,11 @@ impl<D: Driver> Service<D> {
             Denied::Key(at) => {
                 (Error::NoPermission.text(&name, &call.args), call.args.get(at), RefusalReason::Key)
             }
-            Denied::Database => {
-                (b"NOPERM this user has no permissions to access the database".to_vec(), &b""[..], RefusalReason::Key)
-            }
+            Denied::Database => (
+                b"NOPERM this user has no permissions to access the database".to_vec(),
+                &b""[..],
+                RefusalReason::Key,
+            ),
         };
         reply.error(&text);
         self.note_refusal(Refusal { user: user.name.clone(), object: object.into(), reason });
@@ -225,8 +225,7 @@ impl<D: Driver> Service<D> {
                 Some(user) if !user.may_call(number) => {
                     connection.session.reply(output).error(&no_permission(row.name));
                     let object = row.name.as_bytes().into();
-                    let refusal =
-                        Refusal { user: user.name.clone(), object, reason: RefusalReason::Command };
+                    let refusal = Refusal { user: user.name.clone(), object, reason: RefusalReason::Command };
                     return self.note_refusal(refusal);
                 }
                 Some(_) => {}
@@ -433,7 +432,9 @@ fn unknown(connection: &Connection, args: &Args<'_>, output: &mut Vec<u8>) {
         return reply.error(NO_AUTH);
     }
     let name = String::from_utf8_lossy(args.get(0)).replace(['\r', '\n'], " ");
-    reply.error(format!("ERR unknown command '{name}' on midi's port; the host's port may have it").as_bytes());
+    reply.error(
+        format!("ERR unknown command '{name}' on midi's port; the host's port may have it").as_bytes(),
+    );
 }
 
 impl Session {

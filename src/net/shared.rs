@@ -8,8 +8,8 @@ use std::time::Instant;
 use crossbeam::utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::connection::{Connection, Key};
 use super::accept::Newcomer;
+use super::connection::{Connection, Key};
 use crate::shard::{Engine, Inbox};
 
 /// What the ports of all workers share.

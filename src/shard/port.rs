@@ -40,6 +40,13 @@ pub struct PortConfig {
     pub obstacle: Option<&'static str>,
 }
 
+impl PortConfig {
+    /// Whether any port is to be opened, obstacles apart.
+    pub fn are_wanted(&self) -> bool {
+        self.port != 0 || !self.unixsocket.is_empty()
+    }
+}
+
 /// What can change at any time.
 #[derive(Debug, Default)]
 pub struct PortSettings {
