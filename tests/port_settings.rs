@@ -23,8 +23,11 @@ fn are_set(server: &Server, expected: &[(&str, &str)]) {
 
 #[test]
 fn load_arguments_are_taken() {
+    // Letters keep their case.
+    let socket = std::env::temp_dir().join(format!("midi.Socket.{}", std::process::id()));
+    let socket = socket.to_str().expect("plain text");
     let server = Builder::new()
-        .load("bind \"127.0.0.1 -::1\" midi.unixsocket /Tmp/No.Such unixsocketperm 0700 maxclients 70")
+        .load(&format!("bind \"127.0.0.1 -::1\" midi.unixsocket {socket} unixsocketperm 0700 maxclients 70"))
         .load("timeout 5 tcp-keepalive 7 protected-mode NO client-query-buffer-limit 2MB")
         .load("output-buffer-hard-limit 3mb output-buffer-soft-limit 1mb output-buffer-soft-seconds 9")
         .start();
@@ -33,7 +36,7 @@ fn load_arguments_are_taken() {
         &[
             ("port", "0"),
             ("bind", "127.0.0.1 -::1"),
-            ("unixsocket", "/Tmp/No.Such"),
+            ("unixsocket", socket),
             ("unixsocketperm", "0700"),
             ("maxclients", "70"),
             ("timeout", "5"),
@@ -45,6 +48,7 @@ fn load_arguments_are_taken() {
             ("output-buffer-soft-seconds", "9"),
         ],
     );
+    let _ = std::fs::remove_file(socket);
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl PortReply {
 
     /// Says the rest, or all of it, and sends it.
     pub fn say(mut self, rest: impl FnOnce(&mut dyn Reply)) {
-        rest(&mut *self);
+        rest(&mut self);
         self.send(true);
     }
 
