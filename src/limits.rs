@@ -178,7 +178,7 @@ pub const LEFTOVER_BYTES: usize = 4 << 10;
 
 /// Commands of a pipeline that run together, so that the memory that one needs is
 /// on its way while another runs. As many cache lines as a core fetches at once.
-pub const AHEAD: usize = 16;
+pub const AHEAD: usize = 32;
 /// With so many arguments each at most.
 pub const AHEAD_ARGUMENTS: usize = 4;
 

@@ -1,9 +1,5 @@
 //! The command table: the one list of what there is.
 
-use std::sync::LazyLock;
-
-use hashbrown::HashMap;
-
 use super::{Command, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set, string};
 
 /// Every command. A command's place here is its number, for counters.
@@ -73,29 +69,84 @@ pub static COMMANDS: [&Command; 60] = [
 /// Longest name that the look-up's packed form holds.
 const NAME_BYTES: usize = 16;
 
-static BY_NAME: LazyLock<HashMap<u128, usize>> = LazyLock::new(|| {
-    let named = |(number, command): (usize, &&Command)| (packed(command.name.as_bytes()), number);
-    COMMANDS.iter().enumerate().map(named).collect()
-});
+/// Places of the look-up's table: a power of two, and few of them taken.
+const PLACES: usize = 256;
+
+/// Stands for no command.
+const NONE: u8 = u8::MAX;
+
+const _: () = assert!(COMMANDS.len() <= PLACES / 4 && COMMANDS.len() < NONE as usize);
+
+/// Numbers of commands by their packed names. Made by the compiler: nothing to be set up
+/// or asked for at run time.
+static BY_NAME: [u8; PLACES] = places();
+
+const fn places() -> [u8; PLACES] {
+    let mut places = [NONE; PLACES];
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        let mut place = first_place(packed(COMMANDS[number].name.as_bytes()));
+        while places[place] != NONE {
+            place = (place + 1) % PLACES;
+        }
+        places[place] = number as u8;
+        number += 1;
+    }
+    places
+}
+
+/// The names, packed.
+static NAMES: [(u64, u64); COMMANDS.len()] = {
+    let mut names = [(0, 0); COMMANDS.len()];
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        names[number] = packed(COMMANDS[number].name.as_bytes());
+        number += 1;
+    }
+    names
+};
+
+/// Where to begin looking.
+#[inline]
+const fn first_place(packed: (u64, u64)) -> usize {
+    (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - 8)
+}
 
 /// The number in [`COMMANDS`] of the command of that standard name, in any case.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > NAME_BYTES {
+    if name.len() > NAME_BYTES || name.is_empty() {
         return None;
     }
-    BY_NAME.get(&packed(name)).copied()
+    let wanted = packed(name);
+    let mut place = first_place(wanted);
+    loop {
+        let number = BY_NAME[place] as usize;
+        let known = NAMES.get(number)?;
+        if *known == wanted && COMMANDS[number].name.len() == name.len() {
+            return Some(number);
+        }
+        place = (place + 1) % PLACES;
+    }
 }
 
-/// The name as one number, letters in lower case. Setting bit 5 of every byte
-/// does that, and makes no letter of anything that is not one.
+/// A name of 1 to 16 bytes as two numbers: of two names of one length, only the same ones are
+/// packed alike. Letters are in lower case: setting bit 5 of every byte does that, and makes
+/// no letter of anything that is not one.
 #[inline]
-fn packed(name: &[u8]) -> u128 {
-    let mut bytes = [0; NAME_BYTES];
-    for (to, from) in bytes.iter_mut().zip(name) {
-        *to = from | 0x20;
+const fn packed(name: &[u8]) -> (u64, u64) {
+    const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        return (u64::from_le_bytes(*first) | LOWER_CASE, u64::from_le_bytes(*last) | LOWER_CASE);
     }
-    u128::from_le_bytes(bytes)
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        let both = u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << 32;
+        return (both | LOWER_CASE, name.len() as u64);
+    }
+    // The first, the middle and the last of up to three.
+    let (first, last) = (name[0] as u64, name[name.len() - 1] as u64);
+    let middle = name[name.len() / 2] as u64;
+    (first | middle << 8 | last << 16 | LOWER_CASE, name.len() as u64)
 }
 
 #[cfg(test)]
@@ -108,6 +159,10 @@ mod tests {
             assert!(command.name.len() <= NAME_BYTES);
             assert_eq!(find(command.name.as_bytes()), Some(number));
             assert_eq!(find(command.name.to_uppercase().as_bytes()), Some(number));
+        }
+        for (wrong, right) in [("exists\0", "exists"), ("gett", "get"), ("ge", "get"), ("g\0t", "get")] {
+            assert!(find(right.as_bytes()).is_some());
+            assert_eq!(find(wrong.as_bytes()), None, "{wrong}");
         }
         assert_eq!(find(b"nosuch"), None);
         assert_eq!(find(b"get\0"), None);

@@ -94,7 +94,7 @@ impl JobReply for PortReply {
 
 impl<D: Driver> Service<D> {
     /// Starts a long command's job; the connection waits for it.
-    pub(super) fn long(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+    pub(super) fn long(&self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
         // These happen at once and everywhere, before the long part of them begins.
         if matches!(
             call.row().action,

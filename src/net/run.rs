@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::connection::{Connection, State};
 use super::driver::{Driver, Received, Sent};
-use super::resp::{ArgList, Parsed, RequestLimits, RespReply, room_for};
+use super::resp::{ArgList, ArgRange, Parsed, RequestLimits, RespReply, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
@@ -69,6 +70,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// A connection's turn: receives once, runs what came, sends the replies together.
+    #[inline(never)]
     pub fn serve(&mut self, connection: &mut Connection) -> Fate {
         let mut output = std::mem::take(&mut self.output);
         output.clear();
@@ -203,7 +205,7 @@ impl<D: Driver> Service<D> {
             match connection.parser.next(&input[at..], args, &parse_limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let end = at + consumed;
-                    if ahead.has_room()
+                    if !ahead.commands.is_full()
                         && self.goes_with_others(connection, &input[at..], args, end, &mut ahead)
                     {
                         at = end;
@@ -262,24 +264,20 @@ impl<D: Driver> Service<D> {
         if !row.is_on_one_shard(args.len()) {
             return false;
         }
-        let first = ahead.args.len();
-        ahead.args.extend(args.ranges().iter().map(|range| &input[range.start..range.end]));
-        let list = Args::new(&ahead.args[first..]);
+        let list = Args::new(ahead.lay_out(input, args.ranges()));
         let free = connection.session.is_plain()
             && row.check_arity(&list).is_ok()
             && self.engine().port_gate(row.flags) == Gate::Go
             && connection.session.may(self.engine(), number, &list);
-        if !free {
-            ahead.args.truncate(first);
-            return false;
+        if free {
+            ahead.add(number, prefix, end);
         }
-        ahead.commands.push(Planned { number, prefix, first, end });
-        true
+        free
     }
 
     /// Runs commands that go together; says how far they got.
     fn run_ahead(
-        &mut self,
+        &self,
         connection: &mut Connection,
         ahead: &Ahead<'_>,
         limits: &Limits,
@@ -287,16 +285,17 @@ impl<D: Driver> Service<D> {
     ) -> usize {
         let engine = &*self.shared.engine;
         let seat = engine.worker_seat(self.worker);
-        let calls: SmallVec<[Call<'_>; AHEAD]> = ahead.calls(engine, connection.session.db, limits).collect();
+        let mut calls = ahead.calls(engine, connection.session.db, limits);
         let mut reply = RespReply::new(output, connection.session.resp3);
-        let (done, outcome) = engine.attempt_run(seat, &calls, &mut reply);
+        let (done, outcome) = engine.attempt_run(seat, calls.clone(), &mut reply);
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         if outcome == Outcome::Done {
             return ahead.commands[done - 1].end;
         }
         // That one was not to be run here and now.
-        self.hand_over(connection, &calls[done], outcome, output);
+        let Some(call) = calls.nth(done) else { return 0 };
+        self.hand_over(connection, &call, outcome, output);
         ahead.commands[done].end
     }
 
@@ -317,7 +316,7 @@ impl<D: Driver> Service<D> {
 
     /// Gives a command to whoever can go on with it; the connection waits for the reply.
     pub(super) fn hand_over(
-        &mut self,
+        &self,
         connection: &mut Connection,
         call: &Call<'_>,
         outcome: Outcome,
@@ -403,38 +402,53 @@ fn no_large_reply(_: usize, _: &Tape) {}
 /// Commands that run together.
 #[derive(Default)]
 struct Ahead<'i> {
-    args: SmallVec<[&'i [u8]; AHEAD * AHEAD_ARGUMENTS]>,
-    commands: SmallVec<[Planned; AHEAD]>,
+    args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
+    commands: ArrayVec<Planned, AHEAD>,
 }
 
 /// One of them.
 struct Planned {
     number: usize,
     prefix: &'static str,
-    /// Where its arguments begin.
-    first: usize,
+    /// Where its arguments begin, and end.
+    args: (usize, usize),
     /// Where it ends in the input.
     end: usize,
 }
 
-impl Ahead<'_> {
+impl<'i> Ahead<'i> {
+    /// Lays out the arguments of a command that may be added next.
     #[inline]
-    fn has_room(&self) -> bool {
-        self.commands.len() < AHEAD
+    fn lay_out(&mut self, input: &'i [u8], ranges: &[ArgRange]) -> &[&'i [u8]] {
+        let first = self.end();
+        self.args.truncate(first);
+        self.args.extend(ranges.iter().map(|range| &input[range.start..range.end]));
+        &self.args[first..]
+    }
+
+    /// Where the arguments of the commands end.
+    #[inline]
+    fn end(&self) -> usize {
+        self.commands.last().map_or(0, |last| last.args.1)
+    }
+
+    /// Adds the command whose arguments were laid out.
+    #[inline]
+    fn add(&mut self, number: usize, prefix: &'static str, end: usize) {
+        let args = (self.end(), self.args.len());
+        self.commands.push(Planned { number, prefix, args, end });
     }
 
     #[inline]
-    fn calls<'a>(&'a self, engine: &Engine, db: u32, limits: &Limits) -> impl Iterator<Item = Call<'a>> {
-        self.commands.iter().enumerate().map(move |(number, planned)| {
-            let end = self.commands.get(number + 1).map_or(self.args.len(), |next| next.first);
-            Call {
-                command: planned.number,
-                args: Args::new(&self.args[planned.first..end]),
-                db,
-                now: Now::lazy(engine.config.clock),
-                limits: *limits,
-                prefix: planned.prefix,
-            }
+    fn calls(&self, engine: &Engine, db: u32, limits: &Limits) -> impl Iterator<Item = Call<'_>> + Clone {
+        let clock = engine.config.clock;
+        self.commands.iter().map(move |planned| Call {
+            command: planned.number,
+            args: Args::new(&self.args[planned.args.0..planned.args.1]),
+            db,
+            now: Now::lazy(clock),
+            limits: *limits,
+            prefix: planned.prefix,
         })
     }
 }

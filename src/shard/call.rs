@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use arrayvec::ArrayVec;
 use smallvec::{SmallVec, smallvec};
 
 use super::counters::{Census, Seat};
@@ -120,38 +121,35 @@ impl Engine {
     /// Runs calls of one connection one after the other, each on one shard, and all of these held
     /// together: so what the later ones need is fetched from memory while the first ones run. Stops
     /// at the first that is not done; says how many were, and what became of that one.
-    pub fn attempt_run(&self, seat: &Seat, calls: &[Call<'_>], reply: &mut dyn Reply) -> (usize, Outcome) {
-        let mut held: SmallVec<[(u32, HeldShard<'_>); AHEAD]> = SmallVec::new();
-        // The hash of each call's key, and which of the held shards it is in.
-        let mut places: SmallVec<[(KeyHash, usize); AHEAD]> = SmallVec::new();
-        for call in calls {
-            let hash = self.hasher.hash(call.first_key());
-            let shard = self.shard_of(hash);
-            let known = held.iter().position(|&(number, _)| number == shard);
-            let Some(place) = known.or_else(|| {
-                held.push((shard, self.take(shard, Taking::WORKER)?));
-                Some(held.len() - 1)
-            }) else {
-                break;
-            };
-            places.push((hash, place));
+    pub fn attempt_run<'a>(
+        &self,
+        seat: &Seat,
+        calls: impl Iterator<Item = Call<'a>> + Clone,
+        reply: &mut dyn Reply,
+    ) -> (usize, Outcome) {
+        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
+        // makes the processor wait for what it has asked for before, so that is a step of its own.
+        let mut run = Run::default();
+        for call in calls.clone().take(AHEAD) {
+            run.add(self, call.first_key(), call.db);
         }
-        for (call, &(hash, place)) in calls.iter().zip(&places) {
-            held[place].1.db(call.db).prefetch(hash);
-        }
-        for (call, &(hash, place)) in calls.iter().zip(&places) {
-            held[place].1.db(call.db).prefetch_entry(hash);
+        run.take_tokens(self);
+        for &(hash, place) in &run.places {
+            run.held[place].1.db(run.db).prefetch(hash);
         }
         let (mut done, mut outcome) = (0, Outcome::Busy);
-        for (call, &(hash, place)) in calls.iter().zip(&places) {
-            let (shard, token) = &mut held[place];
-            outcome = self.run_one(seat, call, hash, *shard, token, reply);
+        for &(hash, place) in &run.places {
+            run.held[place].1.db(run.db).prefetch_entry(hash);
+        }
+        for (call, &(hash, place)) in calls.zip(&run.places) {
+            let (shard, token) = &mut run.held[place];
+            outcome = self.run_one(seat, &call, hash, *shard, token, reply);
             if outcome != Outcome::Done {
                 break;
             }
             done += 1;
         }
-        held.into_iter().for_each(|(shard, token)| self.release(shard, token));
+        run.held.into_iter().for_each(|(shard, token)| self.release(shard, token));
         (done, outcome)
     }
 
@@ -422,6 +420,55 @@ impl Engine {
             }
         }
         found
+    }
+}
+
+/// The shards of calls that run together.
+#[derive(Default)]
+struct Run<'a> {
+    /// The hash of each call's key.
+    hashes: ArrayVec<KeyHash, AHEAD>,
+    held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
+    /// The hashes again, of the calls that can run, and which of the held shards each is in.
+    places: ArrayVec<(KeyHash, usize), AHEAD>,
+    /// The client's database.
+    db: u32,
+}
+
+impl<'a> Run<'a> {
+    /// Adds a call, and asks for its shard's memory.
+    #[inline]
+    fn add(&mut self, engine: &Engine, key: &[u8], db: u32) {
+        let hash = engine.hasher.hash(key);
+        engine.prefetch_shard(engine.shard_of(hash));
+        self.hashes.push(hash);
+        self.db = db;
+    }
+
+    /// Holds all the shards, up to the first that is not to be had.
+    #[inline]
+    fn take_tokens(&mut self, engine: &'a Engine) {
+        // A bit for each shard that is held, by the low bits of its number.
+        let mut seen = 0_u64;
+        for &hash in &self.hashes {
+            let shard = engine.shard_of(hash);
+            let bit = 1 << (shard % 64);
+            let known = if seen & bit == 0 { None } else { self.place_of(shard) };
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    let Some(held) = engine.take(shard, Taking::WORKER) else { return };
+                    self.held.push((shard, held));
+                    self.held.len() - 1
+                }
+            };
+            seen |= bit;
+            self.places.push((hash, place));
+        }
+    }
+
+    fn place_of(&self, shard: u32) -> Option<usize> {
+        self.held.iter().position(|&(number, _)| number == shard)
     }
 }
 

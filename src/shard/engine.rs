@@ -22,7 +22,7 @@ use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
 use crate::command::{Error, Flags, Limits};
-use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs};
+use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 
 /// What cannot change while the engine lives.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +226,12 @@ impl Engine {
     #[inline]
     pub fn shard(&self, number: u32) -> &Shard {
         &self.shards[number as usize]
+    }
+
+    /// Asks for a shard's memory, to be needed soon.
+    #[inline]
+    pub(super) fn prefetch_shard(&self, number: u32) {
+        prefetch(&raw const *self.shards[number as usize]);
     }
 
     /// How many shards there are.

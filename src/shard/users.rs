@@ -66,7 +66,9 @@ impl Commands {
 
     #[inline]
     fn has(&self, number: usize) -> bool {
-        self.table >> number & 1 != 0
+        // Half of it at a time: shifting 128 bits takes ten instructions.
+        let half = if number < 64 { self.table as u64 } else { (self.table >> 64) as u64 };
+        half >> (number % 64) & 1 != 0
     }
 }
 

@@ -157,7 +157,7 @@ pub fn block_bytes(bytes: usize) -> usize {
 /// Asks for the cache line at an address, which need not be anybody's.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn prefetch<T>(place: *const T) {
+pub fn prefetch<T>(place: *const T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a hint only: no address can do harm.
     unsafe { _mm_prefetch(place.cast(), _MM_HINT_T0) };
@@ -165,7 +165,7 @@ pub(super) fn prefetch<T>(place: *const T) {
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-pub(super) fn prefetch<T>(_: *const T) {}
+pub fn prefetch<T>(_: *const T) {}
 
 fn layout(block: usize) -> Layout {
     Layout::from_size_align(block, 1).expect("entries are far below isize::MAX")
