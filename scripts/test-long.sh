@@ -83,8 +83,8 @@ tsan_stage() {
 }
 
 random_stage() {
-    heading "random operations against the model"
-    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model
+    heading "random operations against the model, random requests and replies"
+    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model --test resp
 }
 
 differential_stage() {

@@ -105,6 +105,8 @@ impl Reply for RespReply<'_> {
 mod tests {
     use super::*;
 
+    type Say<'a> = &'a dyn Fn(&mut RespReply<'_>);
+
     fn written(resp3: bool, say: impl Fn(&mut RespReply<'_>)) -> String {
         let mut out = b"|".to_vec();
         say(&mut RespReply::new(&mut out, resp3));
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_same_in_both_protocols() {
-        let cases: [(&dyn Fn(&mut RespReply<'_>), &str); 12] = [
+        let cases: [(Say<'_>, &str); 12] = [
             (&|reply| reply.ok(), "|+OK\r\n"),
             (&|reply| reply.simple("PONG"), "|+PONG\r\n"),
             (&|reply| reply.error(b"ERR no"), "|-ERR no\r\n"),
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_differs() {
-        let cases: [(&dyn Fn(&mut RespReply<'_>), &str, &str); 3] = [
+        let cases: [(Say<'_>, &str, &str); 3] = [
             (&|reply| reply.null(), "|$-1\r\n", "|_\r\n"),
             (&|reply| reply.map(5), "|*10\r\n", "|%5\r\n"),
             (&|reply| reply.verbatim(b"a text"), "|$6\r\na text\r\n", "|=10\r\ntxt:a text\r\n"),

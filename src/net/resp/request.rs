@@ -323,10 +323,11 @@ impl RequestParser {
         wanted: u8,
         too_long: ProtocolError,
     ) -> Result<Option<usize>, ProtocolError> {
-        let unseen = rest.get(self.searched..).unwrap_or_default();
+        let window = &rest[..rest.len().min(LINE_BYTES + 1)];
+        let unseen = window.get(self.searched..).unwrap_or_default();
         let stop = unseen.iter().position(|&byte| byte == wanted || byte == 0);
-        let stop = self.searched + stop.unwrap_or(unseen.len());
-        if stop <= LINE_BYTES && rest.get(stop) == Some(&wanted) {
+        let stop = stop.map_or(window.len(), |stop| self.searched + stop);
+        if window.get(stop) == Some(&wanted) {
             self.searched = 0;
             return Ok(Some(stop));
         }
@@ -532,6 +533,33 @@ mod tests {
             assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
             assert_eq!(args.iter(input).collect::<Vec<_>>(), [&b"SET"[..], b"key", b"hello world"]);
         }
+    }
+
+    /// What is understood is spoiled before the parser goes on: it must not look there again.
+    #[test]
+    fn nothing_is_read_twice() {
+        let lens = [4, 3, 3000, 40_000].repeat(20);
+        let encode = |&len: &usize| format!("${len}\r\n{}\r\n", "x".repeat(len));
+        let input = format!("*80\r\n{}", lens.iter().map(encode).collect::<String>());
+        let (mut parser, mut args, mut moved) = (RequestParser::default(), ArgList::default(), 0);
+        for step in [1, 7, 1000] {
+            let (mut seen, mut spoiled) = (Vec::new(), 1);
+            for piece in input.as_bytes().chunks(step) {
+                let list = parser.found.as_ptr();
+                seen.extend_from_slice(piece);
+                let parsed = parser.next(&seen, &mut args, &ANYBODY).expect("no error");
+                let Parsed::Incomplete { .. } = parsed else { continue };
+                moved += usize::from(parser.found.as_ptr() != list);
+                let understood = if parser.length.is_some() { seen.len() } else { parser.at };
+                assert!(seen.len() - understood - parser.searched <= 1, "a line's end is half there at most");
+                if understood > spoiled {
+                    seen[spoiled..understood].fill(b'!');
+                    spoiled = understood;
+                }
+            }
+            assert_eq!(args.iter(input.as_bytes()).map(<[u8]>::len).collect::<Vec<_>>(), lens);
+        }
+        assert!(moved < 30, "the list moves only when it grows: {moved} times");
     }
 
     #[test]
