@@ -18,15 +18,14 @@ impl<'a> RespReply<'a> {
         RespReply { out, resp3 }
     }
 
-    /// A line that is a sign and a number.
-    #[inline]
+    /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to be copied.
+    #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
+        let digit = |place: usize| b'0' + (number / place % 10) as u8;
         match number {
-            0..10 => self.out.extend_from_slice(&[sign, digit(number), b'\r', b'\n']),
-            10..100 => {
-                let (tens, ones) = (digit(number / 10), digit(number % 10));
-                self.out.extend_from_slice(&[sign, tens, ones, b'\r', b'\n']);
-            }
+            0..10 => self.out.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
+            10..100 => self.out.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => self.out.extend_from_slice(&[sign, digit(100), digit(10), digit(1), b'\r', b'\n']),
             _ => self.line(sign, itoa::Buffer::new().format(number).as_bytes()),
         }
     }
@@ -38,11 +37,6 @@ impl<'a> RespReply<'a> {
         self.out.extend_from_slice(text);
         self.out.extend_from_slice(b"\r\n");
     }
-}
-
-#[inline]
-fn digit(value: usize) -> u8 {
-    b'0' + value as u8
 }
 
 impl Reply for RespReply<'_> {
@@ -63,7 +57,10 @@ impl Reply for RespReply<'_> {
 
     #[inline]
     fn integer(&mut self, number: i64) {
-        self.line(b':', itoa::Buffer::new().format(number).as_bytes());
+        match usize::try_from(number) {
+            Ok(number) => self.head(b':', number),
+            Err(_) => self.line(b':', itoa::Buffer::new().format(number).as_bytes()),
+        }
     }
 
     #[inline]
