@@ -14,7 +14,7 @@ run: ## build, then start redis-server with midi in the foreground; PORT= choose
 test: ## all tests, against Redis and, where it can be had, Valkey
 	@bash scripts/test.sh
 
-test-long: ## loom, the sanitizers and long random tests
+test-long: ## loom, the sanitizers, the fuzzer and long random tests
 	@bash scripts/test-long.sh
 
 lint: ## formatting and clippy, warnings are errors

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What takes longer than `make test` or needs nightly Rust: loom, address sanitizer, thread
-# sanitizer, long random tests. Runs every stage, and fails at the end if one of them failed.
+# sanitizer, fuzzer, long random tests. Runs every stage, and fails at the end if one of them failed.
 . "$(dirname "$0")/setup.sh"
 setup redis
 
@@ -82,9 +82,24 @@ tsan_stage() {
     unset TSAN_OPTIONS
 }
 
+# MIDI_FUZZ_SECONDS says how long each target runs. What it finds goes to fuzz/artifacts.
+fuzz_stage() {
+    heading "fuzzer: any bytes for the parsers"
+    have_nightly || return 0
+    local tools=$root/target/tools target
+    local PATH=$tools/bin:$PATH
+    have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
+        { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
+    for target in request payload glob; do
+        mkdir -p "target/fuzz-corpus/$target"
+        run cargo +nightly fuzz run --target-dir "$root/target/fuzz" "$target" "target/fuzz-corpus/$target" \
+            "fuzz/corpus/$target" -- -max_total_time="${MIDI_FUZZ_SECONDS:-300}"
+    done
+}
+
 random_stage() {
-    heading "random operations against the model"
-    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model
+    heading "random operations against the model, random requests and replies"
+    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model --test resp
 }
 
 differential_stage() {
@@ -117,6 +132,7 @@ redis_units_stage() {
 loom_stage
 asan_stage
 tsan_stage
+fuzz_stage
 random_stage
 differential_stage
 linearizability_stage

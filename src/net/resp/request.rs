@@ -21,7 +21,10 @@ pub struct ArgRange {
 /// other, and any number of connections.
 #[derive(Default)]
 pub struct ArgList {
-    ranges: Vec<ArgRange>,
+    /// Those of the command, and behind them what earlier ones left: writing over
+    /// them is cheaper than adding.
+    slots: Vec<ArgRange>,
+    len: usize,
     /// The arguments of an inline command without quotes and backslashes.
     unquoted: Vec<u8>,
     is_inline: bool,
@@ -31,18 +34,18 @@ impl ArgList {
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.ranges.len()
+        self.len
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.len == 0
     }
 
     /// Where they stand in [`ArgList::source`].
     #[inline]
     pub fn ranges(&self) -> &[ArgRange] {
-        &self.ranges
+        &self.slots[..self.len]
     }
 
     /// Whether they came as a line: then they stand in the list's own bytes.
@@ -61,26 +64,56 @@ impl ArgList {
     #[inline]
     pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
         let source = self.source(input);
-        self.ranges.iter().map(move |range| &source[range.start..range.end])
+        self.ranges().iter().map(move |range| &source[range.start..range.end])
     }
 
     /// Adds an argument that `write` leaves in the list's own bytes, and passes on its result.
     pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let start = self.unquoted.len();
         let result = write(&mut self.unquoted);
-        self.ranges.push(ArgRange { start, end: self.unquoted.len() });
+        self.push(ArgRange { start, end: self.unquoted.len() });
         self.is_inline = true;
         result
     }
 
     #[inline]
-    fn clear(&mut self) {
-        if self.ranges.capacity() > ARGUMENTS_KEPT {
-            self.ranges = Vec::new();
+    fn push(&mut self, range: ArgRange) {
+        match self.slots.get_mut(self.len) {
+            Some(slot) => *slot = range,
+            None => self.slots.push(range),
         }
-        self.ranges.clear();
+        self.len += 1;
+    }
+
+    fn clear(&mut self) {
+        if self.slots.len() > ARGUMENTS_KEPT {
+            self.slots = Vec::new();
+        }
+        self.len = 0;
         self.unquoted.clear();
         self.is_inline = false;
+    }
+
+    /// Takes a command of the form that nearly all have, and tells its length: all there, and no number
+    /// of more than four digits. `None` says nothing about the others.
+    #[inline]
+    fn take_plain(&mut self, input: &[u8]) -> Option<usize> {
+        let Some((count, name)) = plain_head(input) else { return self.take_long_head(input) };
+        let (first, others) = self.slots.get_mut(..count)?.split_first_mut()?;
+        *first = ArgRange { start: HEAD, end: HEAD + name };
+        let consumed = plain_arguments(others, input, HEAD + name + LINE_END)?;
+        self.len = count;
+        self.is_inline = false;
+        Some(consumed)
+    }
+
+    #[inline(never)]
+    fn take_long_head(&mut self, input: &[u8]) -> Option<usize> {
+        let (count, line) = plain_line(b'*', input).filter(|&(count, _)| count > 0)?;
+        let consumed = plain_arguments(self.slots.get_mut(..count)?, input, line)?;
+        self.len = count;
+        self.is_inline = false;
+        Some(consumed)
     }
 }
 
@@ -171,6 +204,8 @@ impl ProtocolError {
 /// in many pieces costs no more than one that arrives at once.
 #[derive(Default)]
 pub struct RequestParser {
+    /// Whether there is anything to remember.
+    within: bool,
     /// Everything before this is understood.
     at: usize,
     /// Arguments from there on; 0 before the line that tells.
@@ -182,9 +217,6 @@ pub struct RequestParser {
     /// The arguments before.
     found: Vec<ArgRange>,
 }
-
-/// The shortest argument: `$0`, its line end, and the one behind its no bytes.
-const ARGUMENT_BYTES_MIN: usize = 6;
 
 impl RequestParser {
     /// Takes the next command from the beginning of `input`. While it is incomplete, the next
@@ -200,12 +232,34 @@ impl RequestParser {
         args: &mut ArgList,
         limits: &RequestLimits,
     ) -> Result<Parsed, ProtocolError> {
-        args.clear();
-        match input.first() {
-            Some(b'*') => self.array(input, args, limits),
-            Some(_) => self.inline(input, args),
-            None => Ok(Parsed::Incomplete { missing: 1 }),
+        if !self.within
+            && limits.allow_plain()
+            && let Some(consumed) = args.take_plain(input)
+        {
+            return Ok(Parsed::Command { consumed });
         }
+        self.next_of_any_form(input, args, limits)
+    }
+
+    #[inline(never)]
+    fn next_of_any_form(
+        &mut self,
+        input: &[u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+    ) -> Result<Parsed, ProtocolError> {
+        args.clear();
+        let parsed = match input.first() {
+            Some(b'*') => self.array(input, args, limits)?,
+            Some(_) => self.inline(input, args)?,
+            None => Parsed::Incomplete { missing: 1 },
+        };
+        if let Parsed::Incomplete { .. } = parsed {
+            self.within = true;
+        } else if self.within {
+            *self = RequestParser::default();
+        }
+        Ok(parsed)
     }
 
     fn array(
@@ -214,93 +268,63 @@ impl RequestParser {
         args: &mut ArgList,
         limits: &RequestLimits,
     ) -> Result<Parsed, ProtocolError> {
-        let resumed = self.at > 0;
-        if resumed {
-            mem::swap(&mut self.found, &mut args.ranges);
+        if self.at > 0 {
+            mem::swap(&mut self.found, &mut args.slots);
+            args.len = args.slots.len();
         }
         let mut rest = input.get(self.at..).unwrap_or_default();
         let mut arguments = self.arguments;
         if arguments == 0 {
-            let Some((count, after)) = self.count(rest, limits)? else {
+            let Some(line) = self.line(rest, ProtocolError::CountTooLong)? else {
                 return Ok(Parsed::Incomplete { missing: 1 });
             };
-            (arguments, rest) = (count, after);
-            if count == 0 {
+            arguments = limits.count(line)?;
+            rest = &rest[line.len() + LINE_END..];
+            if arguments == 0 {
                 return Ok(Parsed::Empty { consumed: input.len() - rest.len() });
             }
         }
         while arguments > 0 {
             let length = match self.length.take() {
                 Some(length) => length,
-                None => match self.length(rest, limits)? {
-                    Some((length, after)) => {
-                        rest = after;
-                        length
-                    }
-                    None => return Ok(self.pause(input, rest, (arguments, None), args)),
-                },
+                None => {
+                    let Some((length, line)) = self.length(rest, limits)? else {
+                        return Ok(self.pause(input, rest, (arguments, None), args));
+                    };
+                    rest = &rest[line..];
+                    length
+                }
             };
             let Some(after) = rest.get(length + LINE_END..) else {
                 return Ok(self.pause(input, rest, (arguments, Some(length)), args));
             };
             let start = input.len() - rest.len();
-            args.ranges.push(ArgRange { start, end: start + length });
+            args.push(ArgRange { start, end: start + length });
             rest = after;
             arguments -= 1;
-        }
-        if resumed {
-            *self = RequestParser::default();
         }
         Ok(Parsed::Command { consumed: input.len() - rest.len() })
     }
 
-    /// The number of arguments, and what follows its line.
-    #[inline(always)]
-    fn count<'a>(
+    /// The length of an argument, and how long its line is.
+    fn length(
         &mut self,
-        rest: &'a [u8],
+        rest: &[u8],
         limits: &RequestLimits,
-    ) -> Result<Option<(usize, &'a [u8])>, ProtocolError> {
-        let (count, after) = match short_line(b'*', rest) {
-            Some(found) => found,
-            None => match self.line(rest, ProtocolError::CountTooLong)? {
-                Some(line) => (parse_count(line)?, &rest[line.len() + LINE_END..]),
-                None => return Ok(None),
-            },
-        };
-        self.searched = 0;
-        if count > UNAUTHENTICATED_ARGUMENTS && !limits.authenticated {
-            return Err(ProtocolError::UnauthenticatedCount);
+    ) -> Result<Option<(usize, usize)>, ProtocolError> {
+        if limits.allow_plain()
+            && let Some(plain) = plain_line(b'$', rest)
+        {
+            self.searched = 0;
+            return Ok(Some(plain));
         }
-        Ok(Some((count, after)))
-    }
-
-    /// The length of an argument, and what follows its line.
-    #[inline(always)]
-    fn length<'a>(
-        &mut self,
-        rest: &'a [u8],
-        limits: &RequestLimits,
-    ) -> Result<Option<(usize, &'a [u8])>, ProtocolError> {
-        let (length, after) = match short_line(b'$', rest) {
-            Some(found) => found,
-            None => match self.line(rest, ProtocolError::LengthTooLong)? {
-                Some(line) => (parse_length(line)?, &rest[line.len() + LINE_END..]),
-                None => return Ok(None),
-            },
-        };
-        self.searched = 0;
-        if length > limits.max_bulk_bytes {
-            return Err(ProtocolError::InvalidLength);
+        match self.line(rest, ProtocolError::LengthTooLong)? {
+            Some(line) => Ok(Some((limits.length(line)?, line.len() + LINE_END))),
+            None => Ok(None),
         }
-        if length > UNAUTHENTICATED_BULK_BYTES && !limits.authenticated {
-            return Err(ProtocolError::UnauthenticatedLength);
-        }
-        Ok(Some((length, after)))
     }
 
     /// The line that `rest` begins with, without its end; that is there, too.
-    #[cold]
     fn line<'a>(
         &mut self,
         rest: &'a [u8],
@@ -323,10 +347,11 @@ impl RequestParser {
         wanted: u8,
         too_long: ProtocolError,
     ) -> Result<Option<usize>, ProtocolError> {
-        let unseen = rest.get(self.searched..).unwrap_or_default();
+        let window = &rest[..rest.len().min(LINE_BYTES + 1)];
+        let unseen = window.get(self.searched..).unwrap_or_default();
         let stop = unseen.iter().position(|&byte| byte == wanted || byte == 0);
-        let stop = self.searched + stop.unwrap_or(unseen.len());
-        if stop <= LINE_BYTES && rest.get(stop) == Some(&wanted) {
+        let stop = stop.map_or(window.len(), |stop| self.searched + stop);
+        if window.get(stop) == Some(&wanted) {
             self.searched = 0;
             return Ok(Some(stop));
         }
@@ -349,7 +374,6 @@ impl RequestParser {
     ///
     /// The first time its arguments are copied, so that the caller's list, which other connections
     /// use too, stays there. After that the list that grew goes to and fro, and nothing is copied.
-    #[cold]
     fn pause(
         &mut self,
         input: &[u8],
@@ -358,10 +382,11 @@ impl RequestParser {
         args: &mut ArgList,
     ) -> Parsed {
         if self.at > 0 {
-            mem::swap(&mut self.found, &mut args.ranges);
+            mem::swap(&mut self.found, &mut args.slots);
         } else {
-            self.found.extend_from_slice(&args.ranges);
+            self.found.extend_from_slice(args.ranges());
         }
+        args.len = 0;
         self.at = input.len() - rest.len();
         self.arguments = arguments;
         self.length = length;
@@ -374,34 +399,101 @@ impl RequestParser {
 /// `\r\n`.
 const LINE_END: usize = 2;
 
-/// The number in a line of one or two digits behind `sign`, and what follows: nearly all lines are such.
+/// The shortest argument: `$0`, its line end, and the one behind its no bytes.
+const ARGUMENT_BYTES_MIN: usize = 6;
+
+/// The largest number of a plain line.
+const PLAIN_NUMBER: usize = 9999;
+
+/// Takes as many arguments as there are slots, and tells where they end.
 #[inline(always)]
-fn short_line(sign: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
-    match rest {
-        [first, ones @ b'0'..=b'9', b'\r', _, after @ ..] if *first == sign => {
-            Some((usize::from(ones - b'0'), after))
-        }
-        [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, after @ ..] if *first == sign => {
-            Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), after))
-        }
-        _ => None,
+fn plain_arguments(slots: &mut [ArgRange], input: &[u8], from: usize) -> Option<usize> {
+    let mut rest = input.get(from..)?;
+    for slot in slots {
+        let (length, line) = plain_line(b'$', rest)?;
+        let start = input.len() - rest.len() + line;
+        *slot = ArgRange { start, end: start + length };
+        rest = rest.get(line + length + LINE_END..)?;
     }
+    Some(input.len() - rest.len())
 }
 
-/// The number of arguments; one below 0 means none.
-fn parse_count(line: &[u8]) -> Result<usize, ProtocolError> {
-    let count = line.get(1..).and_then(parse_integer).and_then(|count| i32::try_from(count.max(0)).ok());
-    count.map(|count| count as usize).ok_or(ProtocolError::InvalidCount)
+/// The first two lines of a plain command: so many bytes.
+const HEAD: usize = 8;
+
+/// The numbers in two lines such as `*2` and `$3`, of one digit each, all their bytes looked at at once.
+#[inline(always)]
+fn plain_head(input: &[u8]) -> Option<(usize, usize)> {
+    const ZEROS: u64 = u64::from_le_bytes(*b"*0\r\n$0\r\n");
+    const DIGITS: u64 = u64::from_le_bytes([0, 15, 0, 0, 0, 15, 0, 0]);
+    const SIXES: u64 = u64::from_le_bytes([0, 6, 0, 0, 0, 6, 0, 0]);
+    // What differs from the head with zeros is the two digits. Those above 9 show when 6 is added.
+    let digits = u64::from_le_bytes(*input.first_chunk()?) ^ ZEROS;
+    if (digits | digits.wrapping_add(SIXES)) & !DIGITS != 0 {
+        return None;
+    }
+    Some(((digits >> 8 & 15) as usize, (digits >> 40) as usize))
 }
 
-fn parse_length(line: &[u8]) -> Result<usize, ProtocolError> {
-    match line {
-        [b'$', digits @ ..] => {
-            let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
-            length.ok_or(ProtocolError::InvalidLength)
+/// The number in a line of one to four digits behind `sign`, and how long the line is. `None`
+/// also where `rest` has fewer bytes than four digits would need.
+#[inline(always)]
+fn plain_line(sign: u8, rest: &[u8]) -> Option<(usize, usize)> {
+    let &[first, a, b, c, d, e, _] = rest.first_chunk()?;
+    if first != sign {
+        return None;
+    }
+    let mut number = digit(a)?;
+    if b == b'\r' {
+        return Some((number, 4));
+    }
+    number = number * 10 + digit(b)?;
+    if c == b'\r' {
+        return (number > 9).then_some((number, 5));
+    }
+    number = number * 10 + digit(c)?;
+    if d == b'\r' {
+        return (number > 99).then_some((number, 6));
+    }
+    number = number * 10 + digit(d)?;
+    (number > 999 && e == b'\r').then_some((number, 7))
+}
+
+#[inline(always)]
+fn digit(byte: u8) -> Option<usize> {
+    byte.is_ascii_digit().then(|| usize::from(byte - b'0'))
+}
+
+impl RequestLimits {
+    /// Whether they are wide enough for everything that is taken without looking at them.
+    #[inline]
+    fn allow_plain(&self) -> bool {
+        self.authenticated && self.max_bulk_bytes >= PLAIN_NUMBER
+    }
+
+    /// The number of arguments that a line tells; one below 0 means none.
+    fn count(&self, line: &[u8]) -> Result<usize, ProtocolError> {
+        let count = line.get(1..).and_then(parse_integer).and_then(|count| i32::try_from(count.max(0)).ok());
+        let count = count.ok_or(ProtocolError::InvalidCount)? as usize;
+        if count > UNAUTHENTICATED_ARGUMENTS && !self.authenticated {
+            return Err(ProtocolError::UnauthenticatedCount);
         }
-        // An empty line begins with its end.
-        _ => Err(ProtocolError::NoDollar(line.first().copied().unwrap_or(b'\r'))),
+        Ok(count)
+    }
+
+    /// The length of an argument that a line tells.
+    fn length(&self, line: &[u8]) -> Result<usize, ProtocolError> {
+        let Some(digits) = line.strip_prefix(b"$") else {
+            // An empty line begins with its end.
+            return Err(ProtocolError::NoDollar(line.first().copied().unwrap_or(b'\r')));
+        };
+        let length = parse_integer(digits).and_then(|length| usize::try_from(length).ok());
+        let length = length.filter(|&length| length <= self.max_bulk_bytes);
+        let length = length.ok_or(ProtocolError::InvalidLength)?;
+        if length > UNAUTHENTICATED_BULK_BYTES && !self.authenticated {
+            return Err(ProtocolError::UnauthenticatedLength);
+        }
+        Ok(length)
     }
 }
 
@@ -532,6 +624,33 @@ mod tests {
             assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
             assert_eq!(args.iter(input).collect::<Vec<_>>(), [&b"SET"[..], b"key", b"hello world"]);
         }
+    }
+
+    /// What is understood is spoiled before the parser goes on: it must not look there again.
+    #[test]
+    fn nothing_is_read_twice() {
+        let lens = [4, 3, 3000, 40_000].repeat(20);
+        let encode = |&len: &usize| format!("${len}\r\n{}\r\n", "x".repeat(len));
+        let input = format!("*80\r\n{}", lens.iter().map(encode).collect::<String>());
+        let (mut parser, mut args, mut moved) = (RequestParser::default(), ArgList::default(), 0);
+        for step in [1, 7, 1000] {
+            let (mut seen, mut spoiled) = (Vec::new(), 1);
+            for piece in input.as_bytes().chunks(step) {
+                let list = parser.found.as_ptr();
+                seen.extend_from_slice(piece);
+                let parsed = parser.next(&seen, &mut args, &ANYBODY).expect("no error");
+                let Parsed::Incomplete { .. } = parsed else { continue };
+                moved += usize::from(parser.found.as_ptr() != list);
+                let understood = if parser.length.is_some() { seen.len() } else { parser.at };
+                assert!(seen.len() - understood - parser.searched <= 1, "a line's end is half there at most");
+                if understood > spoiled {
+                    seen[spoiled..understood].fill(b'!');
+                    spoiled = understood;
+                }
+            }
+            assert_eq!(args.iter(input.as_bytes()).map(<[u8]>::len).collect::<Vec<_>>(), lens);
+        }
+        assert!(moved < 30, "the list moves only when it grows: {moved} times");
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! DUMP's payloads: RESTORE takes or refuses any bytes, and what it took, or what
+//! SET wrote, comes back through DUMP and RESTORE.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use crc::{CRC_64_REDIS, Crc};
+use midi::command::{Args, find};
+use midi::net::resp::RespReply;
+use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
+use midi::store::Now;
+
+const MAX_VALUE_BYTES: usize = 1 << 20;
+
+/// The first byte says whether the rest is a payload, the content of one, or a value.
+pub fn check(data: &[u8]) {
+    let Some((mode, rest)) = data.split_first() else { return };
+    thread_local! {
+        static ENGINE: Engine = engine();
+    }
+    ENGINE.with(|engine| match mode % 3 {
+        0 => restored(engine, rest),
+        1 => restored(engine, &sealed(rest)),
+        _ => {
+            assert_eq!(run(engine, &[b"set", b"a", rest]), b"+OK\r\n");
+            comes_back(engine);
+            assert_eq!(text(&run(engine, &[b"get", b"a"])), rest);
+        }
+    });
+}
+
+/// A content with the right end.
+fn sealed(content: &[u8]) -> Vec<u8> {
+    let mut payload = [content, &10_u16.to_le_bytes()].concat();
+    payload.extend(Crc::<u64>::new(&CRC_64_REDIS).checksum(&payload).to_le_bytes());
+    payload
+}
+
+fn restored(engine: &Engine, payload: &[u8]) {
+    let reply = run(engine, &[b"restore", b"a", b"0", payload, b"replace"]);
+    if reply == b"+OK\r\n" {
+        comes_back(engine);
+    } else {
+        assert_eq!(reply[0], b'-', "{}", reply.escape_ascii());
+    }
+}
+
+/// Key `a` is not changed by DUMP and RESTORE.
+fn comes_back(engine: &Engine) {
+    let value = run(engine, &[b"get", b"a"]);
+    assert!(text(&value).len() <= MAX_VALUE_BYTES);
+    let payload = run(engine, &[b"dump", b"a"]);
+    assert_eq!(run(engine, &[b"restore", b"b", b"0", text(&payload), b"replace"]), b"+OK\r\n");
+    assert_eq!(run(engine, &[b"get", b"b"]), value);
+}
+
+/// The string of a reply.
+fn text(reply: &[u8]) -> &[u8] {
+    let head = reply.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+    &reply[head..reply.len() - 2]
+}
+
+fn engine() -> Engine {
+    let config = Config { workers: 1, shards: 1, databases: 1, safemode: false, clock: || 1_600_000_000_000 };
+    let settings = Settings {
+        pool: AtomicBool::new(false),
+        max_jobs: AtomicUsize::new(1),
+        max_queued: AtomicUsize::new(1),
+        max_pattern_bytes: AtomicUsize::new(1),
+        max_key_bytes: AtomicUsize::new(1),
+        max_value_bytes: AtomicUsize::new(MAX_VALUE_BYTES),
+        keep_bytes: AtomicUsize::new(1000),
+        max_atomic_keys: AtomicUsize::new(2),
+    };
+    Engine::new(config, settings, Box::new(|| {})).expect("an eventfd")
+}
+
+fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
+    let call = Call {
+        command: find(args[0]).expect("a command of the table"),
+        args: Args::new(args),
+        db: 0,
+        now: Now::lazy(engine.config.clock),
+        limits: engine.settings.limits(usize::MAX),
+        prefix: "",
+    };
+    let mut out = Vec::new();
+    let outcome =
+        engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut RespReply::new(&mut out, false));
+    assert_eq!(outcome, Outcome::Done);
+    out
+}
