@@ -243,18 +243,19 @@ impl<D: Driver> Port for WorkerPort<D> {
         });
     }
 
-    fn turn(&mut self, wait: Duration) -> bool {
+    fn turn(&mut self, wait: Duration) -> Instant {
         let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
         let mut happened = std::mem::take(&mut self.happened);
         self.service.driver.wait(wait, &mut happened);
         self.service.now = Instant::now();
-        let any = !happened.is_empty() || !self.ready.is_empty();
         for event in happened.drain(..) {
             self.heard(event);
         }
         self.happened = happened;
-        for mail in self.shared().inbox(self.service.worker).take() {
-            self.open_mail(mail);
+        if !self.shared().inbox(self.service.worker).is_empty() {
+            for mail in self.shared().inbox(self.service.worker).take() {
+                self.open_mail(mail);
+            }
         }
         for key in std::mem::take(&mut self.deferred) {
             self.goes_on_deferred(key);
@@ -267,7 +268,7 @@ impl<D: Driver> Port for WorkerPort<D> {
             }
         }
         self.tick();
-        any
+        self.service.now
     }
 
     fn may_sleep(&mut self) -> bool {

@@ -176,11 +176,10 @@ impl<D: Driver> Service<D> {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         connection.has_commands = true;
-        while connection.has_commands && connection.state == State::Open {
+        while connection.has_commands && connection.state == State::Open && output.len() <= OUTPUT_PAUSE {
             at += self.run_some(connection, &input[at..], &mut args, output);
-            if output.len() > OUTPUT_PAUSE {
-                break;
-            }
+            // Most reads end with a command.
+            connection.has_commands &= at < input.len();
         }
         self.args = args;
         at
@@ -201,7 +200,7 @@ impl<D: Driver> Service<D> {
         };
         let mut ahead = Ahead::default();
         let mut at = 0;
-        loop {
+        while at < input.len() {
             match connection.parser.next(&input[at..], args, &parse_limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let end = at + consumed;
@@ -238,8 +237,9 @@ impl<D: Driver> Service<D> {
             }
             // Those before it come first; what was parsed last is parsed again.
             connection.parser = Default::default();
-            return self.run_ahead(connection, &ahead, &limits, output);
+            break;
         }
+        if ahead.commands.is_empty() { at } else { self.run_ahead(connection, &ahead, &limits, output) }
     }
 
     /// Adds a command to those that run together, if it is one that can: on one shard,

@@ -1,7 +1,7 @@
 //! Ports: what a worker serves beside its shards, as far as the worker must know.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::queue::Request;
 
@@ -10,9 +10,10 @@ pub trait Port {
     /// A command that a connection had queued has come home.
     fn came_home(&mut self, request: Box<Request>);
 
-    /// Serves what is ready. Where nothing is, waits for so long at most (zero: not at
-    /// all), or until the worker's [`super::Waker`] calls. True where anything was done.
-    fn turn(&mut self, wait: Duration) -> bool;
+    /// Serves what is ready. Where nothing is, waits for so long (zero: not at all), or
+    /// until the worker's [`super::Waker`] calls; long waits may take a tenth of a second
+    /// more or less. Gives the time when the wait was over.
+    fn turn(&mut self, wait: Duration) -> Instant;
 
     /// Whether nothing is known that could be done at once; from here on whoever
     /// leaves something wakes the worker.

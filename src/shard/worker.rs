@@ -123,6 +123,8 @@ struct Worker<'a> {
     shards: VecDeque<u32>,
     shares: VecDeque<Box<Share>>,
     expiry: Expiry,
+    /// When this turn began, roughly.
+    now: Instant,
     /// When it last slept, or had nothing to do.
     rested: Instant,
     stopped: bool,
@@ -157,6 +159,7 @@ impl<'a> Worker<'a> {
                 position: 0,
                 spent: Duration::ZERO,
             },
+            now: Instant::now(),
             rested: Instant::now(),
             stopped: false,
         }
@@ -176,8 +179,10 @@ impl<'a> Worker<'a> {
     fn turn(&mut self) {
         self.seat.turns.add(1);
         let desk = &self.engine.workers.desks[self.number];
-        for message in desk.inbox.take() {
-            self.accept(message);
+        if !desk.inbox.is_empty() {
+            for message in desk.inbox.take() {
+                self.accept(message);
+            }
         }
         let mut progress = self.run_requests();
         progress |= self.visit_shards();
@@ -187,7 +192,7 @@ impl<'a> Worker<'a> {
             self.serve(Duration::ZERO);
             return self.breathe();
         }
-        self.rested = Instant::now();
+        self.rested = self.now;
         let blocked_expiry = !self.expiry.shards.is_empty() && self.expiry.spent <= EXPIRY_PER_TICK;
         let idle =
             self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
@@ -202,10 +207,13 @@ impl<'a> Worker<'a> {
             return;
         }
         match &mut self.port {
-            None => desk.waker.sleep(nap),
+            None => {
+                desk.waker.sleep(nap);
+                self.now = Instant::now();
+            }
             Some(port) => {
                 let wait = if port.may_sleep() { nap } else { Duration::ZERO };
-                port.turn(wait);
+                self.now = port.turn(wait);
                 port.awake();
             }
         }
@@ -213,9 +221,10 @@ impl<'a> Worker<'a> {
     }
 
     fn serve(&mut self, wait: Duration) {
-        if let Some(port) = &mut self.port {
-            port.turn(wait);
-        }
+        self.now = match &mut self.port {
+            Some(port) => port.turn(wait),
+            None => Instant::now(),
+        };
     }
 
     fn accept(&mut self, message: Message) {
@@ -407,12 +416,12 @@ impl<'a> Worker<'a> {
     }
 
     fn until_tick(&self) -> Duration {
-        self.expiry.next_tick.saturating_duration_since(Instant::now())
+        self.expiry.next_tick.saturating_duration_since(self.now)
     }
 
     /// One slice of expiry, if any is due and its share of the tick is not used up.
     fn expire(&mut self) -> bool {
-        let now = Instant::now();
+        let now = self.now;
         if now >= self.expiry.next_tick {
             self.expiry.next_tick = now + EXPIRY_TICK;
             self.expiry.spent = Duration::ZERO;
@@ -423,8 +432,9 @@ impl<'a> Worker<'a> {
         if self.expiry.shards.is_empty() || self.expiry.spent > EXPIRY_PER_TICK {
             return false;
         }
-        let progress = self.expire_slice(now);
-        self.expiry.spent += now.elapsed();
+        let start = Instant::now();
+        let progress = self.expire_slice(start);
+        self.expiry.spent += start.elapsed();
         progress
     }
 

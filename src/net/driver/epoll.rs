@@ -11,18 +11,30 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::{Driver, Happened, Mark, Received, Sent};
 
 /// Events taken at once.
 const EVENTS: usize = 256;
 
-/// Marks the worker's waker. Reading it is not needed: every call is an edge.
+/// How often long waits end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// From here on a wait is a long one.
+const LONG: Duration = Duration::from_millis(20);
+
+/// Marks the worker's waker and the ticker. Reading it is not needed: every call is an edge.
 const WAKER: Mark = u64::MAX;
 
 /// An epoll instance.
 pub struct Epoll {
     epoll: OwnedFd,
+    /// Ends long waits now and then. A time limit of each wait's own would have to be set up and taken
+    /// back each time, which costs more than all else that is done between two waits.
+    _ticker: OwnedFd,
     /// The system knows waits of less than a millisecond (Linux 5.11).
     fine: bool,
 }
@@ -35,7 +47,13 @@ impl Epoll {
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
         let epoll = super::super::listen::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        Ok(Epoll { epoll, fine: true })
+        let ticker =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let every = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        let ticks = Itimerspec { it_interval: every, it_value: every };
+        timerfd_settime(&ticker, TimerfdTimerFlags::empty(), &ticks)?;
+        epoll::add(&epoll, &ticker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
+        Ok(Epoll { epoll, _ticker: ticker, fine: true })
     }
 
     fn wait_for_events(&self, at_most: Duration, happened: &mut Vec<Happened>) -> Result<(), Errno> {
@@ -43,7 +61,8 @@ impl Epoll {
         let wait = if self.fine { at_most } else { coarse };
         let limit = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
-        let (events, _) = epoll::wait(&self.epoll, &mut events[..], Some(&limit))?;
+        let limit = (at_most < LONG).then_some(&limit);
+        let (events, _) = epoll::wait(&self.epoll, &mut events[..], limit)?;
         happened.extend(events.iter().filter_map(|event| {
             let (mark, flags) = (event.data.u64(), event.flags);
             let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);

@@ -252,7 +252,8 @@ impl RequestParser {
         let parsed = match input.first() {
             Some(b'*') => self.array(input, args, limits)?,
             Some(_) => self.inline(input, args)?,
-            None => Parsed::Incomplete { missing: 1 },
+            // Nothing has begun.
+            None => return Ok(Parsed::Incomplete { missing: 1 }),
         };
         if let Parsed::Incomplete { .. } = parsed {
             self.within = true;
