@@ -155,6 +155,10 @@ pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 /// The part of a tick that expiry may take: a quarter, as in Redis.
 pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
 
+/// How often the users that a port knows are compared with the host's, in case they were changed
+/// in a way that cannot be seen.
+pub const USERS_NOTICED_EVERY: Duration = Duration::from_secs(1);
+
 /// Kept arguments that the main thread frees in a turn.
 pub const FREED_PER_TURN: usize = 64;
 

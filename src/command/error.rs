@@ -79,6 +79,18 @@ pub enum Error {
     AofOn,
     /// The host has replicas, which midi does not feed yet.
     HasReplicas,
+    /// The host loads its data.
+    Loading,
+    /// The host is a replica without its master, and not to serve stale data.
+    MasterDown,
+    /// The host is a replica that clients may not write to.
+    ReadOnly,
+    /// The host could not save its data, and is set to refuse writes then.
+    DiskError,
+    /// The host has fewer replicas than it is set to have for writes.
+    FewReplicas,
+    /// The host is busy with a script.
+    Busy,
     /// The user may not touch a key that IMPORT or EXPORT came to.
     NoPermission,
     /// The host refused a write of EXPORT; its log has the reason.
@@ -193,6 +205,22 @@ impl Error {
             Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses writes \
                                    while replicas are attached."
                 .into(),
+            Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
+            Error::MasterDown => {
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.".into()
+            }
+            Error::ReadOnly => "READONLY You can't write against a read only replica.".into(),
+            Error::DiskError => {
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
+                 disk. Commands that may modify the data set are disabled, because this instance is configured \
+                 to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). \
+                 Please check the Redis logs for details about the RDB error."
+                    .into()
+            }
+            Error::FewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
+            Error::Busy => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.".into()
+            }
             Error::NoPermission => "NOPERM this user has no permissions to access one of the keys \
                                     used as arguments"
                 .into(),

@@ -17,6 +17,11 @@ impl Pattern {
         Pattern { text: text.to_vec(), all: text == b"*" }
     }
 
+    /// Without that short-cut, as the host's ACL matches keys: `*` does not match the empty one.
+    pub fn strict(text: &[u8]) -> Self {
+        Pattern { text: text.to_vec(), all: false }
+    }
+
     /// Whether `text` matches, as KEYS and SCAN see it.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
@@ -139,6 +144,13 @@ mod tests {
                 "{pattern} {text}"
             );
         }
+    }
+
+    #[test]
+    fn the_empty_key_is_matched_by_the_short_cut_alone() {
+        assert!(Pattern::new(b"*").matches(b""));
+        assert!(!Pattern::strict(b"*").matches(b""));
+        assert!(Pattern::strict(b"*").matches(b"key"));
     }
 
     #[test]

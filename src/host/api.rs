@@ -30,10 +30,10 @@ macro_rules! first_missing {
 /// The first function that midi needs and the host lacks.
 pub fn missing() -> Option<&'static str> {
     first_missing! {
-        RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
-        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
+        RedisModule_ACLAddLogEntry RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
+        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement RedisModule_CallReplyLength
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand
+        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateModuleUser
         RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd RedisModule_Free
         RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
         RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData
@@ -49,8 +49,8 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ReplyWithError RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap
         RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
         RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
-        RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldUnsigned
-        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_SignalModifiedKey
+        RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldC RedisModule_ServerInfoGetFieldUnsigned
+        RedisModule_SetCommandInfo RedisModule_SetDisconnectCallback RedisModule_SetModuleUserACL RedisModule_SignalModifiedKey
         RedisModule_StringDMA RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent
         RedisModule_ThreadSafeContextTryLock RedisModule_ThreadSafeContextUnlock
         RedisModule_TrimStringAllocation RedisModule_UnblockClient RedisModule_ValueLength
@@ -161,6 +161,18 @@ impl Ctx {
         (error == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
+    /// A text of INFO's, or `None` where there is no such field.
+    pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the data lives until it is freed at the end of this block, after the copy.
+        unsafe {
+            let data = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let text = api!(RedisModule_ServerInfoGetFieldC)(data, field.as_ptr());
+            let copy = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
+            api!(RedisModule_FreeServerInfo)(self.0, data);
+            copy
+        }
+    }
+
     /// The value of a numeric setting of the host's.
     pub fn config_number(self, name: &CStr) -> Option<i64> {
         crate::command::parse_integer(&self.config_text(name)?)
@@ -168,24 +180,75 @@ impl Ctx {
 
     /// The value of a setting of the host's, as CONFIG GET tells it.
     pub fn config_text(self, name: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the format says two C strings; replies are freed by the host's
-        // own rule: the outer one frees its elements.
+        let answer = self.call(c"CONFIG", &[b"GET", name.to_bytes()]);
+        answer.list().into_iter().nth(1)?.text()
+    }
+
+    /// Has the host run one of its commands, with nobody's rights in its way.
+    pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
+        let mut strings: Vec<_> = args.iter().map(|&arg| string(arg)).collect();
+        // SAFETY: the format says a vector and its length; the reply is copied before it is
+        // freed, and each string is freed once.
         unsafe {
             let reply = api!(RedisModule_Call)(
                 self.0,
-                c"CONFIG".as_ptr(),
-                c"cc".as_ptr(),
-                c"GET".as_ptr(),
-                name.as_ptr(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                strings.as_mut_ptr(),
+                strings.len(),
             );
-            if reply.is_null() {
-                return None;
+            let answer = Answer::of(reply);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply)(reply);
             }
-            let value = api!(RedisModule_CallReplyArrayElement)(reply, 1);
-            let text = (!value.is_null()).then(|| reply_text(value).to_vec());
-            api!(RedisModule_FreeCallReply)(reply);
-            text
+            for string in strings {
+                api!(RedisModule_FreeString)(std::ptr::null_mut(), string);
+            }
+            answer
         }
+    }
+}
+
+/// A reply of the host's, copied.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Any kind of text, but no error's.
+    Text(Vec<u8>),
+    /// An array.
+    List(Vec<Answer>),
+    /// Everything else.
+    Other,
+}
+
+impl Answer {
+    /// # Safety
+    /// `reply` must be a live reply, or null.
+    unsafe fn of(reply: *mut raw::RedisModuleCallReply) -> Self {
+        if reply.is_null() {
+            return Answer::Other;
+        }
+        // SAFETY: the caller's promise; an array's elements live as long as the array.
+        unsafe {
+            match api!(RedisModule_CallReplyType)(reply) as isize {
+                raw::REDISMODULE_REPLY_STRING => Answer::Text(reply_text(reply).to_vec()),
+                raw::REDISMODULE_REPLY_ARRAY => {
+                    let elements = 0..api!(RedisModule_CallReplyLength)(reply);
+                    let element = |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
+                    Answer::List(elements.map(element).collect())
+                }
+                _ => Answer::Other,
+            }
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn text(self) -> Option<Vec<u8>> {
+        if let Answer::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The elements, if it has any.
+    pub fn list(self) -> Vec<Answer> {
+        if let Answer::List(list) = self { list } else { Vec::new() }
     }
 }
 

@@ -280,7 +280,7 @@ impl LockWork for Import {
         let engine = &door().engine;
         while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
             if deadline.is_none() && !engine.has_credit() {
-                super::events::ask_host();
+                super::gates::ask_host();
             }
             if let Some(error) = engine.write_refusal(true) {
                 self.error = Some(error);

@@ -13,7 +13,7 @@ use super::blocked::{Blocked, BlockedReply};
 use super::kept::HostArgs;
 use super::register::key_flags;
 use super::reply::HostReply;
-use super::{copy, events, guarded, info, keys, news, unit};
+use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
@@ -44,6 +44,9 @@ pub struct Door {
     batch: Mutex<Vec<Box<Request>>>,
     /// Whether there are any, for a look without the lock: every turn looks.
     has_batch: AtomicBool,
+    /// The host door's own completions that came while the main loop was kept from turning.
+    put_off: Mutex<Vec<ForMain>>,
+    has_put_off: AtomicBool,
     /// For questions to the host outside of any command. Under the lock only.
     ctx: usize,
     /// What the main thread sleeps on, in the host's event loop.
@@ -56,7 +59,15 @@ static DOOR: OnceLock<Door> = OnceLock::new();
 pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
     // SAFETY: on the main thread, with a valid context.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
-    let door = Door { engine, batch: Mutex::default(), has_batch: AtomicBool::new(false), ctx, waker };
+    let door = Door {
+        engine,
+        batch: Mutex::default(),
+        has_batch: AtomicBool::new(false),
+        put_off: Mutex::default(),
+        has_put_off: AtomicBool::new(false),
+        ctx,
+        waker,
+    };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
 }
 
@@ -164,7 +175,7 @@ impl Door {
         let row = call.row();
         row.check_arity(&call.args)?;
         if row.flags.write {
-            events::check_write_gate(ctx);
+            gates::check(ctx);
             // The host itself has judged memory (deny-oom).
             if let Some(error) = self.engine.write_refusal(false) {
                 return Err(error);
@@ -258,8 +269,10 @@ impl Door {
             self.engine.enqueue_batch(batch.into_iter());
         }
         self.engine.tell_announced();
-        if !self.engine.main.is_empty() {
-            let home = self.engine.main.take();
+        users::refresh(self.ctx());
+        if !self.engine.main.is_empty() || self.has_put_off.load(Ordering::Relaxed) {
+            self.has_put_off.store(false, Ordering::Relaxed);
+            let home = std::mem::take(&mut *self.put_off.lock()).into_iter().chain(self.engine.main.take());
             // What they did is told before they are answered.
             news::tell();
             for message in home {
@@ -270,6 +283,44 @@ impl Door {
             }
         }
         news::tell();
+    }
+
+    /// What can be done for the ports while a script that takes too long, or loading, keeps the main
+    /// loop from turning. On the main thread, called from its event loop.
+    pub fn turn_aside(&self) {
+        let engine = &self.engine;
+        if engine.main.is_empty() && !engine.users.are_stale() {
+            return;
+        }
+        let flags = self.ctx().flags();
+        let busy = flags & raw::REDISMODULE_CTX_FLAGS_LUA != 0;
+        let loading = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+        if !busy && flags & loading == 0 {
+            return;
+        }
+        users::refresh(self.ctx());
+        let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
+        for message in engine.main.take() {
+            guarded((), || match message {
+                ForMain::Errand(errand) => errand(engine, host),
+                ForMain::Request(request) if request.home == Home::Main => self.put_off(request),
+                ForMain::Request(request) => self.send_back_refused(request, refusal),
+            });
+        }
+    }
+
+    fn put_off(&self, request: Box<Request>) {
+        self.put_off.lock().push(ForMain::Request(request));
+        self.has_put_off.store(true, Ordering::Relaxed);
+    }
+
+    fn send_back_refused(&self, mut request: Box<Request>, error: Error) {
+        let args = std::mem::take(&mut request.args);
+        let mut tape = Tape::default();
+        args.with(|args| self.engine.call_of(&request, args).refuse(error, &mut tape));
+        request.verdict = Verdict::Done;
+        (request.args, request.reply) = (args, tape);
+        self.engine.send_back(request);
     }
 
     fn came_home(&self, request: Box<Request>) {

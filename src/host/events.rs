@@ -1,21 +1,17 @@
 //! What the host tells us: turns of its main loop, flushes, replicas, settings.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::door;
-use super::{descriptors, guarded, kept, lock, news, unit};
-use crate::shard::{Waker, WriteGate};
+use super::{descriptors, gates, guarded, kept, lock, news, unit, users};
+use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
 /// coming are for the next turn.
 const ROUNDS: usize = 4;
-
-/// Something happened after which the write gate must be looked at again.
-static GATE_STALE: AtomicBool = AtomicBool::new(true);
 
 /// Subscribes to all events. False where the host refuses one.
 pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
@@ -26,7 +22,8 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
         (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
         (raw::REDISMODULE_EVENT_REPLICA_CHANGE, on_gate_event),
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_gate_event),
-        (raw::REDISMODULE_EVENT_LOADING, on_gate_event),
+        (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_gate_event),
+        (raw::REDISMODULE_EVENT_LOADING, on_loading),
     ];
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
@@ -44,11 +41,16 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
 /// The sleep is over: the call is forgotten, and nothing else. What it was for has been seen to by
 /// AFTER_SLEEP, or will be by BEFORE_SLEEP: the main thread never sleeps before it has looked.
 ///
+/// Unless a script keeps the host from its main loop, or loading does: then this is all there is of it.
+///
 /// Only here is it sure that there is a call to read. Asking a flag instead, which the caller sets
 /// after writing, left the main thread spinning until the caller, preempted by this very
 /// wake-up, was given a processor again.
 unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
-    guarded((), || door().forget_calls());
+    guarded((), || {
+        door().forget_calls();
+        door().turn_aside();
+    });
 }
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
@@ -75,9 +77,7 @@ fn turn() {
 
 fn before_sleep(ctx: Ctx) {
     turn();
-    if door().engine.wants_credit() {
-        refresh_gate(ctx);
-    }
+    gates::before_sleep(ctx);
     lock::run_starving(ctx);
     news::tell();
     for _ in 0..ROUNDS {
@@ -92,13 +92,14 @@ fn before_sleep(ctx: Ctx) {
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     guarded((), || {
-        refresh_gate(Ctx(ctx));
+        gates::refresh(Ctx(ctx));
         news::refresh(Ctx(ctx));
+        users::on_cron(Ctx(ctx));
     });
 }
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    GATE_STALE.store(true, Ordering::Relaxed);
+    gates::settings_may_change();
     guarded((), || {
         descriptors::refresh(Ctx(ctx));
         news::refresh(Ctx(ctx));
@@ -106,50 +107,15 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    GATE_STALE.store(true, Ordering::Relaxed);
+    gates::may_change();
+}
+
+unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    guarded((), || gates::loading(Ctx(ctx)));
 }
 
 extern "C" fn before_fork() {
-    GATE_STALE.store(true, Ordering::Relaxed);
-}
-
-/// Looks at the write gate again if something happened that may have moved it.
-#[inline]
-pub fn check_write_gate(ctx: Ctx) {
-    if GATE_STALE.load(Ordering::Relaxed) {
-        refresh_gate(ctx);
-    }
-}
-
-/// The same at any moment at which this thread holds the global lock.
-pub fn ask_host() {
-    guarded((), || refresh_gate(door().ctx()));
-}
-
-/// Asks the host whether midi may write, and how much.
-#[cold]
-fn refresh_gate(ctx: Ctx) {
-    let engine = &door().engine;
-    let flags = ctx.flags();
-    let replicas = ctx.info_number(c"replication", c"connected_slaves").unwrap_or(0);
-    let gate = if flags & raw::REDISMODULE_CTX_FLAGS_AOF != 0 {
-        WriteGate::AofOn
-    } else if replicas > 0 {
-        WriteGate::HasReplicas
-    } else if flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
-        WriteGate::OutOfMemory
-    } else {
-        WriteGate::Open
-    };
-    let credit = if flags & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0 { headroom(ctx) } else { i64::MAX };
-    engine.set_gate(gate, credit);
-    GATE_STALE.store(false, Ordering::Relaxed);
-}
-
-/// Bytes below `maxmemory`.
-fn headroom(ctx: Ctx) -> i64 {
-    let number = |field| ctx.info_number(c"memory", field).unwrap_or(0) as i64;
-    number(c"maxmemory") - number(c"used_memory")
+    gates::may_change();
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
+use super::questions::TheHost;
 use super::{
-    config, count_panic, descriptors, door, events, info, kept, log_panics, news, register, reply, unit,
-    watch,
+    config, count_panic, descriptors, door, events, gates, info, kept, log_panics, news, register, reply,
+    unit, watch,
 };
-use crate::command::{COMMANDS, PORT_COMMANDS};
-use crate::shard::{Commands, DEFAULT_USER, Engine, Port, PortConfig, Rules, User, Waker, Workers};
+use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
@@ -71,8 +71,10 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.on_ask_host(events::ask_host);
+    engine.on_ask_host(gates::ask_host);
+    engine.users.mark_stale();
     engine.on_watched_change(watch::tell);
+    engine.meet_host(Box::new(TheHost::new(ctx)));
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
     Workers::start(&engine, count_panic, ports).map_err(|error| format!("cannot start threads: {error}"))?;
@@ -101,23 +103,15 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
     let ports = config::port_config(ctx);
     match ports.obstacle {
         _ if !ports.are_wanted() => {}
-        None => descriptors::reserve(ctx, &engine.settings),
+        None => {
+            gates::watch_for_ports();
+            descriptors::reserve(ctx, &engine.settings);
+        }
         Some(obstacle) => {
             log(ctx, Level::Warning, &format!("midi: midi.port and midi.unixsocket stay closed: {obstacle}"));
         }
     }
-    trust_everybody(engine);
     open_ports(engine, &ports, count_panic)
-}
-
-/// For as long as the host's users are not asked: everybody is `default`, who may do everything.
-fn trust_everybody(engine: &Engine) {
-    let mut commands = Commands::default();
-    (0..COMMANDS.len()).for_each(|number| commands.allow(number));
-    (0..PORT_COMMANDS.len()).for_each(|number| commands.allow_port(number));
-    let all = |name: &[u8]| Some(User::new(name, vec![Rules { commands, ..Rules::default() }]));
-    engine.users.find_or_look(DEFAULT_USER, all);
-    engine.users.refresh(true, all);
 }
 
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, bytes};
+use super::api::Ctx;
 use super::door::door;
 use crate::command::Class;
 
@@ -24,22 +24,11 @@ pub fn refresh(ctx: Ctx) {
     door().engine.set_listening(ctx.notifies() || TRACKED.load(Ordering::Relaxed));
 }
 
-fn tracking_begins() {
+/// A client wants to be told of changes, or may get an error.
+pub fn tracking_begins() {
     TRACKED.store(true, Ordering::Relaxed);
     EVER_TRACKED.store(true, Ordering::Relaxed);
     door().engine.set_listening(true);
-}
-
-/// A CLIENT command is about to be executed, queued or refused.
-pub fn before_client(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    // SAFETY: the filter's own context, and an argument that it holds.
-    let second = unsafe {
-        let string = api!(RedisModule_CommandFilterArgGet)(filter, 1);
-        if string.is_null() { &[][..] } else { bytes(string) }
-    };
-    if second.eq_ignore_ascii_case(b"tracking") {
-        tracking_begins();
-    }
 }
 
 /// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.

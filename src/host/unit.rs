@@ -13,7 +13,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, bytes, must_not_replicate};
 use super::door::door;
-use super::{guarded, news, watch};
+use super::{gates, guarded, news, users, watch};
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -52,13 +52,36 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     }
     ASK.store(true, Ordering::Relaxed);
     match name.len() {
+        3 if name.eq_ignore_ascii_case(b"acl") => guarded((), || users::before_acl(filter)),
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
+            gates::before_exec();
             news::before_exec();
+            users::before_exec(filter);
             watch::before_exec();
         }),
-        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || news::before_client(filter)),
+        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(filter)),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::before_config(filter)),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
         _ => {}
+    }
+}
+
+/// A CLIENT command is about to be executed, queued or refused.
+fn before_client(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    let subcommand = filter_arg(filter, 1);
+    if subcommand.eq_ignore_ascii_case(b"tracking") {
+        news::tracking_begins();
+    } else if subcommand.eq_ignore_ascii_case(b"pause") {
+        gates::before_pause(filter_arg(filter, 3));
+    }
+}
+
+/// An argument of the command that a filter looks at; empty where there is none.
+pub fn filter_arg<'a>(filter: *mut raw::RedisModuleCommandFilterCtx, number: i32) -> &'a [u8] {
+    // SAFETY: the filter's own context, and an argument that it holds while the filter runs.
+    unsafe {
+        let string = api!(RedisModule_CommandFilterArgGet)(filter, number);
+        if string.is_null() { &[] } else { bytes(string) }
     }
 }
 

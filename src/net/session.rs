@@ -108,7 +108,7 @@ impl Session {
             None if engine.users.default_is_open() => self.user = engine.users.find(DEFAULT_USER),
             None => {}
             Some(user) => {
-                self.user = engine.users.find(&user.name);
+                self.user = engine.users.find_again(&user);
                 if self.user.is_none() {
                     return Standing::Gone;
                 }
@@ -124,6 +124,9 @@ impl Session {
         self.epoch = epoch;
     }
 }
+
+/// Valkey's words; Redis has no such rules.
+const NO_DATABASE: &[u8] = b"NOPERM No permissions to access database";
 
 /// Redis's words to somebody who has not said who they are.
 pub const NO_AUTH: &[u8] = b"NOAUTH Authentication required.";
@@ -186,11 +189,7 @@ impl<D: Driver> Service<D> {
             Denied::Key(at) => {
                 (Error::NoPermission.text(&name, &call.args), call.args.get(at), RefusalReason::Key)
             }
-            Denied::Database => (
-                b"NOPERM this user has no permissions to access the database".to_vec(),
-                &b""[..],
-                RefusalReason::Key,
-            ),
+            Denied::Database => (NO_DATABASE.to_vec(), name.as_bytes(), RefusalReason::Command),
         };
         reply.error(&text);
         self.note_refusal(Refusal { user: user.name.clone(), object: object.into(), reason });
@@ -231,6 +230,13 @@ impl<D: Driver> Service<D> {
                 Some(_) => {}
             }
         }
+        match self.engine().own_gate(row.which == PortAction::Ping) {
+            Gate::Go => {}
+            Gate::Wait => return connection.state = State::Deferred,
+            Gate::Refuse(error) => {
+                return connection.session.reply(output).error(&error.text(row.name, args));
+            }
+        }
         match row.which {
             PortAction::Ping if args.len() > 2 => {
                 connection.session.reply(output).error(&Error::Arity.text(row.name, args));
@@ -253,6 +259,10 @@ impl<D: Driver> Service<D> {
         let databases = i64::from(self.engine().config.databases);
         match parse_integer(args.get(1)) {
             Some(db) if (0..databases).contains(&db) => {
+                let user = connection.session.user.as_ref();
+                if user.is_some_and(|user| !user.may_use(db as u32)) {
+                    return connection.session.reply(output).error(NO_DATABASE);
+                }
                 connection.session.db = db as u32;
                 connection.client.db.store(db as u32, Ordering::Relaxed);
                 connection.session.reply(output).ok();
@@ -338,9 +348,9 @@ impl<D: Driver> Service<D> {
         match login {
             Some((user, password)) => self.log_in(connection, user, password, answer),
             None if connection.session.user.is_none() => connection.session.reply(output).error(
-                b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
-                  <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
-                  protocol version at the same time",
+                b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+                  <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                  version at the same time",
             ),
             None => answer(connection, output),
         }

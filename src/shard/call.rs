@@ -221,7 +221,11 @@ impl Engine {
             };
             said(call, result, reply)
         });
-        seat.book(call.db, table.census() - before);
+        let change = table.census() - before;
+        seat.book(call.db, change);
+        if self.is_metered(seat, call) {
+            self.spend_credit(change.bytes + table.shared_bytes(hash, call.first_key()) as i64);
+        }
         self.note_due(shard, table);
         if events.are_wanted() {
             self.leave_expired(call.db, table);
@@ -370,7 +374,16 @@ impl Engine {
             }
         }
         for &(db, before) in &databases {
-            seat.book(db, census(&mut held, db) - before);
+            let change = census(&mut held, db) - before;
+            seat.book(db, change);
+            if self.is_metered(seat, call) {
+                let mut shared = |(number, key)| {
+                    let hash = hashes[number];
+                    self.among(&mut held, hash).db(db).shared_bytes(hash, key)
+                };
+                let shared: usize = keys.clone().enumerate().map(&mut shared).sum();
+                self.spend_credit(change.bytes + shared as i64);
+            }
             for (shard, token) in &mut held {
                 self.note_due(*shard, token.db(db));
             }

@@ -2,7 +2,7 @@
 //! no socket.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::call::Taking;
 use super::counters::{Census, CommandCount, Seat};
+use super::gate::Gates;
 use super::host::Host;
 use super::inbox::Inbox;
 use super::job::Jobs;
@@ -21,7 +22,7 @@ use super::unit::Unit;
 use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
-use crate::command::{Error, Flags, Limits};
+use crate::command::Limits;
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 
 /// What cannot change while the engine lives.
@@ -78,31 +79,6 @@ impl Settings {
     }
 }
 
-/// Whether writes are allowed, as last seen by the host's main thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WriteGate {
-    /// They are.
-    Open,
-    /// Memory is above the host's limit: what needs more is refused.
-    OutOfMemory,
-    /// The host has AOF on.
-    AofOn,
-    /// The host has replicas.
-    HasReplicas,
-}
-
-/// Whether a command of a port may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// It may.
-    Go,
-    /// It may not.
-    Refuse(Error),
-    /// Not yet.
-    Wait,
-}
-
 /// A shard: token, mailbox and data, and when something in it is due next.
 pub struct Shard {
     /// Who holds this may touch the data.
@@ -137,8 +113,8 @@ pub struct Engine {
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     seats: Box<[CachePadded<Seat>]>,
-    gate: AtomicU8,
-    /// Bytes that long writes may still take before the host is asked again.
+    pub(super) gates: AtomicU32,
+    /// Bytes that writes may still take before the host is asked again.
     credit: AtomicI64,
     credit_wanted: AtomicBool,
     pub(super) queued_now: AtomicUsize,
@@ -190,7 +166,8 @@ impl Engine {
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             seats: (0..=config.workers).map(seat).collect(),
-            gate: AtomicU8::new(WriteGate::Open as u8),
+            // Until the host says otherwise: it loads its data before anything else.
+            gates: AtomicU32::new(Gates::LOADING.bits()),
             credit: AtomicI64::new(i64::MAX),
             credit_wanted: AtomicBool::new(false),
             queued_now: AtomicUsize::new(0),
@@ -255,20 +232,33 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets whether writes are allowed, and how many bytes long ones may take
-    /// before the host is asked again; `i64::MAX` for no limit.
-    pub fn set_gate(&self, gate: WriteGate, credit: i64) {
-        self.gate.store(gate as u8, Ordering::Relaxed);
-        self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
-        self.credit_wanted.store(false, Ordering::Relaxed);
+    /// Sets what the host's gates say. For the holder of the global lock.
+    pub fn set_gates(&self, gates: Gates) {
+        let before = Gates::of_bits(self.gates.swap(gates.bits(), Ordering::Relaxed));
+        if before != gates {
+            self.wake_ports();
+        }
     }
 
-    /// Whether a long write waits for more credit.
+    /// Grants bytes that writes may take before the host is asked again; `i64::MAX` for no limit.
+    pub fn set_credit(&self, credit: i64) {
+        self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
+        if self.credit_wanted.swap(false, Ordering::Relaxed) {
+            self.wake_ports();
+        }
+    }
+
+    /// Has every worker look at its port's connections again: what they waited for may have come.
+    pub fn wake_ports(&self) {
+        self.workers.wake_all();
+    }
+
+    /// Whether a write waits for more credit.
     pub fn wants_credit(&self) -> bool {
         self.credit_wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether a long write has credit left; asks the main thread where not.
+    /// Whether a write has credit left; asks the main thread where not.
     pub fn has_credit(&self) -> bool {
         if self.credit_left() {
             return true;
@@ -284,7 +274,7 @@ impl Engine {
     }
 
     /// Sets how the holder of the global lock asks the host about writing; what
-    /// it learns comes back through [`Engine::set_gate`].
+    /// it learns comes back through [`Engine::set_gates`] and [`Engine::set_credit`].
     pub fn on_ask_host(&self, ask: fn()) {
         let _ = self.ask_host.set(ask);
     }
@@ -310,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// Books bytes that a long write took.
+    /// Books bytes that a write took.
     pub fn spend_credit(&self, bytes: i64) {
         if self.credit.load(Ordering::Relaxed) != i64::MAX {
             self.credit.fetch_sub(bytes, Ordering::Relaxed);
@@ -326,27 +316,6 @@ impl Engine {
     /// Ends the main thread's sleep.
     pub fn wake_main(&self) {
         (self.wake_main)();
-    }
-
-    /// Why a write may not be done now, if so. `needs_memory` says whether it
-    /// may need more.
-    #[inline]
-    pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
-        match self.gate.load(Ordering::Relaxed) {
-            gate if gate == WriteGate::Open as u8 => None,
-            gate if gate == WriteGate::AofOn as u8 => Some(Error::AofOn),
-            gate if gate == WriteGate::HasReplicas as u8 => Some(Error::HasReplicas),
-            _ => needs_memory.then_some(Error::OutOfMemory),
-        }
-    }
-
-    /// Whether a command of a port may run now.
-    #[inline]
-    pub fn port_gate(&self, flags: Flags) -> Gate {
-        if !flags.write {
-            return Gate::Go;
-        }
-        self.write_refusal(flags.deny_oom).map_or(Gate::Go, Gate::Refuse)
     }
 
     #[inline]

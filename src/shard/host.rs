@@ -15,7 +15,8 @@ pub trait Host: Send + Sync {
     /// What a user may do; `None` where there is no such user.
     fn user(&self, name: &[u8]) -> Option<User>;
 
-    /// A user was refused something: for the host's own list of such cases.
+    /// A user was refused something: for the host's own list of such cases. Also where
+    /// [`Host::authenticate`] said no.
     fn refused(&self, refusal: &Refusal);
 
     /// INFO's text for these sections.
@@ -29,7 +30,7 @@ pub trait Host: Send + Sync {
 pub struct Refusal {
     /// The user's name.
     pub user: Box<[u8]>,
-    /// The command or the key that it was about.
+    /// The command or the key that it was about; for a password, the command that brought it.
     pub object: Box<[u8]>,
     /// What it was.
     pub reason: RefusalReason,

@@ -10,6 +10,7 @@
 mod call;
 mod counters;
 mod engine;
+mod gate;
 mod host;
 mod inbox;
 mod job;
@@ -28,7 +29,8 @@ mod worker;
 
 pub use call::{Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, Seat};
-pub use engine::{Config, Engine, Gate, HeldShard, Settings, Shard, WriteGate};
+pub use engine::{Config, Engine, HeldShard, Settings, Shard};
+pub use gate::{Gate, Gates};
 pub use host::{Errand, Host, Refusal, RefusalReason};
 pub use inbox::Inbox;
 pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};

@@ -130,12 +130,6 @@ impl Engine {
         self.done(seat, request, tape);
     }
 
-    /// Why a queued command may not run any more: the write gate may have closed
-    /// since the door looked at it.
-    pub fn late_refusal(&self, call: &Call<'_>) -> Option<Error> {
-        if call.row().flags.write { self.write_refusal(false) } else { None }
-    }
-
     /// The call that a request stands for, on a worker: any reply size will do.
     pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
         Call {

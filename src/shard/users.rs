@@ -12,10 +12,12 @@ use crate::command::glob::Pattern;
 use crate::command::{Access, Args, COMMANDS, Command, PORT_COMMANDS};
 
 /// What a user may do.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct User {
     /// The user's name.
     pub name: Box<[u8]>,
+    /// Tells apart users of the same name, of whom one was deleted.
+    born: u64,
     /// Any of these is enough. The first are the user's own rules, the others selectors.
     rules: Vec<Rules>,
     /// The commands that some rules allow on all keys of all databases.
@@ -72,15 +74,15 @@ impl Commands {
     }
 }
 
-/// What a user may not do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a user may not do; what is worth telling rather than the others comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// Call this command.
     Command,
-    /// Touch the key that is this argument.
-    Key(usize),
     /// Use this database.
     Database,
+    /// Touch the key that is this argument.
+    Key(usize),
 }
 
 impl User {
@@ -91,13 +93,13 @@ impl User {
             anywhere.table |= rules.commands.table;
             anywhere.port |= rules.commands.port;
         }
-        User { name: name.into(), rules, anywhere }
+        User { name: name.into(), born: 0, rules, anywhere }
     }
 
     /// Whether the user may run this command of the table.
     ///
     /// # Errors
-    /// What is denied, as far as the most liberal rules go: as in Redis, the last key looked at.
+    /// What is denied: as in Redis, the last key that any rules came to, if any allow the command.
     #[inline]
     pub fn check(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
@@ -109,10 +111,15 @@ impl User {
         for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
             match rules.check_keys(COMMANDS[number], args, db) {
                 Ok(()) => return Ok(()),
-                Err(denied) => worst = denied,
+                Err(denied) => worst = worst.max(denied),
             }
         }
         Err(worst)
+    }
+
+    /// Whether the user may make this database the connection's.
+    pub fn may_use(&self, db: u32) -> bool {
+        self.rules.iter().any(|rules| rules.databases.as_ref().is_none_or(|allowed| allowed.contains(&db)))
     }
 
     /// Whether the user may call the command of that number in [`PORT_COMMANDS`].
@@ -155,6 +162,8 @@ pub struct Users {
     epoch: AtomicU64,
     /// Whether a client that says nothing is the user `default`.
     default_is_open: AtomicBool,
+    /// Users that were put on the list so far.
+    born: AtomicU64,
     known: Mutex<HashMap<Box<[u8]>, Arc<User>>>,
 }
 
@@ -179,14 +188,17 @@ impl Users {
     }
 
     /// Looks at every known user again where the rules may have changed, with `look`;
-    /// says whether `default` needs no password. For the holder of the global lock.
-    pub fn refresh(&self, default_is_open: bool, look: impl Fn(&[u8]) -> Option<User>) {
+    /// says whether `default` needs no password. Where users may have been `replaced` by
+    /// others of the same name, whoever has changed is another: see [`Users::find_again`].
+    /// For the holder of the global lock.
+    pub fn refresh(&self, default_is_open: bool, replaced: bool, look: impl Fn(&[u8]) -> Option<User>) {
         let mut known = self.known.lock();
         known.retain(|name, user| match look(name) {
-            Some(now) => {
-                if !now.is_like(user) {
-                    *user = Arc::new(now);
-                }
+            Some(now) if now.is_like(user) => true,
+            Some(mut now) => {
+                let another = replaced && **name != *DEFAULT_USER;
+                now.born = if another { self.next_born() } else { user.born };
+                *user = Arc::new(now);
                 true
             }
             None => false,
@@ -213,8 +225,18 @@ impl Users {
         if let Some(user) = self.find(name) {
             return Some(user);
         }
-        let user = Arc::new(look(name)?);
+        let user = Arc::new(User { born: self.next_born(), ..look(name)? });
         self.known.lock().insert(name.into(), Arc::clone(&user));
         Some(user)
+    }
+
+    /// The user as the rules are now; `None` where it is gone, though there may be another of
+    /// that name: then the connection is closed.
+    pub fn find_again(&self, user: &User) -> Option<Arc<User>> {
+        self.find(&user.name).filter(|now| now.born == user.born)
+    }
+
+    fn next_born(&self) -> u64 {
+        self.born.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -88,6 +88,10 @@ impl Workers {
             .collect()
     }
 
+    pub(super) fn wake_all(&self) {
+        self.desks.iter().for_each(|desk| desk.waker.wake());
+    }
+
     /// What ends the sleep of a worker.
     pub fn waker(&self, worker: usize) -> &Waker {
         &self.desks[worker].waker
@@ -425,6 +429,10 @@ impl<'a> Worker<'a> {
         if now >= self.expiry.next_tick {
             self.expiry.next_tick = now + EXPIRY_TICK;
             self.expiry.spent = Duration::ZERO;
+            // A main thread that is busy with a script, or loads data, looks when it is called.
+            if !self.engine.main.is_empty() || self.engine.users.are_stale() {
+                self.engine.wake_main();
+            }
             if self.expiry.shards.is_empty() {
                 self.find_due();
             }

@@ -255,6 +255,12 @@ impl Table {
         }
     }
 
+    /// Bytes of a key's value that are not counted in the census, because they lie in a shared buffer.
+    pub fn shared_bytes(&self, hash: KeyHash, key: &[u8]) -> usize {
+        let found = self.find(hash, key);
+        found.and_then(|found| self.entry(found).shared_value()).map_or(0, |value| value.bytes().len())
+    }
+
     /// Removes a key and frees it.
     pub fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         self.changes += 1;

@@ -9,6 +9,7 @@
 mod client;
 pub mod grammar;
 pub mod linear;
+pub mod port;
 pub mod proxy;
 mod random;
 mod server;

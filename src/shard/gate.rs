@@ -1,0 +1,198 @@
+//! What stands in front of commands: reasons of the host's to let none of them through
+//! now, or no writes. The holder of the global lock looks, and leaves what it saw in one
+//! word; whoever runs commands reads that.
+//!
+//! A worker that has just read the word may run its command a moment after the holder of
+//! the lock has changed it, as if the two had happened the other way round.
+
+use std::sync::atomic::Ordering;
+
+use super::call::Call;
+use super::counters::Seat;
+use super::engine::Engine;
+use crate::command::{Error, Flags};
+
+/// Reasons, any number of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates(u32);
+
+impl Gates {
+    /// None.
+    pub const OPEN: Gates = Gates(0);
+    /// The host loads its data.
+    pub const LOADING: Gates = Gates(1);
+    /// A replica without its master, that is not to serve stale data.
+    pub const STALE: Gates = Gates(1 << 1);
+    /// Clients are paused, whatever they send.
+    pub const PAUSED: Gates = Gates(1 << 2);
+    /// Clients are paused if they write.
+    pub const WRITES_PAUSED: Gates = Gates(1 << 3);
+    /// A replica that clients may not write to.
+    pub const READ_ONLY: Gates = Gates(1 << 4);
+    /// The host could not save its data, and is set to refuse writes then.
+    pub const DISK_ERROR: Gates = Gates(1 << 5);
+    /// Fewer replicas are there than the host is set to have for writes.
+    pub const FEW_REPLICAS: Gates = Gates(1 << 6);
+    /// Memory is above the host's limit: what needs more is refused.
+    pub const OUT_OF_MEMORY: Gates = Gates(1 << 7);
+    /// Memory has a limit: what needs more must have credit.
+    pub const METERED: Gates = Gates(1 << 8);
+    /// The host has AOF on.
+    pub const AOF_ON: Gates = Gates(1 << 9);
+    /// The host has replicas.
+    pub const HAS_REPLICAS: Gates = Gates(1 << 10);
+
+    /// These and those.
+    pub const fn and(self, others: Gates) -> Gates {
+        Gates(self.0 | others.0)
+    }
+
+    /// Those too, if so.
+    pub const fn and_if(self, so: bool, others: Gates) -> Gates {
+        if so { self.and(others) } else { self }
+    }
+
+    /// Whether any of those is among these.
+    #[inline]
+    pub const fn has(self, any: Gates) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    /// Those without these.
+    pub const fn without(self, others: Gates) -> Gates {
+        Gates(self.0 & !others.0)
+    }
+
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn of_bits(bits: u32) -> Gates {
+        Gates(bits)
+    }
+}
+
+/// What concerns all commands.
+const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::PAUSED);
+
+/// What concerns writes in addition.
+const FOR_WRITES: Gates = Gates::WRITES_PAUSED
+    .and(Gates::READ_ONLY)
+    .and(Gates::DISK_ERROR)
+    .and(Gates::FEW_REPLICAS)
+    .and(Gates::AOF_ON)
+    .and(Gates::HAS_REPLICAS);
+
+/// What concerns commands that may need memory in addition.
+const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
+
+/// What a port is to do with a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Run it.
+    Go,
+    /// Answer this error.
+    Refuse(Error),
+    /// Keep it, and those behind it, until the worker is woken; then ask again.
+    Wait,
+}
+
+impl Engine {
+    /// The reasons as last seen.
+    #[inline]
+    pub fn gates(&self) -> Gates {
+        Gates(self.gates.load(Ordering::Relaxed))
+    }
+
+    /// What a port is to do with a command of the table, once its user may run it.
+    #[inline]
+    pub fn port_gate(&self, flags: Flags) -> Gate {
+        let concerned = FOR_ALL.and_if(flags.write, FOR_WRITES).and_if(flags.deny_oom, FOR_MEMORY);
+        if self.gates().has(concerned) { self.judge(flags) } else { Gate::Go }
+    }
+
+    /// In the order of Redis's processCommand.
+    #[cold]
+    fn judge(&self, flags: Flags) -> Gate {
+        let gates = self.gates();
+        if let Some(error) = refusal(gates, flags) {
+            return Gate::Refuse(error);
+        }
+        if gates.has(Gates::PAUSED) || flags.write && gates.has(Gates::WRITES_PAUSED) {
+            return Gate::Wait;
+        }
+        if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {
+            return Gate::Refuse(error);
+        }
+        // The main thread looks at memory again, grants more, and wakes us.
+        if flags.deny_oom && !self.has_credit() { Gate::Wait } else { Gate::Go }
+    }
+
+    /// What a port is to do with a command of its own that tells of no data: `ping` says whether
+    /// it is PING, which Redis answers only where the server is well.
+    pub fn own_gate(&self, ping: bool) -> Gate {
+        let gates = self.gates();
+        let error = if !ping {
+            None
+        } else if gates.has(Gates::DISK_ERROR) {
+            Some(Error::DiskError)
+        } else if gates.has(Gates::STALE) {
+            Some(Error::MasterDown)
+        } else {
+            gates.has(Gates::LOADING).then_some(Error::Loading)
+        };
+        match error {
+            Some(error) => Gate::Refuse(error),
+            None if gates.has(Gates::PAUSED) => Gate::Wait,
+            None => Gate::Go,
+        }
+    }
+
+    /// Why a write may not be done now, if so, as far as midi itself is the reason: the host has
+    /// judged its own on its door. `needs_memory` says whether it may need more.
+    #[inline]
+    pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
+        const ALL: Gates = Gates::AOF_ON.and(Gates::HAS_REPLICAS).and(Gates::OUT_OF_MEMORY);
+        let gates = self.gates();
+        if !gates.has(ALL) {
+            None
+        } else if gates.has(Gates::AOF_ON) {
+            Some(Error::AofOn)
+        } else if gates.has(Gates::HAS_REPLICAS) {
+            Some(Error::HasReplicas)
+        } else {
+            needs_memory.then_some(Error::OutOfMemory)
+        }
+    }
+
+    /// Whether what a command takes is to be booked: the host has judged the memory of those that
+    /// come through its own door, one by one.
+    #[inline]
+    pub(super) fn is_metered(&self, seat: &Seat, call: &Call<'_>) -> bool {
+        self.gates().has(Gates::METERED) && call.row().flags.deny_oom && !seat.is_main()
+    }
+
+    /// Why a queued command may not run any more: the gates may have closed since the door
+    /// looked at them.
+    pub fn late_refusal(&self, call: &Call<'_>) -> Option<Error> {
+        if self.gates().has(Gates::LOADING) {
+            return Some(Error::Loading);
+        }
+        if call.row().flags.write { self.write_refusal(false) } else { None }
+    }
+}
+
+/// What the host answers before it looks whether clients are paused.
+fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
+    if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
+        return Some(Error::OutOfMemory);
+    }
+    let writes = [
+        (Gates::DISK_ERROR, Error::DiskError),
+        (Gates::FEW_REPLICAS, Error::FewReplicas),
+        (Gates::READ_ONLY, Error::ReadOnly),
+    ];
+    let all = [(Gates::STALE, Error::MasterDown), (Gates::LOADING, Error::Loading)];
+    let writes = writes.into_iter().filter(|_| flags.write);
+    writes.chain(all).find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
+}
