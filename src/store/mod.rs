@@ -15,7 +15,7 @@ mod table;
 mod time;
 mod watched;
 
-pub use entry::{prefetch, Entry, Value, block_bytes};
+pub use entry::{Entry, Value, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use segment::EntryRef;
 pub use shared::{SharedBytes, SharedValue};
