@@ -393,13 +393,14 @@ fn acl_rules_are_enforced() {
 }
 
 /// All sections and the fields that each begins with.
-const SECTIONS: [(&str, &[&str]); 8] = [
+const SECTIONS: [(&str, &[&str]); 9] = [
     ("shards", &["shards", "threads", "safemode", "version", "panics"]),
     ("keyspace", &["db0", "db3"]),
     ("memory", &["table_bytes", "bytes_per_key", "kept_arguments"]),
     ("expiry", &["expiring_keys", "expired_keys"]),
     ("dispatch", &["dispatch", "ran_at_once", "queued", "queue_depth"]),
     ("workers", &["worker0", "worker1"]),
+    ("net", &["port_state"]),
     ("jobs", &["jobs_running", "jobs_started"]),
     ("commandstats", &["cmdstat_get", "cmdstat_set", "cmdstat_mset", "cmdstat_expire", "cmdstat_keys"]),
 ];

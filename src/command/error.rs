@@ -161,10 +161,8 @@ impl Error {
             Error::BadData => "ERR Bad data format".into(),
             Error::NotAString => "ERR the DUMP payload is not of a string; midi holds strings only".into(),
             Error::UnknownSubcommand => {
-                let given = printable(args.get(1));
-                let given = &given[..given.len().min(SHOWN_BYTES)];
                 let hint = format!("'. Try {} HELP.", name.to_uppercase());
-                one_line(&[b"ERR unknown subcommand '", given, hint.as_bytes()].concat())
+                error_about("ERR unknown subcommand '", shown(args.get(1)), &hint)
             }
             Error::SubcommandArity => {
                 let subcommand = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
@@ -245,8 +243,30 @@ impl Error {
     }
 }
 
+/// An error's text with something in it that a client said: up to its first NUL, and on one line.
+pub fn error_about(before: &str, said: &[u8], after: &str) -> Vec<u8> {
+    one_line(&[before.as_bytes(), printable(said), after.as_bytes()].concat())
+}
+
 /// Redis shows so much of a subcommand that it does not know.
 const SHOWN_BYTES: usize = 128;
+
+fn shown(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(SHOWN_BYTES)]
+}
+
+/// Redis's words on a command that it does not know, with what it was called with.
+pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
+    let mut called_with: Vec<u8> = Vec::new();
+    for arg in args.from(1) {
+        let Some(room) = SHOWN_BYTES.checked_sub(called_with.len()).filter(|&room| room > 0) else { break };
+        let arg = printable(arg);
+        called_with.extend_from_slice(&[b"'", &arg[..arg.len().min(room)], b"' "].concat());
+    }
+    let name = printable(shown(args.get(0)));
+    let text = [b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat();
+    text.into_iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+}
 
 /// Line ends would end the reply: those at its end go, the others become spaces.
 fn one_line(text: &[u8]) -> Vec<u8> {

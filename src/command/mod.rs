@@ -24,16 +24,20 @@ mod range;
 mod rename;
 mod reply;
 mod set;
+mod spec;
 mod string;
 mod table;
 
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
-pub use connection::{PORT_COMMANDS, PortAction, PortCommand};
-pub use error::Error;
+pub use connection::{
+    ClientCommand, Describe, PORT_COMMANDS, PortAction, PortCall, PortCommand, find_port, subcommands,
+};
+pub use error::{Error, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
+pub use spec::{FindKeys, KeySpec, SINCE};
 pub use table::{COMMANDS, find};
 
 use crate::limits::TOUCHED_PER_REPLIED;

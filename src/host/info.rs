@@ -23,13 +23,14 @@ trait InfoSink {
 
 type Section = (&'static str, fn(&Engine, &mut dyn InfoSink));
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     ("shards", shards),
     ("keyspace", keyspace),
     ("memory", memory),
     ("expiry", expiry),
     ("dispatch", dispatch),
     ("workers", workers),
+    ("net", net),
     ("jobs", jobs_section),
     ("commandstats", command_stats),
 ];
@@ -86,6 +87,12 @@ fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
     for seat in engine.seats().skip(1) {
         let value = format!("commands={},slices={},turns={}", seat.ran_queued(), seat.slices(), seat.turns());
         sink.field(&format!("worker{}", seat.number - 1), &value);
+    }
+}
+
+fn net(engine: &Engine, sink: &mut dyn InfoSink) {
+    if let Some(ports) = engine.ports() {
+        ports.tell(&mut |name, value| sink.field(name, value));
     }
 }
 

@@ -39,6 +39,11 @@ impl Host for TheHost {
         door().ctx().call(c"INFO", sections).text().unwrap_or_default()
     }
 
+    fn commands(&self) -> Vec<Vec<u8>> {
+        let ctx = door().ctx();
+        ctx.call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect()
+    }
+
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words: Vec<&[u8]> = [&b"GET"[..]].into_iter().chain(patterns.iter().copied()).collect();
         let mut found = door().ctx().call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);

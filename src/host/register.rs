@@ -9,10 +9,7 @@ use redis_module::raw;
 use super::api::{Ctx, api, c_text, leaked};
 use super::door::{PREFIX, TRAMPOLINES, Trampoline};
 use super::keys::are_asked_for;
-use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, Keys};
-
-/// The first version with these commands.
-const SINCE: &str = "0.1.0";
+use crate::command::{Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
 
 /// Registers every command. False where the host refuses one.
 pub fn register(ctx: Ctx) -> bool {
@@ -22,7 +19,7 @@ pub fn register(ctx: Ctx) -> bool {
 
 fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<()> {
     let name = c_text(&format!("{PREFIX}{}", command.name));
-    let (first, last, step) = key_range(command.keys);
+    let (first, last, step) = command.keys.range();
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
     unsafe {
@@ -63,19 +60,6 @@ fn flags(command: &Command) -> CString {
     c_text(&set.join(" "))
 }
 
-/// First, last and step, as COMMAND shows them.
-fn key_range(keys: Keys) -> (c_int, c_int, c_int) {
-    match keys {
-        Keys::None => (0, 0, 0),
-        Keys::One(_) => (1, 1, 1),
-        Keys::Second(_) => (2, 2, 1),
-        Keys::Two(..) => (1, 2, 1),
-        Keys::All(_) => (1, -1, 1),
-        Keys::Pairs(_) => (1, -1, 2),
-        Keys::CountedPairs(_) => (0, 0, 0),
-    }
-}
-
 /// # Safety
 /// `row` is a command that was just created.
 unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_int {
@@ -108,72 +92,54 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
 fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
     // SAFETY: numbers, null pointers and unions of them: all zero is the end mark.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    let spec = |access, first, last, step| {
-        let mut spec = end;
-        spec.flags = access_flags(access);
-        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-        spec.bs.index.pos = first;
-        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-            lastkey: last,
-            keystep: step,
-            limit: 0,
-        };
-        spec
-    };
-    match keys {
-        Keys::None => vec![end],
-        Keys::One(access) => vec![spec(access, 1, 0, 1), end],
-        Keys::Second(access) => vec![spec(access, 2, 0, 1), end],
-        Keys::Two(first, second) if first == second => vec![spec(first, 1, 1, 1), end],
-        Keys::Two(first, second) => vec![spec(first, 1, 0, 1), spec(second, 2, 0, 1), end],
-        Keys::All(access) => vec![spec(access, 1, -1, 1), end],
-        Keys::Pairs(access) => vec![spec(access, 1, -1, 2), end],
-        Keys::CountedPairs(access) => {
-            let mut spec = spec(access, 1, 0, 2);
+    keys.specs().iter().map(|spec| key_spec(spec, end)).chain([end]).collect()
+}
+
+fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
+    let mut spec = empty;
+    spec.flags = access_flags(of.access.words());
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = of.begin;
+    match of.find {
+        FindKeys::Range { last, step } => {
+            spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+            spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                lastkey: last,
+                keystep: step,
+                limit: 0,
+            };
+        }
+        FindKeys::Counted { step } => {
             // So that the host asks.
             spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
             spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
             spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
                 keynumidx: 0,
                 firstkey: 1,
-                keystep: 2,
+                keystep: step,
             };
-            vec![spec, end]
         }
     }
+    spec
 }
 
 /// What a command does to its keys, to the first of them at least, in the host's flags.
 pub fn key_flags(keys: Keys) -> u64 {
-    match keys {
-        Keys::None => 0,
-        Keys::One(access)
-        | Keys::Second(access)
-        | Keys::Two(access, _)
-        | Keys::All(access)
-        | Keys::Pairs(access)
-        | Keys::CountedPairs(access) => access_flags(access),
-    }
+    if keys == Keys::None { 0 } else { access_flags(keys.access(0).words()) }
 }
 
-fn access_flags(access: Access) -> u64 {
-    let flags = match access {
-        Access::Look => raw::REDISMODULE_CMD_KEY_RO,
-        Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        Access::Overwrite => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_UPDATE,
-        Access::Insert => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
-        Access::Take => {
-            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE
-        }
-        Access::ReadOverwrite => {
-            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
-        }
-        Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
-        Access::Remove => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
-        Access::Extend => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
+fn access_flags(words: &[&str]) -> u64 {
+    let flag = |word: &&str| match *word {
+        "RO" => raw::REDISMODULE_CMD_KEY_RO,
+        "RW" => raw::REDISMODULE_CMD_KEY_RW,
+        "OW" => raw::REDISMODULE_CMD_KEY_OW,
+        "RM" => raw::REDISMODULE_CMD_KEY_RM,
+        "access" => raw::REDISMODULE_CMD_KEY_ACCESS,
+        "update" => raw::REDISMODULE_CMD_KEY_UPDATE,
+        "insert" => raw::REDISMODULE_CMD_KEY_INSERT,
+        _ => raw::REDISMODULE_CMD_KEY_DELETE,
     };
-    u64::from(flags)
+    words.iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
 }
 
 /// The documented arguments in the host's form. Their texts are leaked: this
@@ -186,17 +152,18 @@ fn arguments(args: &[Arg]) -> Vec<raw::RedisModuleCommandArg> {
 
 fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
     use raw::*;
-    let (kind, inner) = match arg.kind {
-        ArgKind::Key | ArgKind::SecondKey => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, &[][..]),
-        ArgKind::String => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, &[][..]),
-        ArgKind::Integer => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, &[][..]),
-        ArgKind::Pattern => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN, &[][..]),
-        ArgKind::UnixTime => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME, &[][..]),
-        ArgKind::Token => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, &[][..]),
-        ArgKind::OneOf(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, inner),
-        ArgKind::Block(inner) => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, inner),
-        ArgKind::Double => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE, &[][..]),
+    let kind = match arg.kind {
+        ArgKind::Key | ArgKind::SecondKey => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+        ArgKind::String => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+        ArgKind::Integer => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+        ArgKind::Double => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE,
+        ArgKind::Pattern => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN,
+        ArgKind::UnixTime => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME,
+        ArgKind::Token => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+        ArgKind::OneOf(_) => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+        ArgKind::Block(_) => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
     };
+    let inner = arg.kind.inner();
     let mut flags = 0;
     if arg.optional {
         flags |= REDISMODULE_CMD_ARG_OPTIONAL;
@@ -207,11 +174,7 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
     RedisModuleCommandArg {
         name: leaked(arg.name),
         type_: kind,
-        key_spec_index: match arg.kind {
-            ArgKind::Key => 0,
-            ArgKind::SecondKey => 1,
-            _ => -1,
-        },
+        key_spec_index: arg.kind.key_spec().unwrap_or(-1),
         token: arg.token.map_or(ptr::null::<c_char>(), leaked),
         summary: ptr::null(),
         since: ptr::null(),

@@ -11,7 +11,7 @@ use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsoc
 
 use super::connection::Key;
 use super::listen::{Listener, prepare_tcp, raised};
-use super::shared::{Client, Names, Shared, count};
+use super::shared::{Client, Condition, Names, Shared, count};
 
 /// A connection that was accepted and has no worker yet.
 pub struct Newcomer {
@@ -110,11 +110,14 @@ pub fn client(
         key,
         address: newcomer.address.map_or_else(unix, |address| address.to_string()),
         local_address: local.map_or_else(unix, |address| address.to_string()),
+        unix: newcomer.address.is_none(),
         descriptor: newcomer.socket.as_raw_fd(),
         since: now,
         names: parking_lot::Mutex::new(Names::default()),
         db: AtomicU32::new(0),
         last_seen: AtomicU64::new(shared.clock(now)),
         gone: Arc::new(AtomicBool::new(false)),
+        last_command: AtomicU32::new(0),
+        condition: Condition::default(),
     })
 }

@@ -81,6 +81,18 @@ impl Connection {
         self.state == State::Waiting
     }
 
+    /// Lets others know how it is doing.
+    pub fn show_condition(&self) {
+        let condition = &self.client.condition;
+        condition.resp3.store(self.session.resp3, Ordering::Relaxed);
+        condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
+        condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
+        condition.unread.store(self.unread.len(), Ordering::Relaxed);
+        condition.unread_memory.store(self.unread.capacity(), Ordering::Relaxed);
+        condition.unsent.store(self.unsent.len(), Ordering::Relaxed);
+        condition.unsent_memory.store(self.unsent.capacity(), Ordering::Relaxed);
+    }
+
     /// Bytes that it holds in memory.
     pub fn buffered(&self) -> usize {
         self.unread.capacity() + self.unsent.capacity()

@@ -8,25 +8,28 @@
 //!
 //! The host's main thread takes no part in it, and this layer knows nothing of the module API.
 
-#![allow(dead_code)] // CLIENT and INFO are to come, and with them readers of what is noted here.
-
 mod accept;
+mod client;
 mod connection;
+mod describe;
 mod driver;
 mod errand;
 mod job;
 mod listen;
 mod port;
+mod report;
 pub mod resp;
 mod run;
+mod server;
 mod session;
 mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use driver::Epoll;
+use driver::{Driver, Epoll};
 use port::WorkerPort;
+use report::{Closed, Open};
 use shared::Shared;
 
 use crate::shard::{Engine, Port, PortConfig};
@@ -40,12 +43,14 @@ pub fn open(
     config: &PortConfig,
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
-    if config.obstacle.is_some() || (config.port == 0 && config.unixsocket.is_empty()) {
+    if !config.are_wanted() || config.obstacle.is_some() {
+        engine.meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
     let listeners = listen::open(config, engine.config.workers, first_descriptor)?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
+    engine.meet_ports(Box::new(Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME }));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);

@@ -184,7 +184,9 @@ impl<D: Driver> WorkerPort<D> {
         }
         let mut bytes = Vec::new();
         reply(connection, &mut bytes);
-        connection.unsent.add(&bytes);
+        if !connection.session.is_muted() {
+            connection.unsent.add(&bytes);
+        }
         connection.has_commands = true;
         self.serve(key);
     }
@@ -195,7 +197,9 @@ impl<D: Driver> WorkerPort<D> {
             Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
             Mail::Part { key, bytes, last: false } => {
                 let Some(connection) = self.connection(key) else { return };
-                connection.unsent.add(&bytes);
+                if !connection.session.is_muted() {
+                    connection.unsent.add(&bytes);
+                }
                 self.serve(key);
             }
             Mail::Answer(key, answer) => self.goes_on(key, answer),

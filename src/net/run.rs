@@ -84,6 +84,7 @@ impl<D: Driver> Service<D> {
         if output.capacity() <= OUTPUT_PAUSE {
             self.output = output;
         }
+        connection.show_condition();
         match (received, sent) {
             (Fate::Ends, _) | (_, Fate::Ends) => Fate::Ends,
             (fate, _) => fate,
@@ -229,7 +230,9 @@ impl<D: Driver> Service<D> {
                     return at;
                 }
                 Err(error) if ahead.commands.is_empty() => {
-                    RespReply::new(output, connection.session.resp3).error(&error.text());
+                    if connection.session.wants_replies() {
+                        connection.session.reply(output).error(&error.text());
+                    }
                     connection.state = State::Closing;
                     return input.len();
                 }
@@ -290,6 +293,8 @@ impl<D: Driver> Service<D> {
         let (done, outcome) = engine.attempt_run(seat, calls.clone(), &mut reply);
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
+        let last = &ahead.commands[done.min(ahead.commands.len() - 1)];
+        Named::Table { number: last.number, prefix: last.prefix }.note(&connection.client);
         if outcome == Outcome::Done {
             return ahead.commands[done - 1].end;
         }
@@ -310,7 +315,15 @@ impl<D: Driver> Service<D> {
     ) {
         let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
         let list = Args::new(&list);
+        connection.session.begin_command();
+        let said = output.len();
         self.run_command(connection, &list, limits, output);
+        if connection.state == State::Deferred {
+            return connection.session.put_off_command();
+        }
+        if connection.session.is_muted() {
+            output.truncate(said);
+        }
         count(&self.shared.counts(self.worker).commands, 1);
     }
 

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::connection::{Connection, State};
+use super::describe::describe;
 use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
 use super::shared::{Client, count};
-use crate::command::{Action, Args, Error, Limits, PORT_COMMANDS, PortAction, Reply, find, parse_integer};
+use crate::command::{
+    Action, Args, COMMANDS, DoorCommand, Error, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
+    error_about, find, find_port, parse_integer,
+};
 use crate::shard::{Call, DEFAULT_USER, Denied, Engine, Gate, Outcome, Refusal, RefusalReason, Taking, User};
 use crate::store::Now;
 
@@ -22,8 +26,23 @@ pub struct Session {
     pub user: Option<Arc<User>>,
     /// The epoch of the list of users when that was looked up.
     epoch: u64,
-    /// Commands run here and now, and are answered: no transaction, no SAFEMODE.
+    /// Commands run here and now: no transaction, no SAFEMODE.
     plain: bool,
+    /// Whether they are answered.
+    replies: Replies,
+}
+
+/// Whether a client wants replies: CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// It does.
+    Wanted,
+    /// It does not.
+    Unwanted,
+    /// Not to the next command.
+    SkipNext,
+    /// Not to the one that runs.
+    Skipping,
 }
 
 /// A command, by the name that a client gave.
@@ -41,10 +60,16 @@ pub enum Named {
 }
 
 /// What every command of the table may be called with.
-const PREFIX: &str = "midi.";
+pub const PREFIX: &str = "midi.";
+
+/// Whether a standard name means another command: INFO without `midi.` tells of the whole server.
+#[inline]
+fn is_shadowed(number: usize) -> bool {
+    matches!(COMMANDS[number].action, Action::Door(DoorCommand::Info))
+}
 
 impl Named {
-    /// The command of that name, in any case, with or without `midi.` in front.
+    /// The command of the table of that name, in any case, with or without `midi.` in front.
     #[inline]
     pub fn find(name: &[u8]) -> Option<Named> {
         if let Some((prefix, rest)) = name.split_at_checked(PREFIX.len())
@@ -52,26 +77,111 @@ impl Named {
         {
             return find(rest).map(|number| Named::Table { number, prefix: PREFIX });
         }
-        find(name).map(|number| Named::Table { number, prefix: "" })
+        let number = find(name).filter(|&number| !is_shadowed(number))?;
+        Some(Named::Table { number, prefix: "" })
+    }
+
+    /// As a number of [`Client::last_command`]; not 0.
+    fn packed(self) -> u32 {
+        match self {
+            Named::Table { number, prefix } => 1 + 4 * number as u32 + u32::from(!prefix.is_empty()),
+            Named::Port(number) => 3 + 4 * number as u32,
+        }
+    }
+
+    /// The command that such a number stands for; `None` where there is none.
+    pub fn of_packed(packed: u32) -> Option<Named> {
+        let number = (packed / 4) as usize;
+        match packed % 4 {
+            1 => Some(Named::Table { number, prefix: "" }),
+            2 => Some(Named::Table { number, prefix: PREFIX }),
+            3 => Some(Named::Port(number)),
+            _ => None,
+        }
+    }
+
+    /// Its name; a subcommand's is `container|subcommand`.
+    pub fn full_name(self) -> String {
+        match self {
+            Named::Table { number, prefix } => format!("{prefix}{}", COMMANDS[number].name),
+            Named::Port(number) => PORT_COMMANDS[number].name.to_owned(),
+        }
+    }
+
+    /// Notes that a client has called it.
+    #[inline]
+    pub fn note(self, client: &Client) {
+        client.last_command.store(self.packed(), Ordering::Relaxed);
     }
 }
 
 impl Session {
     /// Of a new connection.
     pub fn new(engine: &Engine, client: &Client) -> Self {
+        let plain = !engine.config.safemode;
+        let mut session =
+            Session { db: 0, resp3: false, user: None, epoch: 0, plain, replies: Replies::Wanted };
+        session.be_nobody(engine, client);
+        session
+    }
+
+    /// Makes it as it was when it was new: RESET.
+    fn reset(&mut self, engine: &Engine, client: &Client) {
+        self.resp3 = false;
+        self.replies = Replies::Wanted;
+        self.select(0, client);
+        client.names.lock().name.clear();
+        self.be_nobody(engine, client);
+    }
+
+    /// It has not said who it is: the user `default`, where that one needs no password.
+    fn be_nobody(&mut self, engine: &Engine, client: &Client) {
         let users = &engine.users;
-        let epoch = users.epoch();
-        let user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
-        if user.is_some() {
-            client.names.lock().user = DEFAULT_USER.to_vec();
-        }
-        Session { db: 0, resp3: false, user, epoch, plain: !engine.config.safemode }
+        self.epoch = users.epoch();
+        self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
+        client.names.lock().user = DEFAULT_USER.to_vec();
+    }
+
+    fn select(&mut self, db: u32, client: &Client) {
+        self.db = db;
+        client.db.store(db, Ordering::Relaxed);
     }
 
     /// Whether its commands may run together with others.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.plain
+        self.plain && self.replies == Replies::Wanted
+    }
+
+    /// CLIENT REPLY.
+    pub fn set_replies(&mut self, replies: Replies) {
+        self.replies = replies;
+    }
+
+    /// Whether it wants replies to what comes.
+    pub fn wants_replies(&self) -> bool {
+        !matches!(self.replies, Replies::Unwanted | Replies::SkipNext)
+    }
+
+    /// Whether the command that runs is not to be answered.
+    pub fn is_muted(&self) -> bool {
+        matches!(self.replies, Replies::Unwanted | Replies::Skipping)
+    }
+
+    /// A command begins that does not run together with others.
+    pub fn begin_command(&mut self) {
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skipping,
+            Replies::Skipping => Replies::Wanted,
+            same => same,
+        };
+    }
+
+    /// It has not run: it begins again later.
+    pub fn put_off_command(&mut self) {
+        if self.replies == Replies::Skipping {
+            self.replies = Replies::SkipNext;
+        }
     }
 
     /// Whether it may call that command of the table, as far as is known without asking anybody.
@@ -145,33 +255,49 @@ impl<D: Driver> Service<D> {
             Standing::Unknown => return connection.state = State::Deferred,
             Standing::Gone => return connection.state = State::Closing,
         }
-        if let Some(number) = port_command(args) {
-            return self.run_port_command(connection, number, args, output);
+        if let Some(named @ Named::Table { number, prefix }) = Named::find(args.get(0)) {
+            named.note(&connection.client);
+            let now = Now::lazy(self.engine().config.clock);
+            let db = connection.session.db;
+            let call = Call { command: number, args: *args, db, now, limits: *limits, prefix };
+            return self.run_table_command(connection, &call, output);
         }
-        let Some(Named::Table { number, prefix }) = Named::find(args.get(0)) else {
-            return unknown(connection, args, output);
-        };
-        let now = Now::lazy(self.engine().config.clock);
-        let call =
-            Call { command: number, args: *args, db: connection.session.db, now, limits: *limits, prefix };
-        if let Err(error) = call.row().check_arity(args) {
+        match find_port(args) {
+            Some(PortCall::Known(number)) => {
+                Named::Port(number).note(&connection.client);
+                self.run_port_command(connection, number, args, limits, output);
+            }
+            other => {
+                connection.client.last_command.store(0, Ordering::Relaxed);
+                self.not_here(connection, args, other.is_some(), output);
+            }
+        }
+    }
+
+    /// Runs a command of the table, if it is allowed.
+    fn run_table_command(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+        if let Err(error) = call.row().check_arity(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
         }
-        if !self.is_allowed(connection, &call, output) {
-            return;
+        if self.is_allowed(connection, call, output) {
+            self.run_allowed(connection, call, output);
         }
+    }
+
+    /// Runs a command of the table that the user may call.
+    pub(super) fn run_allowed(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
         match self.engine().port_gate(call.row().flags) {
             Gate::Go => {}
             Gate::Wait => return connection.state = State::Deferred,
             Gate::Refuse(error) => return call.refuse(error, &mut connection.session.reply(output)),
         }
         if self.engine().config.safemode || matches!(call.row().action, Action::Door(_)) {
-            return self.on_main(connection, &call);
+            return self.on_main(connection, call);
         }
         let mut reply = connection.session.reply(output);
-        match self.engine().attempt(self.seat(), &call, Taking::WORKER, &mut reply) {
+        match self.engine().attempt(self.seat(), call, Taking::WORKER, &mut reply) {
             Outcome::Done => self.engine().book_many_at_once(self.seat(), 1),
-            outcome => self.hand_over(connection, &call, outcome, output),
+            outcome => self.hand_over(connection, call, outcome, output),
         }
     }
 
@@ -211,6 +337,7 @@ impl<D: Driver> Service<D> {
         connection: &mut Connection,
         number: usize,
         args: &Args<'_>,
+        limits: &Limits,
         output: &mut Vec<u8>,
     ) {
         let row = &PORT_COMMANDS[number];
@@ -251,33 +378,38 @@ impl<D: Driver> Service<D> {
             }
             PortAction::Hello => self.hello(connection, args, output),
             PortAction::Auth => self.auth(connection, args, output),
+            PortAction::Reset => {
+                connection.session.reset(&self.shared.engine, &connection.client);
+                connection.session.reply(output).simple("RESET");
+            }
             PortAction::Time => self.time(connection, output),
+            // Without a subcommand its arity is wrong.
+            PortAction::Container => {}
+            PortAction::Client(which) => self.client(connection, which, args, output),
+            PortAction::Describe(which) => describe(which, args, &mut connection.session.reply(output)),
+            PortAction::Info => self.info(connection, args),
+            PortAction::ConfigGet => self.config_get(connection, args),
+            PortAction::Debug => self.debug(connection, args, limits, output),
+            PortAction::WhoAmI => self.who_am_i(connection, output),
         }
     }
 
     fn select(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-        let databases = i64::from(self.engine().config.databases);
-        match parse_integer(args.get(1)) {
-            Some(db) if (0..databases).contains(&db) => {
+        let databases = self.engine().config.databases;
+        let result = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
+        let result = result
+            .and_then(|db| u32::try_from(db).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange));
+        match result {
+            Ok(db) => {
                 let user = connection.session.user.as_ref();
-                if user.is_some_and(|user| !user.may_use(db as u32)) {
+                if user.is_some_and(|user| !user.may_use(db)) {
                     return connection.session.reply(output).error(NO_DATABASE);
                 }
-                connection.session.db = db as u32;
-                connection.client.db.store(db as u32, Ordering::Relaxed);
+                connection.session.select(db, &connection.client);
                 connection.session.reply(output).ok();
             }
-            Some(_) => connection.session.reply(output).error(b"ERR DB index is out of range"),
-            None => connection.session.reply(output).error(b"ERR invalid DB index"),
+            Err(error) => connection.session.reply(output).error(&error.text("select", args)),
         }
-    }
-
-    fn time(&self, connection: &Connection, output: &mut Vec<u8>) {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let mut reply = connection.session.reply(output);
-        reply.array(2);
-        reply.bulk(since.as_secs().to_string().as_bytes());
-        reply.bulk(since.subsec_micros().to_string().as_bytes());
     }
 
     /// `AUTH [user] password`.
@@ -330,28 +462,30 @@ impl<D: Driver> Service<D> {
 
     /// `HELLO [version [AUTH user password] [SETNAME name]]`.
     fn hello(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-        let (resp3, login, name) = match hello_options(args) {
+        let options = match HelloOptions::read(args) {
             Ok(options) => options,
             Err(text) => return connection.session.reply(output).error(&text),
         };
+        let HelloOptions { resp3, name, wrong, .. } = options;
         let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
         let engine = Arc::clone(&self.shared.engine);
         let answer = move |connection: &mut Connection, output: &mut Vec<u8>| {
             if let Some(name) = name {
                 connection.client.names.lock().name = name;
             }
+            if let Some(text) = wrong {
+                return connection.session.reply(output).error(&text);
+            }
+            if connection.session.user.is_none() {
+                return connection.session.reply(output).error(HELLO_NEEDS_AUTH);
+            }
             if let Some(resp3) = resp3 {
                 connection.session.resp3 = resp3;
             }
             greet(&engine, connection, output);
         };
-        match login {
+        match options.login {
             Some((user, password)) => self.log_in(connection, user, password, answer),
-            None if connection.session.user.is_none() => connection.session.reply(output).error(
-                b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
-                  <user> <pass> option can be used to authenticate the client and select the RESP protocol \
-                  version at the same time",
-            ),
             None => answer(connection, output),
         }
     }
@@ -363,38 +497,54 @@ pub const BUSY: &[u8] =
 
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 
-/// The wanted protocol (RESP3 or not), name and password, and the connection's name.
-type HelloOptions<'a> = (Option<bool>, Option<(&'a [u8], &'a [u8])>, Option<&'a [u8]>);
+const HELLO_NEEDS_AUTH: &[u8] =
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise \
+    the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+    version at the same time";
 
-fn hello_options<'a>(args: &Args<'a>) -> Result<HelloOptions<'a>, Vec<u8>> {
-    let version = match args.len() {
-        1 => None,
-        _ => Some(match parse_integer(args.get(1)) {
-            Some(2) => false,
-            Some(3) => true,
-            Some(_) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
-            None => return Err(b"ERR Protocol version is not an integer or out of range".to_vec()),
-        }),
-    };
-    let (mut login, mut name, mut at) = (None, None, 2);
-    while at < args.len() {
-        let left = args.len() - at - 1;
-        if args.is(at, "auth") && left >= 2 {
-            login = Some((args.get(at + 1), args.get(at + 2)));
-            at += 3;
-        } else if args.is(at, "setname") && left >= 1 {
-            let wanted = args.get(at + 1);
-            if !is_valid_name(wanted) {
-                return Err(INVALID_NAME.to_vec());
-            }
-            name = Some(wanted);
-            at += 2;
-        } else {
-            let option = [&b"ERR Syntax error in HELLO option '"[..], args.get(at), b"'"].concat();
-            return Err(option);
+/// What HELLO is asked.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    resp3: Option<bool>,
+    login: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+    /// What is wrong with an option; those before it count.
+    wrong: Option<Vec<u8>>,
+}
+
+impl<'a> HelloOptions<'a> {
+    /// # Errors
+    /// What is wrong with the version: then nothing counts.
+    fn read(args: &Args<'a>) -> Result<Self, Vec<u8>> {
+        let mut options = HelloOptions::default();
+        if args.len() > 1 {
+            options.resp3 = Some(match parse_integer(args.get(1)) {
+                Some(2) => false,
+                Some(3) => true,
+                Some(_) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
+                None => return Err(b"ERR Protocol version is not an integer or out of range".to_vec()),
+            });
         }
+        let mut at = 2;
+        while at < args.len() && options.wrong.is_none() {
+            let left = args.len() - at - 1;
+            if args.is(at, "auth") && left >= 2 {
+                options.login = Some((args.get(at + 1), args.get(at + 2)));
+                at += 3;
+            } else if args.is(at, "setname") && left >= 1 {
+                let name = args.get(at + 1);
+                if is_valid_name(name) {
+                    options.name = Some(name);
+                } else {
+                    options.wrong = Some(INVALID_NAME.to_vec());
+                }
+                at += 2;
+            } else {
+                options.wrong = Some(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
+            }
+        }
+        Ok(options)
     }
-    Ok((version, login, name))
 }
 
 /// Redis's words on a connection's name that would break CLIENT LIST.
@@ -426,25 +576,6 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
 
 fn no_permission(name: &str) -> Vec<u8> {
     format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
-}
-
-/// The port's own command of that name, with its subcommand where it has any.
-fn port_command(args: &Args<'_>) -> Option<usize> {
-    PORT_COMMANDS.iter().position(|row| match row.name.split_once('|') {
-        None => args.is(0, row.name),
-        Some((container, subcommand)) => args.is(0, container) && args.is(1, subcommand),
-    })
-}
-
-fn unknown(connection: &Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-    let mut reply = connection.session.reply(output);
-    if connection.session.user.is_none() {
-        return reply.error(NO_AUTH);
-    }
-    let name = String::from_utf8_lossy(args.get(0)).replace(['\r', '\n'], " ");
-    reply.error(
-        format!("ERR unknown command '{name}' on midi's port; the host's port may have it").as_bytes(),
-    );
 }
 
 impl Session {

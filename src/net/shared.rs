@@ -1,8 +1,8 @@
 //! What the ports of all workers share: who is connected, and how to reach them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
@@ -23,6 +23,8 @@ pub struct Shared {
     next_id: AtomicU64,
     connected: AtomicUsize,
     started: Instant,
+    /// Names of the host's commands, once somebody has asked for one that is not here.
+    pub host_commands: OnceLock<HashSet<Vec<u8>>>,
 }
 
 /// A worker's own part.
@@ -97,6 +99,8 @@ pub struct Client {
     pub address: String,
     /// Ours.
     pub local_address: String,
+    /// It came through the Unix socket.
+    pub unix: bool,
     /// The descriptor.
     pub descriptor: i32,
     /// When it came.
@@ -109,6 +113,31 @@ pub struct Client {
     pub last_seen: AtomicU64,
     /// The end of its connection, for who works for it.
     pub gone: Arc<AtomicBool>,
+    /// What it called last: [`super::session::Named::packed`]; 0 where there is no such command.
+    pub last_command: AtomicU32,
+    /// How it is doing, as of its last turn.
+    pub condition: Condition,
+}
+
+/// How a connection is doing, for CLIENT LIST.
+#[derive(Default)]
+pub struct Condition {
+    /// RESP3 is spoken.
+    pub resp3: AtomicBool,
+    /// It waits for a reply from elsewhere.
+    pub waiting: AtomicBool,
+    /// It is closed when its replies have been sent.
+    pub closing: AtomicBool,
+    /// CLIENT NO-EVICT ON.
+    pub no_evict: AtomicBool,
+    /// Bytes received and not run.
+    pub unread: AtomicUsize,
+    /// Memory for those.
+    pub unread_memory: AtomicUsize,
+    /// Bytes of replies that have not been sent.
+    pub unsent: AtomicUsize,
+    /// Memory for those.
+    pub unsent_memory: AtomicUsize,
 }
 
 /// What a client is called.
@@ -136,6 +165,7 @@ impl Shared {
             next_id: AtomicU64::new(1),
             connected: AtomicUsize::new(0),
             started: Instant::now(),
+            host_commands: OnceLock::new(),
         }
     }
 
@@ -183,11 +213,6 @@ impl Shared {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connections of all ports.
-    pub fn connected(&self) -> usize {
-        self.connected.load(Ordering::Relaxed)
-    }
-
     /// The next client's id.
     pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
@@ -198,9 +223,14 @@ impl Shared {
         self.clients.lock().insert(client.id, Arc::clone(client));
     }
 
-    /// Takes it from there.
-    pub fn unlist(&self, id: u64) {
-        self.clients.lock().remove(&id);
+    /// Takes it from there; false where it was not there any more.
+    pub fn unlist(&self, id: u64) -> bool {
+        self.clients.lock().remove(&id).is_some()
+    }
+
+    /// A client that is connected.
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.clients.lock().get(&id).cloned()
     }
 
     /// All clients, oldest first.

@@ -15,7 +15,7 @@ use super::host::Host;
 use super::inbox::Inbox;
 use super::job::Jobs;
 use super::news::NewsDesk;
-use super::port::PortSettings;
+use super::port::{PortSettings, Ports};
 use super::queue::{ForMain, Request};
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
@@ -124,6 +124,7 @@ pub struct Engine {
     /// Asks the host whether, and how much, midi may write.
     ask_host: OnceLock<fn()>,
     host: OnceLock<Box<dyn Host>>,
+    ports: OnceLock<Box<dyn Ports>>,
     pub(super) draws: AtomicU64,
 }
 
@@ -175,6 +176,7 @@ impl Engine {
             wake_main,
             ask_host: OnceLock::new(),
             host: OnceLock::new(),
+            ports: OnceLock::new(),
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         })
     }
@@ -282,6 +284,16 @@ impl Engine {
     /// Introduces the host, for errands to it.
     pub fn meet_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
+    }
+
+    /// Introduces the ports, for those who tell of them.
+    pub fn meet_ports(&self, ports: Box<dyn Ports>) {
+        let _ = self.ports.set(ports);
+    }
+
+    /// The ports, where they have been introduced.
+    pub fn ports(&self) -> Option<&dyn Ports> {
+        self.ports.get().map(|ports| &**ports)
     }
 
     /// What the host calls its version, as clients understand it.

@@ -22,6 +22,9 @@ pub trait Host: Send + Sync {
     /// INFO's text for these sections.
     fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
 
+    /// The names of all its commands; a subcommand's is `container|subcommand`.
+    fn commands(&self) -> Vec<Vec<u8>>;
+
     /// Settings whose names match any of these patterns, each with its value.
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
 }

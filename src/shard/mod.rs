@@ -36,7 +36,7 @@ pub use inbox::Inbox;
 pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
 pub use long::{is_long, long_work};
 pub use news::News;
-pub use port::{Port, PortConfig, PortSettings};
+pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use queue::{ForMain, Home, Request, Verdict};
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
 pub use users::{Commands, DEFAULT_USER, Denied, KeyRule, Rules, User, Users};

@@ -23,6 +23,12 @@ pub trait Port {
     fn awake(&mut self);
 }
 
+/// The ports of all workers, for whoever tells of them.
+pub trait Ports: Send + Sync {
+    /// What INFO says of them: names and values, in order.
+    fn tell(&self, field: &mut dyn FnMut(&str, &str));
+}
+
 /// How the ports are opened. It cannot change while they are open.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {

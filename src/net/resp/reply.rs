@@ -18,6 +18,16 @@ impl<'a> RespReply<'a> {
         RespReply { out, resp3 }
     }
 
+    /// A status line of any text.
+    pub fn status(&mut self, text: &[u8]) {
+        self.line(b'+', text);
+    }
+
+    /// The head of a set; `len` elements follow.
+    pub fn set(&mut self, len: usize) {
+        self.head(if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
     /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to be copied.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {

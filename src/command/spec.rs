@@ -1,0 +1,145 @@
+//! What the rows of the command table say, in the terms of Redis's COMMAND: for the host,
+//! which registers them, and for the ports, which answer COMMAND themselves.
+
+use super::{Access, Action, Arg, ArgKind, Command, Keys, Keyspace};
+
+/// The first version with these commands.
+pub const SINCE: &str = "0.1.0";
+
+/// Keys that are found in one way, and that one thing happens to.
+pub struct KeySpec {
+    /// What happens to them.
+    pub access: Access,
+    /// The argument that the search begins with.
+    pub begin: i32,
+    /// How it goes on.
+    pub find: FindKeys,
+}
+
+/// How keys are found from an argument on.
+#[derive(Clone, Copy)]
+pub enum FindKeys {
+    /// Every `step`-th argument is one, up to `last`: counted from the beginning of the
+    /// search, or from the end of all where it is negative.
+    Range {
+        /// The last one.
+        last: i32,
+        /// From one to the next.
+        step: i32,
+    },
+    /// The argument says how many; the first one is the next argument.
+    Counted {
+        /// From one to the next.
+        step: i32,
+    },
+}
+
+impl Keys {
+    /// First, last and step, as COMMAND shows them; zeros where that cannot be told.
+    pub fn range(self) -> (i32, i32, i32) {
+        match self {
+            Keys::None | Keys::CountedPairs(_) => (0, 0, 0),
+            Keys::One(_) => (1, 1, 1),
+            Keys::Second(_) => (2, 2, 1),
+            Keys::Two(..) => (1, 2, 1),
+            Keys::All(_) => (1, -1, 1),
+            Keys::Pairs(_) => (1, -1, 2),
+        }
+    }
+
+    /// How Redis finds the keys, and what it is told of each.
+    pub fn specs(self) -> Vec<KeySpec> {
+        let spec =
+            |access, begin, last, step| KeySpec { access, begin, find: FindKeys::Range { last, step } };
+        match self {
+            Keys::None => vec![],
+            Keys::One(access) => vec![spec(access, 1, 0, 1)],
+            Keys::Second(access) => vec![spec(access, 2, 0, 1)],
+            Keys::Two(first, second) if first == second => vec![spec(first, 1, 1, 1)],
+            Keys::Two(first, second) => vec![spec(first, 1, 0, 1), spec(second, 2, 0, 1)],
+            Keys::All(access) => vec![spec(access, 1, -1, 1)],
+            Keys::Pairs(access) => vec![spec(access, 1, -1, 2)],
+            Keys::CountedPairs(access) => {
+                vec![KeySpec { access, begin: 1, find: FindKeys::Counted { step: 2 } }]
+            }
+        }
+    }
+}
+
+impl Access {
+    /// As key specs spell it.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Access::Look => &["RO"],
+            Access::Read => &["RO", "access"],
+            Access::Overwrite => &["OW", "update"],
+            Access::Insert => &["OW", "insert"],
+            Access::Take => &["RW", "access", "delete"],
+            Access::ReadOverwrite => &["RW", "access", "update"],
+            Access::Update => &["RW", "update"],
+            Access::Remove => &["RM", "delete"],
+            Access::Extend => &["RW", "insert"],
+        }
+    }
+}
+
+impl ArgKind {
+    /// As COMMAND DOCS spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ArgKind::Key | ArgKind::SecondKey => "key",
+            ArgKind::String => "string",
+            ArgKind::Integer => "integer",
+            ArgKind::Double => "double",
+            ArgKind::Pattern => "pattern",
+            ArgKind::UnixTime => "unix-time",
+            ArgKind::Token => "pure-token",
+            ArgKind::OneOf(_) => "oneof",
+            ArgKind::Block(_) => "block",
+        }
+    }
+
+    /// The arguments that it is made of.
+    pub fn inner(self) -> &'static [Arg] {
+        match self {
+            ArgKind::OneOf(inner) | ArgKind::Block(inner) => inner,
+            _ => &[],
+        }
+    }
+
+    /// Which of the command's key specs it is found by, if it is a key.
+    pub fn key_spec(self) -> Option<i32> {
+        match self {
+            ArgKind::Key => Some(0),
+            ArgKind::SecondKey => Some(1),
+            _ => None,
+        }
+    }
+}
+
+impl Command {
+    /// Its flags, as COMMAND spells them.
+    pub fn flag_words(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.flags;
+        let all = [
+            (flags.write || flags.host_write, "write"),
+            (flags.readonly, "readonly"),
+            (flags.deny_oom, "denyoom"),
+            (flags.admin, "admin"),
+            (flags.fast, "fast"),
+            (matches!(self.keys, Keys::CountedPairs(_)), "movablekeys"),
+        ];
+        all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)
+    }
+
+    /// What Redis's documentation files it under.
+    pub fn group(&self) -> &'static str {
+        let has = |category| self.categories.split(' ').any(|word| word == category);
+        match self.action {
+            Action::Keyspace(Keyspace::Keys | Keyspace::Scan | Keyspace::RandomKey) => "generic",
+            Action::Keyspace(_) | Action::Door(_) => "server",
+            _ if has("string") => "string",
+            _ => "generic",
+        }
+    }
+}

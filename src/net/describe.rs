@@ -1,0 +1,300 @@
+//! COMMAND: the port's commands, described in Redis's form from what their rows say.
+
+use super::resp::RespReply;
+use super::server::help;
+use super::session::{Named, PREFIX};
+use crate::command::glob::Pattern;
+use crate::command::{
+    Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, PORT_COMMANDS, PortCall, Reply,
+    SINCE, find_port, subcommands,
+};
+
+/// Runs COMMAND or one of its subcommands.
+pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
+    match which {
+        Describe::All => tell_all(reply),
+        Describe::Info if args.len() == 2 => tell_all(reply),
+        Describe::Count => reply.integer(all().count() as i64),
+        Describe::Info => {
+            reply.array(args.len() - 2);
+            for name in args.from(2) {
+                match named(name) {
+                    Some(command) => command.tell(reply),
+                    None => reply.null(),
+                }
+            }
+        }
+        Describe::Docs => {
+            let found: Vec<Named> = match args.len() {
+                2 => all().collect(),
+                _ => args.from(2).iter().filter_map(|name| named(name)).collect(),
+            };
+            reply.map(found.len());
+            for command in found {
+                reply.bulk(command.full_name().as_bytes());
+                command.tell_docs(reply);
+            }
+        }
+        Describe::List => list(args, reply),
+        Describe::GetKeys => get_keys(args, false, reply),
+        Describe::GetKeysAndFlags => get_keys(args, true, reply),
+        Describe::Help => help(args, reply),
+    }
+}
+
+fn tell_all(reply: &mut RespReply<'_>) {
+    reply.array(all().count());
+    all().for_each(|command| command.tell(reply));
+}
+
+/// All commands by all their names, without subcommands.
+fn all() -> impl Iterator<Item = Named> {
+    let ports = PORT_COMMANDS.iter().enumerate().filter(|(_, row)| row.split().is_none());
+    let ports = ports.map(|(number, _)| Named::Port(number));
+    let plain = (0..COMMANDS.len()).filter_map(|number| Named::find(COMMANDS[number].name.as_bytes()));
+    let prefixed = (0..COMMANDS.len()).map(|number| Named::Table { number, prefix: PREFIX });
+    ports.chain(plain).chain(prefixed)
+}
+
+/// The command of a name; a subcommand's is `container|subcommand`.
+fn named(name: &[u8]) -> Option<Named> {
+    let words: Vec<&[u8]> = name.splitn(2, |&byte| byte == b'|').collect();
+    called(&Args::new(&words), true)
+}
+
+/// The command that these arguments call. `exactly`: where nothing but its name is given.
+fn called(args: &Args<'_>, exactly: bool) -> Option<Named> {
+    match find_port(args) {
+        Some(PortCall::Known(number)) => {
+            let is_sub = PORT_COMMANDS[number].split().is_some();
+            (!exactly || is_sub == (args.len() > 1)).then_some(Named::Port(number))
+        }
+        Some(PortCall::NoSuchSubcommand) => None,
+        None if exactly && args.len() > 1 => None,
+        None => Named::find(args.get(0)),
+    }
+}
+
+impl Named {
+    fn arity(self) -> i32 {
+        match self {
+            Named::Table { number, .. } => COMMANDS[number].arity,
+            Named::Port(number) => PORT_COMMANDS[number].arity,
+        }
+    }
+
+    fn docs(self) -> &'static Docs {
+        match self {
+            Named::Table { number, .. } => &COMMANDS[number].docs,
+            Named::Port(number) => &PORT_COMMANDS[number].docs,
+        }
+    }
+
+    fn categories(self) -> impl Iterator<Item = &'static str> {
+        let categories = match self {
+            Named::Table { number, .. } => COMMANDS[number].categories,
+            Named::Port(number) => PORT_COMMANDS[number].categories,
+        };
+        categories.split_ascii_whitespace()
+    }
+
+    fn flags(self) -> Vec<&'static str> {
+        match self {
+            Named::Table { number, .. } => COMMANDS[number].flag_words().collect(),
+            Named::Port(number) => PORT_COMMANDS[number].flags.split_ascii_whitespace().collect(),
+        }
+    }
+
+    fn group(self) -> &'static str {
+        match self {
+            Named::Table { number, .. } => COMMANDS[number].group(),
+            Named::Port(number) => PORT_COMMANDS[number].group,
+        }
+    }
+
+    /// First, last and step, and the key specs.
+    fn keys(self) -> ((i32, i32, i32), Vec<KeySpec>) {
+        match self {
+            Named::Table { number, .. } => (COMMANDS[number].keys.range(), COMMANDS[number].keys.specs()),
+            Named::Port(_) => ((0, 0, 0), Vec::new()),
+        }
+    }
+
+    fn subcommands(self) -> Vec<Named> {
+        match self {
+            Named::Table { .. } => Vec::new(),
+            Named::Port(number) => subcommands(number).map(Named::Port).collect(),
+        }
+    }
+
+    /// As in COMMAND INFO.
+    fn tell(self, reply: &mut RespReply<'_>) {
+        let ((first, last, step), specs) = self.keys();
+        reply.array(10);
+        reply.bulk(self.full_name().as_bytes());
+        reply.integer(self.arity().into());
+        words(&self.flags(), reply);
+        [first, last, step].into_iter().for_each(|number| reply.integer(number.into()));
+        reply.set(self.categories().count());
+        self.categories().for_each(|category| reply.status(format!("@{category}").as_bytes()));
+        // Tips: none.
+        reply.set(0);
+        reply.set(specs.len());
+        specs.iter().for_each(|spec| tell_spec(spec, reply));
+        let subcommands = self.subcommands();
+        if subcommands.is_empty() {
+            reply.set(0)
+        } else {
+            reply.array(subcommands.len())
+        }
+        subcommands.into_iter().for_each(|command| command.tell(reply));
+    }
+
+    /// As in COMMAND DOCS.
+    fn tell_docs(self, reply: &mut RespReply<'_>) {
+        let (docs, subcommands) = (self.docs(), self.subcommands());
+        reply.map(4 + usize::from(!docs.args.is_empty()) + usize::from(!subcommands.is_empty()));
+        let texts = [
+            ("summary", docs.summary),
+            ("since", SINCE),
+            ("group", self.group()),
+            ("complexity", docs.complexity),
+        ];
+        texts.into_iter().for_each(|(name, text)| pair(name, text, reply));
+        if !docs.args.is_empty() {
+            reply.bulk(b"arguments");
+            tell_arguments(docs.args, reply);
+        }
+        if !subcommands.is_empty() {
+            reply.bulk(b"subcommands");
+            reply.map(subcommands.len());
+            for command in subcommands {
+                reply.bulk(command.full_name().as_bytes());
+                command.tell_docs(reply);
+            }
+        }
+    }
+}
+
+fn pair(name: &str, text: &str, reply: &mut RespReply<'_>) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(text.as_bytes());
+}
+
+fn number(name: &str, number: i32, reply: &mut RespReply<'_>) {
+    reply.bulk(name.as_bytes());
+    reply.integer(number.into());
+}
+
+/// A set of words.
+fn words(words: &[&str], reply: &mut RespReply<'_>) {
+    reply.set(words.len());
+    words.iter().for_each(|word| reply.status(word.as_bytes()));
+}
+
+fn tell_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    words(spec.access.words(), reply);
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    pair("type", "index", reply);
+    reply.bulk(b"spec");
+    reply.map(1);
+    number("index", spec.begin, reply);
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    let (kind, numbers) = match spec.find {
+        FindKeys::Range { last, step } => ("range", [("lastkey", last), ("keystep", step), ("limit", 0)]),
+        FindKeys::Counted { step } => ("keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", step)]),
+    };
+    pair("type", kind, reply);
+    reply.bulk(b"spec");
+    reply.map(numbers.len());
+    numbers.into_iter().for_each(|(name, value)| number(name, value, reply));
+}
+
+fn tell_arguments(args: &[Arg], reply: &mut RespReply<'_>) {
+    reply.array(args.len());
+    for arg in args {
+        let (inner, key) = (arg.kind.inner(), arg.kind.key_spec());
+        let flags: Vec<&str> = [(arg.optional, "optional"), (arg.multiple, "multiple")]
+            .into_iter()
+            .filter_map(|(set, word)| set.then_some(word))
+            .collect();
+        let more = [key.is_some(), arg.token.is_some(), !flags.is_empty(), !inner.is_empty()];
+        reply.map(2 + more.into_iter().filter(|&is| is).count());
+        pair("name", arg.name, reply);
+        pair("type", arg.kind.name(), reply);
+        if let Some(key) = key {
+            number("key_spec_index", key, reply);
+        }
+        if let Some(token) = arg.token {
+            pair("token", token, reply);
+        }
+        if !flags.is_empty() {
+            reply.bulk(b"flags");
+            words(&flags, reply);
+        }
+        if !inner.is_empty() {
+            reply.bulk(b"arguments");
+            tell_arguments(inner, reply);
+        }
+    }
+}
+
+/// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`.
+fn list(args: &Args<'_>, reply: &mut RespReply<'_>) {
+    let word = args.get(4).to_ascii_lowercase();
+    let pattern = Pattern::new(&word);
+    let filter = |command: &Named| match args.len() {
+        2 => true,
+        _ if args.is(3, "module") => {
+            word == b"midi" && matches!(command, Named::Table { prefix, .. } if !prefix.is_empty())
+        }
+        _ if args.is(3, "aclcat") => command.categories().any(|category| category.as_bytes() == word),
+        _ => pattern.matches(command.full_name().as_bytes()),
+    };
+    let known = ["module", "aclcat", "pattern"].into_iter().any(|kind| args.is(3, kind));
+    if args.len() != 2 && !(args.len() == 5 && args.is(2, "filterby") && known) {
+        return reply.error(&Error::Syntax.text("command|list", args));
+    }
+    let with_subcommands = all().flat_map(|command| [command].into_iter().chain(command.subcommands()));
+    let found: Vec<Named> = with_subcommands.filter(filter).collect();
+    reply.array(found.len());
+    found.into_iter().for_each(|command| reply.bulk(command.full_name().as_bytes()));
+}
+
+/// `COMMAND GETKEYS command ...`, and with flags.
+fn get_keys(args: &Args<'_>, with_flags: bool, reply: &mut RespReply<'_>) {
+    let call = Args::new(args.from(2));
+    let keys = match keys_of(&call) {
+        Ok(keys) => keys,
+        Err(text) => return reply.error(text),
+    };
+    reply.array(keys.len());
+    for (key, access) in keys {
+        if with_flags {
+            reply.array(2);
+        }
+        reply.bulk(key);
+        if with_flags {
+            words(access.words(), reply);
+        }
+    }
+}
+
+fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]> {
+    let command = called(call, false).ok_or(&b"ERR Invalid command specified"[..])?;
+    let row = match command {
+        Named::Table { number, .. } if !COMMANDS[number].keys.specs().is_empty() => COMMANDS[number],
+        _ => return Err(b"ERR The command has no key arguments"),
+    };
+    let (given, arity) = (call.len() as i32, row.arity);
+    if given != arity && (arity >= 0 || given < -arity) {
+        return Err(b"ERR Invalid number of arguments specified for command");
+    }
+    let keys = row.key_positions(call).enumerate();
+    let keys: Vec<_> = keys.map(|(number, at)| (call.get(at), row.keys.access(number))).collect();
+    if keys.is_empty() { Err(b"ERR Invalid arguments specified for command") } else { Ok(keys) }
+}

@@ -1,0 +1,66 @@
+//! What INFO tells of the ports.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::shared::{Counts, Shared};
+use crate::shard::Ports;
+
+/// Ports that serve.
+pub struct Open {
+    /// Gone when all workers are.
+    pub shared: Weak<Shared>,
+    /// What the driver is called.
+    pub backend: &'static str,
+}
+
+/// Ports that do not: why, where any are wanted.
+pub struct Closed(pub Option<&'static str>);
+
+/// What is counted, by its name.
+const COUNTED: [(&str, fn(&Counts) -> u64); 10] = [
+    ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
+    ("accepted", |counts| of(&counts.accepted)),
+    ("refused", |counts| of(&counts.refused)),
+    ("commands", |counts| of(&counts.commands)),
+    ("received_bytes", |counts| of(&counts.received)),
+    ("sent_bytes", |counts| of(&counts.sent)),
+    ("buffer_bytes", |counts| counts.buffered.load(Ordering::Relaxed) as u64),
+    ("failed_logins", |counts| of(&counts.failed_logins)),
+    ("denied", |counts| of(&counts.denied)),
+    ("closed_for_limits", |counts| of(&counts.closed_for_limits)),
+];
+
+fn of(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Ports for Open {
+    fn tell(&self, field: &mut dyn FnMut(&str, &str)) {
+        let Some(shared) = self.shared.upgrade() else { return Closed(None).tell(field) };
+        field("port_state", "open");
+        field("net_backend", self.backend);
+        let workers = || (0..shared.engine.config.workers).map(|worker| shared.counts(worker));
+        for (name, counted) in COUNTED {
+            let sum: u64 = workers().map(counted).sum();
+            field(&format!("net_{name}"), &sum.to_string());
+        }
+        for (worker, counts) in workers().enumerate() {
+            let values: Vec<String> =
+                COUNTED.iter().map(|(name, counted)| format!("{name}={}", counted(counts))).collect();
+            field(&format!("net_worker{worker}"), &values.join(","));
+        }
+    }
+}
+
+impl Ports for Closed {
+    fn tell(&self, field: &mut dyn FnMut(&str, &str)) {
+        match self.0 {
+            None => field("port_state", "off"),
+            Some(obstacle) => {
+                field("port_state", "closed");
+                field("port_obstacle", obstacle);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Commands about the server, and those that are not here.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::connection::{Connection, State};
+use super::driver::Driver;
+use super::resp::RespReply;
+use super::run::Service;
+use super::session::{BUSY, NO_AUTH};
+use crate::command::{
+    Arg, ArgKind, Args, Error, Limits, PORT_COMMANDS, PortCall, Reply, error_about, find, find_port,
+    subcommands, unknown_command,
+};
+use crate::shard::Call;
+use crate::store::Now;
+
+impl<D: Driver> Service<D> {
+    pub(super) fn time(&self, connection: &Connection, output: &mut Vec<u8>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut reply = connection.session.reply(output);
+        reply.array(2);
+        reply.bulk(since.as_secs().to_string().as_bytes());
+        reply.bulk(since.subsec_micros().to_string().as_bytes());
+    }
+
+    pub(super) fn who_am_i(&self, connection: &Connection, output: &mut Vec<u8>) {
+        let name = connection.session.user.as_ref().map_or(&b""[..], |user| &user.name);
+        connection.session.reply(output).bulk(name);
+    }
+
+    /// INFO: the host's, and midi's.
+    pub(super) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
+        let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
+        self.ask_main(connection, move |_, host| {
+            let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
+            let text = host.map(|host| host.info(&sections));
+            Box::new(move |connection, output| match text {
+                Some(text) => connection.session.reply(output).verbatim(&text),
+                None => connection.session.reply(output).error(BUSY),
+            })
+        });
+    }
+
+    pub(super) fn config_get(&self, connection: &mut Connection, args: &Args<'_>) {
+        let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
+        self.ask_main(connection, move |_, host| {
+            let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
+            let found = host.map(|host| host.config_get(&patterns));
+            Box::new(move |connection, output| {
+                let mut reply = connection.session.reply(output);
+                let Some(found) = found else { return reply.error(BUSY) };
+                reply.map(found.len());
+                for (name, value) in found {
+                    reply.bulk(&name);
+                    reply.bulk(&value);
+                }
+            })
+        });
+    }
+
+    /// DEBUG POPULATE, which is POPULATE; the host has the others.
+    pub(super) fn debug(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let populate = if args.is(1, "populate") { find(b"populate") } else { None };
+        let Some(command) = populate else {
+            return connection.session.reply(output).error(&elsewhere(&full_name(args)));
+        };
+        let now = Now::lazy(self.engine().config.clock);
+        let args = Args::new(args.from(1));
+        let call = Call { command, args, db: connection.session.db, now, limits: *limits, prefix: "" };
+        match call.row().check_arity(&args) {
+            Ok(()) => self.run_allowed(connection, &call, output),
+            Err(_) => connection.session.reply(output).error(&Error::Arity.text("debug", &args)),
+        }
+    }
+
+    /// Answers a command that is not here: says where it is, or in Redis's words that there is none.
+    pub(super) fn not_here(
+        &self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        is_subcommand: bool,
+        output: &mut Vec<u8>,
+    ) {
+        // The lines of HTTP: somebody's browser was made to send them, and what follows is no better.
+        if args.is(0, "post") || args.is(0, "host:") {
+            return connection.state = State::Closing;
+        }
+        let unknown = match is_subcommand {
+            true => Error::UnknownSubcommand.text(&String::from_utf8_lossy(args.get(0)), args),
+            false => unknown_command(args),
+        };
+        let name = full_name(args);
+        let known = self.shared.host_commands.get().map(|known| known.contains(&name));
+        let elsewhere = elsewhere(&name);
+        let answer = move |there: bool, connection: &Connection, output: &mut Vec<u8>| {
+            let mut reply = connection.session.reply(output);
+            match there {
+                true if connection.session.user.is_none() => reply.error(NO_AUTH),
+                true => reply.error(&elsewhere),
+                false => reply.error(&unknown),
+            }
+        };
+        if let Some(there) = known {
+            return answer(there, connection, output);
+        }
+        let shared = Arc::clone(&self.shared);
+        self.ask_main(connection, move |_, host| {
+            let commands = host.map(|host| host.commands());
+            Box::new(move |connection, output| {
+                let Some(commands) = commands else { return connection.session.reply(output).error(BUSY) };
+                let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
+                answer(known.contains(&name), connection, output);
+            })
+        });
+    }
+}
+
+/// A command that the host has.
+fn elsewhere(name: &[u8]) -> Vec<u8> {
+    error_about("ERR unknown command '", name, "' on midi's port; use the host's port")
+}
+
+/// The command's name in lower case, with its subcommand where it can have one.
+fn full_name(args: &Args<'_>) -> Vec<u8> {
+    let name = args.get(0).to_ascii_lowercase();
+    let has_subcommands = name == b"debug" || find_port(args) == Some(PortCall::NoSuchSubcommand);
+    if has_subcommands { [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat() } else { name }
+}
+
+/// HELP of a command with subcommands.
+pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
+    let name = args.get(0).to_ascii_uppercase();
+    let container = PORT_COMMANDS.iter().position(|row| args.is(0, row.name));
+    let rows = container.map_or(0..0, subcommands).map(|number| &PORT_COMMANDS[number]);
+    let rows: Vec<_> = rows.filter_map(|row| Some((row.split()?.1, &row.docs))).collect();
+    reply.array(1 + 2 * rows.len());
+    reply.status(&[&name[..], b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"].concat());
+    for (name, docs) in rows {
+        let words: Vec<String> =
+            [name.to_uppercase()].into_iter().chain(docs.args.iter().map(usage)).collect();
+        reply.status(words.join(" ").as_bytes());
+        reply.status(format!("    {}", docs.summary).as_bytes());
+    }
+}
+
+/// How an argument is written.
+fn usage(arg: &Arg) -> String {
+    let inner = |with| arg.kind.inner().iter().map(usage).collect::<Vec<_>>().join(with);
+    let value = match arg.kind {
+        ArgKind::Token => String::new(),
+        ArgKind::OneOf(_) => format!("({})", inner("|")),
+        ArgKind::Block(_) => inner(" "),
+        _ => format!("<{}>", arg.name),
+    };
+    let words: Vec<&str> =
+        [arg.token.unwrap_or_default(), &value].into_iter().filter(|word| !word.is_empty()).collect();
+    let text = words.join(" ");
+    let text = if arg.multiple { format!("{text} [{text} ...]") } else { text };
+    if arg.optional { format!("[{text}]") } else { text }
+}
