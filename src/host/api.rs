@@ -37,7 +37,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd RedisModule_Free
         RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
         RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData
-        RedisModule_GetClientId RedisModule_GetClientUserNameById RedisModule_GetCommand
+        RedisModule_GetClientId RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
         RedisModule_GetContextFlags RedisModule_GetCurrentUserName RedisModule_GetDetachedThreadSafeContext
         RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents RedisModule_GetSelectedDb
         RedisModule_GetServerInfo RedisModule_GetThreadSafeContext RedisModule_HoldString
