@@ -28,10 +28,10 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
     subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_config);
-    // SAFETY: the callback and what it gets live forever; the function runs in
-    // the parent before each fork and touches one atomic.
+    // SAFETY: the callback and what it gets live forever; the functions run
+    // around each fork, and do no more than a forked child may.
     unsafe {
-        libc::pthread_atfork(Some(before_fork), None, None);
+        libc::pthread_atfork(Some(before_fork), None, Some(in_child));
         let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
         let nothing = std::ptr::null_mut();
         subscribed && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), nothing) == 0
@@ -116,6 +116,15 @@ unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u
 
 extern "C" fn before_fork() {
     gates::may_change();
+}
+
+/// The child keeps no port open. It may take no lock here, and takes none.
+extern "C" fn in_child() {
+    let ports = if super::door::opened() { door().engine.ports() } else { None };
+    for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
+        // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
+        unsafe { libc::close(listener) };
+    }
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.

@@ -59,6 +59,7 @@ fn run_on_main(engine: &Engine, call: &Call<'_>, owner: JobOwner, mut reply: Box
         return reply.say(|reply| call.refuse(error, reply));
     }
     let seat = engine.main_seat();
+    engine.book_at_once(seat);
     if engine.attempt(seat, call, Taking::Wait, &mut *reply) != Outcome::Long {
         return reply.say(|_| {});
     }

@@ -24,6 +24,7 @@ mod server;
 mod session;
 mod shared;
 
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -50,7 +51,9 @@ pub fn open(
     let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
     let listeners = listen::open(config, engine.config.workers, first_descriptor)?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
-    engine.meet_ports(Box::new(Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME }));
+    let descriptors = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
+    let report = Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
+    engine.meet_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);

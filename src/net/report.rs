@@ -12,6 +12,8 @@ pub struct Open {
     pub shared: Weak<Shared>,
     /// What the driver is called.
     pub backend: &'static str,
+    /// What they listen on.
+    pub listeners: Vec<i32>,
 }
 
 /// Ports that do not: why, where any are wanted.
@@ -51,6 +53,10 @@ impl Ports for Open {
             field(&format!("net_worker{worker}"), &values.join(","));
         }
     }
+
+    fn listeners(&self) -> &[i32] {
+        &self.listeners
+    }
 }
 
 impl Ports for Closed {
@@ -62,5 +68,9 @@ impl Ports for Closed {
                 field("port_obstacle", obstacle);
             }
         }
+    }
+
+    fn listeners(&self) -> &[i32] {
+        &[]
     }
 }

@@ -144,16 +144,16 @@ impl<D: Driver> Service<D> {
         buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
         let received = self.driver.receive(&connection.socket, buffer);
         let goes_on = self.note_received(connection, received);
+        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        if unread.len() > most {
+            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+            return false;
+        }
         if unread.len() > present {
             let used = self.run(connection, unread.bytes(), output);
             unread.use_up(used);
         }
         connection.unread = unread;
-        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
-        if connection.unread.len() > most {
-            count(&self.shared.counts(self.worker).closed_for_limits, 1);
-            return false;
-        }
         goes_on
     }
 
@@ -405,7 +405,8 @@ impl<D: Driver> Service<D> {
             return true;
         }
         let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
-        let idle = self.shared.clock(self.now) - connection.client.last_seen.load(Ordering::Relaxed);
+        let seen = connection.client.last_seen.load(Ordering::Relaxed);
+        let idle = self.shared.clock(self.now).saturating_sub(seen);
         timeout > 0 && !connection.is_waiting() && idle > timeout * 1000
     }
 }

@@ -27,6 +27,10 @@ pub trait Port {
 pub trait Ports: Send + Sync {
     /// What INFO says of them: names and values, in order.
     fn tell(&self, field: &mut dyn FnMut(&str, &str));
+
+    /// The descriptors that they listen on, for a forked child, which must not keep them
+    /// open: it may live longer than this process, and would take up the address.
+    fn listeners(&self) -> &[i32];
 }
 
 /// How the ports are opened. It cannot change while they are open.

@@ -276,6 +276,12 @@ impl Server {
         Some("the server does not end".into())
     }
 
+    /// kill -9: nothing is expected of its end.
+    pub fn kill_hard(&mut self) {
+        self.checked = false;
+        self.kill();
+    }
+
     fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -26,7 +26,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// From here on a wait is a long one.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Marks the worker's waker and the ticker. Reading it is not needed: every call is an edge.
+/// Marks the ticker. It goes on when it has been read.
+const TICKER: Mark = u64::MAX - 1;
+
+/// Marks the worker's waker. Reading it is not needed: every call is an edge.
 const WAKER: Mark = u64::MAX;
 
 /// An epoll instance.
@@ -34,7 +37,7 @@ pub struct Epoll {
     epoll: OwnedFd,
     /// Ends long waits now and then. A time limit of each wait's own would have to be set up and taken
     /// back each time, which costs more than all else that is done between two waits.
-    _ticker: OwnedFd,
+    ticker: OwnedFd,
     /// The system knows waits of less than a millisecond (Linux 5.11).
     fine: bool,
 }
@@ -52,8 +55,8 @@ impl Epoll {
         let every = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
         let ticks = Itimerspec { it_interval: every, it_value: every };
         timerfd_settime(&ticker, TimerfdTimerFlags::empty(), &ticks)?;
-        epoll::add(&epoll, &ticker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        Ok(Epoll { epoll, _ticker: ticker, fine: true })
+        epoll::add(&epoll, &ticker, EventData::new_u64(TICKER), EventFlags::IN | EventFlags::ET)?;
+        Ok(Epoll { epoll, ticker, fine: true })
     }
 
     fn wait_for_events(&self, at_most: Duration, happened: &mut Vec<Happened>) -> Result<(), Errno> {
@@ -67,7 +70,10 @@ impl Epoll {
             let (mark, flags) = (event.data.u64(), event.flags);
             let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             let input = ended || flags.contains(EventFlags::IN);
-            (mark != WAKER).then_some(Happened { mark, input, room: flags.contains(EventFlags::OUT), ended })
+            if mark == TICKER {
+                let _ = rustix::io::read(&self.ticker, &mut [0; 8]);
+            }
+            (mark < TICKER).then_some(Happened { mark, input, room: flags.contains(EventFlags::OUT), ended })
         }));
         Ok(())
     }
