@@ -201,13 +201,13 @@ const CLIENT_TYPE: Arg = arg(
 .token("TYPE");
 
 const KILL_FILTERS: &[Arg] = &[
-    arg("client-id", ArgKind::Integer).token("ID").optional(),
-    CLIENT_TYPE.optional(),
-    arg("username", ArgKind::String).token("USER").optional(),
-    arg("address", ArgKind::String).token("ADDR").optional(),
-    arg("local-address", ArgKind::String).token("LADDR").optional(),
-    arg("skipme", ArgKind::OneOf(&[word("yes", "YES"), word("no", "NO")])).token("SKIPME").optional(),
-    arg("maxage", ArgKind::Integer).token("MAXAGE").optional(),
+    arg("client-id", ArgKind::Integer).token("ID"),
+    CLIENT_TYPE,
+    arg("username", ArgKind::String).token("USER"),
+    arg("address", ArgKind::String).token("ADDR"),
+    arg("local-address", ArgKind::String).token("LADDR"),
+    arg("skipme", ArgKind::OneOf(&[word("yes", "YES"), word("no", "NO")])).token("SKIPME"),
+    arg("maxage", ArgKind::Integer).token("MAXAGE"),
 ];
 
 const LIST_FILTER: &[Arg] = &[

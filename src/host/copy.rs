@@ -10,14 +10,12 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate, reply_text};
-use super::blocked::Blocked;
-use super::door::{Door, door, may_block};
+use super::door::door;
 use super::lock::{LockPart, LockWork};
-use super::reply::HostReply;
 use super::rights::{Rights, RightsNow};
 use crate::command::glob::Pattern;
-use crate::command::{Error, ImportArgs, Reply};
-use crate::shard::{Call, Progress, Slice, Task, Work};
+use crate::command::{Error, ImportArgs, Reply, Tape};
+use crate::shard::{Call, Engine, JobOwner, JobReply, Progress, Slice, Task, Work};
 use crate::store::{SharedValue, UnixMs, Value};
 
 /// From here on a value's encoding is plain in every host, so that it can be
@@ -63,46 +61,80 @@ impl<C: Copying> Task for CopyTask<C> {
     }
 }
 
-/// Starts a copy as a job, or runs it here where no client may be blocked.
+/// Who wants a copy, and how they can be answered.
+pub struct Caller<'a> {
+    /// A context that holds the lock.
+    pub ctx: Ctx,
+    /// Whose rights count; those of the context's client where `None`.
+    pub user: Option<&'a [u8]>,
+    /// Has the client wait for a job. `None`: it must be answered here and now.
+    pub wait: Option<Wait<'a>>,
+}
+
+/// Makes a client wait: whom the job is for, and how it answers.
+pub type Wait<'a> = &'a mut dyn FnMut() -> (JobOwner, Box<dyn JobReply>);
+
+impl Caller<'_> {
+    fn rights(&self) -> Rights {
+        self.user.map_or_else(|| Rights::of_client(self.ctx), Rights::of_user)
+    }
+}
+
+/// Starts a copy as a job, or runs it here where the client cannot wait.
 fn start<C: Copying + 'static>(
-    door: &Door,
-    ctx: Ctx,
+    engine: &Engine,
+    caller: Caller<'_>,
     call: &Call<'_>,
     mut copy: C,
     total: u64,
-) -> Result<(), Error> {
-    if door.engine.config.safemode || !may_block(ctx) {
+) -> Result<Option<Tape>, Error> {
+    let Some(wait) = caller.wait.filter(|_| !engine.config.safemode) else {
         let started = Instant::now();
-        let endless = Slice::endless(&door.engine, door.engine.main_seat());
+        let endless = Slice::endless(engine, engine.main_seat());
         while !copy.is_done() {
             copy.prepare(&endless);
-            copy.slice(ctx, None);
+            copy.slice(caller.ctx, None);
         }
-        door.engine.book_long(door.engine.main_seat(), call.command, started);
-        match copy.error() {
-            Some(error) => return Err(error),
-            None => copy.tally().say(&mut HostReply(ctx)),
+        engine.book_long(engine.main_seat(), call.command, started);
+        if let Some(error) = copy.error() {
+            return Err(error);
         }
-        return Ok(());
-    }
-    door.engine.room_for_job()?;
+        let mut tape = Tape::default();
+        copy.tally().say(&mut tape);
+        return Ok(Some(tape));
+    };
+    engine.room_for_job()?;
     let copy = Arc::new(Mutex::new(copy));
     let work = Work {
-        parts: vec![Box::new(LockPart::new(ctx, copy.clone()))],
+        parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],
         task: Arc::new(CopyTask(copy)),
         total,
-        first_worker: door.engine.jobs.started() as usize % door.engine.config.workers,
+        first_worker: engine.jobs.started() as usize % engine.config.workers,
     };
-    door.start_job(call.command, call.db, work, Blocked::new(ctx));
-    Ok(())
+    let (owner, reply) = wait();
+    engine.start_job(call.command, owner, work, reply);
+    Ok(None)
 }
 
-/// MIDI.IMPORT pattern [COUNT n] [REPLACE].
-pub fn import(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE]. `None` where a job will answer.
+///
+/// # Errors
+/// Why it was not done, or not to its end.
+pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
+    let total = keys_of_host(caller.ctx, call.db);
+    let import = Import::new(args, call.db, caller.rights());
+    start(engine, caller, call, import, total)
+}
+
+/// How many keys a database of the host's has.
+fn keys_of_host(ctx: Ctx, db: u32) -> u64 {
+    let previous = ctx.selected_db();
+    ctx.select_db(db);
     // SAFETY: on the main thread; DbSize needs a context only.
-    let total = unsafe { api!(RedisModule_DbSize)(ctx.0) };
-    start(door, ctx, call, Import::new(args, call.db, Rights::of_client(ctx)), total)
+    let keys = unsafe { api!(RedisModule_DbSize)(ctx.0) };
+    ctx.select_db(previous);
+    keys
 }
 
 struct Import {
@@ -317,14 +349,17 @@ impl Copying for Import {
     }
 }
 
-/// MIDI.EXPORT pattern [COUNT n] [REPLACE].
-pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
+/// MIDI.EXPORT pattern [COUNT n] [REPLACE]. `None` where a job will answer.
+///
+/// # Errors
+/// Why it was not done, or not to its end.
+pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
-    let total = door.engine.census(call.db).keys as u64;
+    let total = engine.census(call.db).keys as u64;
     let export = Export {
         args,
         db: call.db,
-        rights: Rights::of_client(ctx),
+        rights: caller.rights(),
         shard: 0,
         place: 0,
         scanned: 0,
@@ -333,7 +368,7 @@ pub fn export(door: &Door, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
         tally: Tally::default(),
         error: None,
     };
-    start(door, ctx, call, export, total)
+    start(engine, caller, call, export, total)
 }
 
 struct Export {

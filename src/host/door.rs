@@ -10,6 +10,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, RawCtx, RawString, api};
 use super::blocked::{Blocked, BlockedReply};
+use super::copy::{Caller, Wait};
 use super::kept::HostArgs;
 use super::register::key_flags;
 use super::reply::HostReply;
@@ -17,7 +18,8 @@ use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Call, Engine, ForMain, Home, JobOwner, Outcome, Request, Taking, Verdict, Waker, Work, is_long, long_work,
+    Call, Engine, ForMain, Home, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work, is_long,
+    long_work,
 };
 use crate::store::Now;
 
@@ -255,9 +257,9 @@ impl Door {
     }
 
     /// Starts a job for a client that waits for its reply.
-    pub fn start_job(&self, command: usize, db: u32, work: Work, blocked: Blocked) {
-        let owner = JobOwner { db, client: blocked.client_id(), gone: blocked.watch() };
-        self.engine.start_job(command, owner, work, Box::new(BlockedReply::new(blocked)));
+    fn start_job(&self, command: usize, db: u32, work: Work, blocked: Blocked) {
+        let (owner, reply) = job_client(db, blocked);
+        self.engine.start_job(command, owner, work, reply);
     }
 
     /// Sends what `pool` gathered, and answers what has come home. On the main
@@ -372,24 +374,66 @@ impl Door {
     }
 
     fn own_command(&self, ctx: Ctx, call: &Call<'_>, which: DoorCommand) {
-        let reply = &mut HostReply(ctx);
-        let result = match which {
-            DoorCommand::Import => copy::import(self, ctx, call),
-            DoorCommand::Export => copy::export(self, ctx, call),
-            DoorCommand::Jobs => info::jobs(&self.engine, call, reply),
-            DoorCommand::Info => {
-                info::info(&self.engine, call, reply);
-                Ok(())
-            }
-            DoorCommand::Help => {
-                info::help(reply);
-                Ok(())
-            }
-        };
-        if let Err(error) = result {
-            call.refuse(error, reply);
+        let mut block = || job_client(call.db, Blocked::new(ctx));
+        let wait: Option<Wait<'_>> = if may_block(ctx) { Some(&mut block) } else { None };
+        match self.door_command(Caller { ctx, user: None, wait }, call, which) {
+            Ok(Some(tape)) => tape.play(&mut HostReply(ctx)),
+            Ok(None) => {}
+            Err(error) => call.refuse(error, &mut HostReply(ctx)),
         }
     }
+
+    /// The same for a client of a port. Under the global lock, between commands.
+    pub fn own_command_of_port(
+        &self,
+        call: &Call<'_>,
+        which: DoorCommand,
+        user: &[u8],
+        owner: JobOwner,
+        reply: Box<dyn JobReply>,
+    ) {
+        let mut client = Some((owner, reply));
+        let refusal = self.engine.late_refusal(call);
+        let result = match refusal {
+            Some(error) => Err(error),
+            None => {
+                let mut wait = || client.take().expect("a command starts one job");
+                let caller = Caller { ctx: self.ctx(), user: Some(user), wait: Some(&mut wait) };
+                self.door_command(caller, call, which)
+            }
+        };
+        let Some((_, mut reply)) = client else { return };
+        match result {
+            Ok(Some(tape)) => tape.play(reply.sink()),
+            Ok(None) => {}
+            Err(error) => call.refuse(error, reply.sink()),
+        }
+        reply.finish();
+    }
+
+    /// Runs a command that needs the host's means. `None` where a job will answer.
+    fn door_command(
+        &self,
+        caller: Caller<'_>,
+        call: &Call<'_>,
+        which: DoorCommand,
+    ) -> Result<Option<Tape>, Error> {
+        let (engine, mut tape) = (&*self.engine, Tape::default());
+        match which {
+            DoorCommand::Import => return copy::import(engine, caller, call),
+            DoorCommand::Export => return copy::export(engine, caller, call),
+            DoorCommand::Jobs => info::jobs(engine, call, &mut tape)?,
+            DoorCommand::Info => info::info(engine, call, &mut tape),
+            DoorCommand::Help => info::help(&mut tape),
+        }
+        Ok(Some(tape))
+    }
+}
+
+/// For whom a job is that a blocked client waits for, and how it answers.
+fn job_client(db: u32, blocked: Blocked) -> (JobOwner, Box<dyn JobReply>) {
+    let owner = JobOwner { db, client: blocked.client_id(), gone: blocked.watch() };
+    (owner, Box::new(BlockedReply::new(blocked)))
 }
 
 /// Whether a command takes so many keys that a worker had better run it.

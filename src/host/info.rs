@@ -153,6 +153,9 @@ impl InfoSink for HostInfo {
     }
 }
 
+/// How midi's sections begin in INFO's text; the host puts the same in front of them.
+pub const HEAD: &str = "# midi_";
+
 /// MIDI.INFO writes the same as text.
 struct TextInfo<'a> {
     wanted: &'a [&'a [u8]],
@@ -169,7 +172,7 @@ impl InfoSink for TextInfo<'_> {
         let wanted = self.wanted.is_empty() || self.wanted.iter().any(named);
         if wanted {
             let gap = if self.text.is_empty() { "" } else { "\r\n" };
-            let _ = write!(self.text, "{gap}# midi_{name}\r\n");
+            let _ = write!(self.text, "{gap}{HEAD}{name}\r\n");
         }
         wanted
     }
@@ -181,9 +184,14 @@ impl InfoSink for TextInfo<'_> {
 
 /// MIDI.INFO [section ...].
 pub fn info(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) {
-    let mut sink = TextInfo { wanted: call.args.from(1), text: String::new() };
+    reply.verbatim(text(engine, call.args.from(1)).as_bytes());
+}
+
+/// These sections of midi's as text; all where none are named.
+pub fn text(engine: &Engine, wanted: &[&[u8]]) -> String {
+    let mut sink = TextInfo { wanted, text: String::new() };
     tell(engine, &mut sink);
-    reply.verbatim(sink.text.as_bytes());
+    sink.text
 }
 
 /// MIDI.JOBS [CANCEL id].

@@ -2,8 +2,9 @@
 
 use super::api::{Answer, Ctx};
 use super::door::door;
-use super::users;
-use crate::shard::{Host, Refusal, User};
+use super::{info, users};
+use crate::command::DoorCommand;
+use crate::shard::{Call, Host, JobOwner, JobReply, Refusal, User};
 
 /// Answers in the host's name.
 pub struct TheHost {
@@ -36,7 +37,30 @@ impl Host for TheHost {
     }
 
     fn info(&self, sections: &[&[u8]]) -> Vec<u8> {
-        door().ctx().call(c"INFO", sections).text().unwrap_or_default()
+        let mut text = door().ctx().call(c"INFO", sections).text().unwrap_or_default();
+        let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
+        // A module's sections are left out unless they are named, or everything is asked for.
+        let left_out = sections.is_empty() || sections.iter().any(general);
+        if left_out && !contains(&text, info::HEAD.as_bytes()) {
+            text.extend_from_slice(b"\r\n");
+            text.extend_from_slice(info::text(&door().engine, &[]).as_bytes());
+        }
+        text
+    }
+
+    fn run_door_command(
+        &self,
+        call: &Call<'_>,
+        which: DoorCommand,
+        user: &[u8],
+        owner: JobOwner,
+        reply: Box<dyn JobReply>,
+    ) {
+        door().own_command_of_port(call, which, user, owner, reply);
+    }
+
+    fn commands(&self) -> Vec<Vec<u8>> {
+        door().ctx().call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect()
     }
 
     fn commands(&self) -> Vec<Vec<u8>> {
@@ -49,4 +73,8 @@ impl Host for TheHost {
         let mut found = door().ctx().call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
         std::iter::from_fn(|| Some((found.next()?, found.next()?))).collect()
     }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }

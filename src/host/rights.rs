@@ -34,6 +34,11 @@ impl Rights {
         Rights { user }
     }
 
+    /// Of a user of that name.
+    pub fn of_user(name: &[u8]) -> Self {
+        Rights { user: Some(name.to_vec()) }
+    }
+
     /// The rights as they are now, for one hold of the global lock.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use super::job::PortReply;
 use super::run::Service;
 use super::session::BUSY;
 use super::shared::{Answer, Mail};
+use crate::command::Action;
 use crate::shard::{Call, Engine, Host, JobOwner, Outcome, Taking, long_work};
 use crate::store::Now;
 
@@ -34,13 +35,18 @@ impl<D: Driver> Service<D> {
         let args = call.args.to_owned(usize::MAX);
         let reply = PortReply::new(&self.shared, self.worker, connection);
         let owner = self.owner(connection);
+        let user = connection.session.user.clone();
         self.engine().send_errand(Box::new(move |engine, host| {
             args.with(|args| {
                 let now = Now::lazy(engine.config.clock);
                 let call = Call { command, args, db, now, limits, prefix };
-                match host {
-                    Some(_) => run_on_main(engine, &call, owner, reply),
-                    None => reply.say(|reply| reply.error(BUSY)),
+                match (host, call.row().action) {
+                    (None, _) => reply.say(|reply| reply.error(BUSY)),
+                    (Some(host), Action::Door(which)) => {
+                        let user = user.as_ref().map_or(&b""[..], |user| &user.name);
+                        host.run_door_command(&call, which, user, owner, reply);
+                    }
+                    (Some(_), _) => run_on_main(engine, &call, owner, reply),
                 }
             });
         }));

@@ -159,9 +159,12 @@ fn usage(arg: &Arg) -> String {
         ArgKind::Block(_) => inner(" "),
         _ => format!("<{}>", arg.name),
     };
-    let words: Vec<&str> =
-        [arg.token.unwrap_or_default(), &value].into_iter().filter(|word| !word.is_empty()).collect();
-    let text = words.join(" ");
-    let text = if arg.multiple { format!("{text} [{text} ...]") } else { text };
+    let value = match (arg.multiple, arg.kind.inner()) {
+        (false, _) => value,
+        (true, []) => format!("{value} [{value} ...]"),
+        (true, _) => format!("{value} ..."),
+    };
+    let words = [arg.token.unwrap_or_default(), &value];
+    let text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     if arg.optional { format!("[{text}]") } else { text }
 }

@@ -1,7 +1,10 @@
 //! What the engine and the ports ask of the host, whatever it is.
 
+use super::call::Call;
 use super::engine::Engine;
+use super::job::{JobOwner, JobReply};
 use super::users::User;
+use crate::command::DoorCommand;
 
 /// The host. Each question is asked by the holder of its global lock, between
 /// commands: from elsewhere it goes there as an [`Errand`].
@@ -21,6 +24,17 @@ pub trait Host: Send + Sync {
 
     /// INFO's text for these sections.
     fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
+
+    /// Runs a command that needs the host's means for a client of a port, with this user's rights. It
+    /// is answered now, or by a job.
+    fn run_door_command(
+        &self,
+        call: &Call<'_>,
+        which: DoorCommand,
+        user: &[u8],
+        owner: JobOwner,
+        reply: Box<dyn JobReply>,
+    );
 
     /// The names of all its commands; a subcommand's is `container|subcommand`.
     fn commands(&self) -> Vec<Vec<u8>>;
