@@ -255,10 +255,12 @@ impl Table {
         }
     }
 
-    /// Bytes of a key's value that are not counted in the census, because they lie in a shared buffer.
+    /// Bytes of a key's value that are not counted in the census, because they lie in a shared
+    /// buffer, with the room that this may have to grow.
     pub fn shared_bytes(&self, hash: KeyHash, key: &[u8]) -> usize {
-        let found = self.find(hash, key);
-        found.and_then(|found| self.entry(found).shared_value()).map_or(0, |value| value.bytes().len())
+        let value = self.find(hash, key).and_then(|found| self.entry(found).shared_value());
+        let bytes = value.map_or(0, |value| value.bytes().len());
+        bytes + bytes / GROWTH_DIVISOR
     }
 
     /// Removes a key and frees it.

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use super::HANG;
 
@@ -240,6 +241,14 @@ impl Client {
     #[track_caller]
     pub fn read(&mut self) -> Value {
         self.try_read().unwrap_or_else(|error| panic!("no reply: {error}"))
+    }
+
+    /// Whether a reply begins to come within that time.
+    pub fn has_reply_within(&mut self, time: Duration) -> bool {
+        self.stream.get_ref().set_read_timeout(Some(time)).expect("a timeout");
+        let has = self.stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        self.stream.get_ref().set_read_timeout(Some(HANG)).expect("a timeout");
+        has
     }
 
     /// This connection's number on the server.
