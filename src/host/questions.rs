@@ -60,10 +60,6 @@ impl Host for TheHost {
     }
 
     fn commands(&self) -> Vec<Vec<u8>> {
-        door().ctx().call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect()
-    }
-
-    fn commands(&self) -> Vec<Vec<u8>> {
         let ctx = door().ctx();
         ctx.call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect()
     }

@@ -12,6 +12,7 @@
 use super::hash::{KeyHash, KeyHasher};
 use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
 use super::{Entry, Now, UnixMs, Value, block_bytes};
+use crate::limits::GROWTH_DIVISOR;
 
 /// Directory bits. 2^24 segments of one shard hold four thousand million keys.
 const MAX_DEPTH: u8 = 24;
