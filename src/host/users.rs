@@ -228,7 +228,10 @@ unsafe fn free(string: *mut RawString) {
 
 /// What was last seen of the users that somebody asked for: all their rules, as ACL LIST
 /// writes them, and what they came to.
-static SEEN: LazyLock<Mutex<HashMap<Box<[u8]>, (Vec<u8>, User)>>> = LazyLock::new(Mutex::default);
+static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
+
+/// See [`SEEN`]; by name.
+type Seen = HashMap<Box<[u8]>, (Vec<u8>, User)>;
 
 /// Whether a user was perhaps deleted, and made anew under the same name.
 static REPLACED: AtomicBool = AtomicBool::new(false);
@@ -433,10 +436,9 @@ pub fn on_cron(ctx: Ctx) {
 }
 
 fn notice_changes(ctx: Ctx) {
-    let changed = |(name, (before, _)): (&Box<[u8]>, &(Vec<u8>, User))| {
-        rules_text(name).is_none_or(|now| now != *before)
-    };
-    let any = SEEN.lock().iter().any(changed);
+    let seen = SEEN.lock();
+    let any = seen.iter().any(|(name, (before, _))| rules_text(name).is_none_or(|now| now != *before));
+    drop(seen);
     if any {
         look_again(ctx);
     }

@@ -19,8 +19,11 @@ pub struct Open {
 /// Ports that do not: why, where any are wanted.
 pub struct Closed(pub Option<&'static str>);
 
-/// What is counted, by its name.
-const COUNTED: [(&str, fn(&Counts) -> u64); 10] = [
+/// A counter by its name.
+type Counted = (&'static str, fn(&Counts) -> u64);
+
+/// What is counted.
+const COUNTED: [Counted; 10] = [
     ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
     ("accepted", |counts| of(&counts.accepted)),
     ("refused", |counts| of(&counts.refused)),
