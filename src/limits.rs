@@ -144,7 +144,8 @@ pub const RANDOM_BUCKETS: usize = 4;
 pub const SCAN_SHARDS: usize = 1024;
 
 /// Names of keys that are remembered as watched, all shards together: of the
-/// size of a large host's number of clients. Beyond it the stalest is given up.
+/// size of a large host's number of clients. Beyond it the stalest is given up. So
+/// many for the host, and so many for clients of the ports.
 pub const WATCHED_KEYS: usize = 65_536;
 /// So many in a shard at least, however many shards there are.
 pub const WATCHED_PER_SHARD_MIN: usize = 16;

@@ -1,9 +1,9 @@
-//! Commands that concern a connection or the server and no key. Every Redis has
+//! Commands that concern a connection or the server and no value. Every Redis has
 //! them, so on the host they are the host's own; a port has these.
 
 use std::ops::Range;
 
-use super::{Arg, ArgKind, Args, Docs, arg, word};
+use super::{Access, Arg, ArgKind, Args, Docs, Keys, arg, word};
 
 /// A command of a port that is not in [`super::COMMANDS`].
 pub struct PortCommand {
@@ -19,6 +19,8 @@ pub struct PortCommand {
     pub categories: &'static str,
     /// What Redis's documentation files it under.
     pub group: &'static str,
+    /// Which arguments are keys.
+    pub keys: Keys,
     /// For COMMAND DOCS.
     pub docs: Docs,
     /// Which one it is.
@@ -44,6 +46,16 @@ pub enum PortAction {
     Reset,
     /// `TIME`.
     Time,
+    /// `MULTI`.
+    Multi,
+    /// `EXEC`.
+    Exec,
+    /// `DISCARD`.
+    Discard,
+    /// `WATCH key [key ...]`.
+    Watch,
+    /// `UNWATCH`.
+    Unwatch,
     /// Nothing by itself: it has subcommands.
     Container,
     /// One of CLIENT's.
@@ -127,7 +139,17 @@ const fn connection(
     docs: Docs,
 ) -> PortCommand {
     let categories = "slow connection";
-    PortCommand { name, arity, open: false, flags, categories, group: "connection", docs, which }
+    PortCommand {
+        name,
+        arity,
+        open: false,
+        flags,
+        categories,
+        group: "connection",
+        keys: Keys::None,
+        docs,
+        which,
+    }
 }
 
 const fn server(
@@ -138,7 +160,22 @@ const fn server(
     which: PortAction,
     docs: Docs,
 ) -> PortCommand {
-    PortCommand { name, arity, open: false, flags, categories, group: "server", docs, which }
+    PortCommand {
+        name,
+        arity,
+        open: false,
+        flags,
+        categories,
+        group: "server",
+        keys: Keys::None,
+        docs,
+        which,
+    }
+}
+
+const fn transaction(name: &'static str, arity: i32, which: PortAction, docs: Docs) -> PortCommand {
+    let (flags, categories) = ("noscript loading stale fast allow_busy", "fast transaction");
+    PortCommand { flags, categories, group: "transactions", ..connection(name, arity, flags, which, docs) }
 }
 
 const fn client(
@@ -223,7 +260,7 @@ const FULL_COMMAND: &[Arg] =
 
 /// Every command of the ports that is not in [`super::COMMANDS`]. A command's place
 /// is its number, for users' rights. Subcommands follow their container.
-pub static PORT_COMMANDS: [PortCommand; 34] = [
+pub static PORT_COMMANDS: [PortCommand; 39] = [
     connection(
         "ping",
         -1,
@@ -431,6 +468,30 @@ pub static PORT_COMMANDS: [PortCommand; 34] = [
     server("acl", -2, "", "slow", PortAction::Container, docs("Commands about users.")),
     server("acl|whoami", 2, NOSCRIPT, "slow", PortAction::WhoAmI, docs("Tells who the client is.")),
     server("time", 1, FAST, "fast", PortAction::Time, docs("Tells the server's time.")),
+    transaction("multi", 1, PortAction::Multi, docs("Begins a transaction: what follows is queued.")),
+    PortCommand {
+        flags: "noscript loading stale skip_slowlog",
+        categories: "slow transaction",
+        ..transaction(
+            "exec",
+            1,
+            PortAction::Exec,
+            docs("Runs the commands of the transaction as one.").costs("That of its commands."),
+        )
+    },
+    transaction("discard", 1, PortAction::Discard, docs("Ends the transaction; its commands do not run.")),
+    PortCommand {
+        keys: Keys::All(Access::Look),
+        ..transaction(
+            "watch",
+            -2,
+            PortAction::Watch,
+            docs("Lets the next transaction run only if none of these keys has changed by then.")
+                .costs("O(1) for each key")
+                .takes(&[arg("key", ArgKind::Key).multiple()]),
+        )
+    },
+    transaction("unwatch", 1, PortAction::Unwatch, docs("Watches no key any more.")),
 ];
 
 /// What a client means by a command's name and first argument.

@@ -80,7 +80,7 @@ pub struct Flags {
 
 impl Flags {
     /// None of them.
-    const NONE: Flags = Flags {
+    pub const NONE: Flags = Flags {
         write: false,
         readonly: false,
         deny_oom: false,
@@ -133,6 +133,25 @@ pub enum Access {
 }
 
 impl Keys {
+    /// Where the first one stands, if there is any.
+    #[inline]
+    fn first(self) -> usize {
+        if matches!(self, Keys::Second(_) | Keys::CountedPairs(_)) { 2 } else { 1 }
+    }
+
+    /// Where the arguments stand that are keys.
+    pub fn positions(self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
+        let (end, step) = match self {
+            Keys::None => (1, 1),
+            Keys::One(_) => (2, 1),
+            Keys::Second(_) | Keys::Two(..) => (3, 1),
+            Keys::All(_) => (usize::MAX, 1),
+            Keys::Pairs(_) => (usize::MAX, 2),
+            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+        };
+        (self.first()..end.min(args.len())).step_by(step)
+    }
+
     /// What happens to key number `number`, counted among the keys.
     pub fn access(self, number: usize) -> Access {
         match self {
@@ -413,13 +432,27 @@ impl ManyKeys<'_> {
     }
 }
 
+/// Whether so many arguments are right where the arity is this: negative for "at least".
+fn takes(arity: i32, args: &Args<'_>) -> bool {
+    let count = args.len() as i32;
+    if arity >= 0 { count == arity } else { count >= -arity }
+}
+
 impl Command {
     /// Refuses a wrong number of arguments.
     pub fn check_arity(&self, args: &Args<'_>) -> Result<(), Error> {
-        let count = args.len() as i32;
-        let wrong = count != self.arity && (self.arity >= 0 || count < -self.arity);
-        let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && count % 2 == 0;
-        if wrong || odd_pairs { Err(Error::Arity) } else { Ok(()) }
+        let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && args.len().is_multiple_of(2);
+        if !takes(self.arity, args) || odd_pairs { Err(Error::Arity) } else { Ok(()) }
+    }
+
+    /// Refuses what Redis refuses to queue between MULTI and EXEC: an arity that is not the row's, or
+    /// a subcommand, which is a command of its own there. The rest fails when it is executed.
+    pub fn check_form(&self, args: &Args<'_>) -> Result<(), Error> {
+        match self.keys {
+            _ if !takes(self.arity, args) => Err(Error::Arity),
+            Keys::Second(_) => object::check_subcommand(self.name, args),
+            _ => Ok(()),
+        }
     }
 
     /// Whether one shard is all it needs, with so many arguments.
@@ -435,20 +468,12 @@ impl Command {
     /// Where its first key stands, if it has any.
     #[inline]
     pub fn first_key(&self) -> usize {
-        if matches!(self.keys, Keys::Second(_) | Keys::CountedPairs(_)) { 2 } else { 1 }
+        self.keys.first()
     }
 
     /// Where the arguments stand that are keys.
     pub fn key_positions(&self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
-        let (end, step) = match self.keys {
-            Keys::None => (1, 1),
-            Keys::One(_) => (2, 1),
-            Keys::Second(_) | Keys::Two(..) => (3, 1),
-            Keys::All(_) => (usize::MAX, 1),
-            Keys::Pairs(_) => (usize::MAX, 2),
-            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
-        };
-        (self.first_key()..end.min(args.len())).step_by(step)
+        self.keys.positions(args)
     }
 
     /// The arguments that are keys.

@@ -3,7 +3,7 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, parse_integer,
-    word,
+    takes, word,
 };
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
@@ -116,9 +116,13 @@ fn memory(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn subcommand(args: &Args<'_>, known: &[(&'static str, i32)]) -> Result<&'static str, Error> {
     let found = known.iter().find(|(name, _)| args.is(1, name));
     let &(name, arity) = found.ok_or(Error::UnknownSubcommand)?;
-    let count = args.len() as i32;
-    let wrong = if arity >= 0 { count != arity } else { count < -arity };
-    if wrong { Err(Error::SubcommandArity) } else { Ok(name) }
+    if takes(arity, args) { Ok(name) } else { Err(Error::SubcommandArity) }
+}
+
+/// Refuses a subcommand that the command of that name does not have, or not like that.
+pub(super) fn check_subcommand(name: &str, args: &Args<'_>) -> Result<(), Error> {
+    let known = if name == OBJECT.name { OBJECT_ARITIES } else { MEMORY_ARITIES };
+    subcommand(args, known).map(|_| ())
 }
 
 /// The lines, under one that says what they are.

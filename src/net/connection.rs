@@ -39,6 +39,8 @@ pub enum State {
     Waiting,
     /// The host says to wait: it tries again from time to time.
     Deferred,
+    /// Others were in the way: it tries again in the next turn.
+    Again,
     /// What is left to send is sent, then it is closed.
     Closing,
 }

@@ -5,8 +5,8 @@ use super::server::help;
 use super::session::{Named, PREFIX};
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, PORT_COMMANDS, PortCall, Reply,
-    SINCE, find_port, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, Keys, PORT_COMMANDS, PortCall,
+    Reply, SINCE, find_port, subcommands,
 };
 
 /// Runs COMMAND or one of its subcommands.
@@ -112,12 +112,17 @@ impl Named {
         }
     }
 
+    fn key_arguments(self) -> Keys {
+        match self {
+            Named::Table { number, .. } => COMMANDS[number].keys,
+            Named::Port(number) => PORT_COMMANDS[number].keys,
+        }
+    }
+
     /// First, last and step, and the key specs.
     fn keys(self) -> ((i32, i32, i32), Vec<KeySpec>) {
-        match self {
-            Named::Table { number, .. } => (COMMANDS[number].keys.range(), COMMANDS[number].keys.specs()),
-            Named::Port(_) => ((0, 0, 0), Vec::new()),
-        }
+        let keys = self.key_arguments();
+        (keys.range(), keys.specs())
     }
 
     fn subcommands(self) -> Vec<Named> {
@@ -286,15 +291,15 @@ fn get_keys(args: &Args<'_>, with_flags: bool, reply: &mut RespReply<'_>) {
 
 fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]> {
     let command = called(call, false).ok_or(&b"ERR Invalid command specified"[..])?;
-    let row = match command {
-        Named::Table { number, .. } if !COMMANDS[number].keys.specs().is_empty() => COMMANDS[number],
-        _ => return Err(b"ERR The command has no key arguments"),
-    };
-    let (given, arity) = (call.len() as i32, row.arity);
+    let keys = command.key_arguments();
+    if keys.specs().is_empty() {
+        return Err(b"ERR The command has no key arguments");
+    }
+    let (given, arity) = (call.len() as i32, command.arity());
     if given != arity && (arity >= 0 || given < -arity) {
         return Err(b"ERR Invalid number of arguments specified for command");
     }
-    let keys = row.key_positions(call).enumerate();
-    let keys: Vec<_> = keys.map(|(number, at)| (call.get(at), row.keys.access(number))).collect();
+    let positions = keys.positions(call).enumerate();
+    let keys: Vec<_> = positions.map(|(number, at)| (call.get(at), keys.access(number))).collect();
     if keys.is_empty() { Err(b"ERR Invalid arguments specified for command") } else { Ok(keys) }
 }

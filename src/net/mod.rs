@@ -23,6 +23,7 @@ mod run;
 mod server;
 mod session;
 mod shared;
+mod transaction;
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

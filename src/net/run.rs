@@ -96,6 +96,16 @@ impl<D: Driver> Service<D> {
         if connection.state != State::Open || connection.unsent.len() > OUTPUT_PAUSE {
             return Fate::Stays;
         }
+        if connection.session.saying.is_some() {
+            let (limits, said) = (self.engine().settings.limits(usize::MAX), output.len());
+            self.go_on_saying(connection, &limits, output);
+            if connection.session.is_muted() {
+                output.truncate(said);
+            }
+            if connection.state != State::Open {
+                return Fate::Stays;
+            }
+        }
         if connection.has_commands {
             let mut unread = std::mem::take(&mut connection.unread);
             let used = self.run(connection, unread.bytes(), output);
@@ -110,6 +120,10 @@ impl<D: Driver> Service<D> {
         }
         match connection.state {
             State::Deferred => Fate::Deferred,
+            State::Again => {
+                connection.state = State::Open;
+                Fate::Ready
+            }
             State::Open if connection.has_commands || connection.readable || connection.ended => Fate::Ready,
             _ => Fate::Stays,
         }
@@ -213,8 +227,9 @@ impl<D: Driver> Service<D> {
                     }
                     if ahead.commands.is_empty() {
                         self.run_alone(connection, &input[at..], args, &limits, output);
-                        // One that the host holds up has not been run.
-                        return if connection.state == State::Deferred { at } else { end };
+                        // One that must be tried again has not been run.
+                        let again = matches!(connection.state, State::Deferred | State::Again);
+                        return if again { at } else { end };
                     }
                 }
                 Ok(Parsed::Empty { consumed }) => {
@@ -318,7 +333,7 @@ impl<D: Driver> Service<D> {
         connection.session.begin_command();
         let said = output.len();
         self.run_command(connection, &list, limits, output);
-        if connection.state == State::Deferred {
+        if matches!(connection.state, State::Deferred | State::Again) {
             return connection.session.put_off_command();
         }
         if connection.session.is_muted() {

@@ -9,6 +9,7 @@ use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
 use super::shared::{Client, count};
+use super::transaction::{Saying, Transaction};
 use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
     error_about, find, find_port, parse_integer,
@@ -26,10 +27,16 @@ pub struct Session {
     pub user: Option<Arc<User>>,
     /// The epoch of the list of users when that was looked up.
     epoch: u64,
-    /// Commands run here and now: no transaction, no SAFEMODE.
+    /// Commands run here and now: no SAFEMODE.
     plain: bool,
     /// Whether they are answered.
     replies: Replies,
+    /// Between MULTI and EXEC.
+    pub(super) in_multi: bool,
+    /// What MULTI and WATCH have led to.
+    pub(super) transaction: Option<Box<Transaction>>,
+    /// What EXEC has still to answer.
+    pub(super) saying: Option<Box<Saying>>,
 }
 
 /// Whether a client wants replies: CLIENT REPLY.
@@ -119,8 +126,17 @@ impl Session {
     /// Of a new connection.
     pub fn new(engine: &Engine, client: &Client) -> Self {
         let plain = !engine.config.safemode;
-        let mut session =
-            Session { db: 0, resp3: false, user: None, epoch: 0, plain, replies: Replies::Wanted };
+        let mut session = Session {
+            db: 0,
+            resp3: false,
+            user: None,
+            epoch: 0,
+            plain,
+            replies: Replies::Wanted,
+            in_multi: false,
+            transaction: None,
+            saying: None,
+        };
         session.be_nobody(engine, client);
         session
     }
@@ -129,6 +145,7 @@ impl Session {
     fn reset(&mut self, engine: &Engine, client: &Client) {
         self.resp3 = false;
         self.replies = Replies::Wanted;
+        self.leave_transaction();
         self.select(0, client);
         client.names.lock().name.clear();
         self.be_nobody(engine, client);
@@ -150,7 +167,7 @@ impl Session {
     /// Whether its commands may run together with others.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.plain && self.replies == Replies::Wanted
+        self.plain && self.replies == Replies::Wanted && !self.in_multi
     }
 
     /// CLIENT REPLY.
@@ -255,17 +272,22 @@ impl<D: Driver> Service<D> {
             Standing::Unknown => return connection.state = State::Deferred,
             Standing::Gone => return connection.state = State::Closing,
         }
+        if connection.session.in_multi {
+            return self.run_in_multi(connection, args, limits, output);
+        }
         if let Some(named @ Named::Table { number, prefix }) = Named::find(args.get(0)) {
             named.note(&connection.client);
-            let now = Now::lazy(self.engine().config.clock);
-            let db = connection.session.db;
-            let call = Call { command: number, args: *args, db, now, limits: *limits, prefix };
+            let call = self.call(connection, number, prefix, args, limits);
             return self.run_table_command(connection, &call, output);
         }
         match find_port(args) {
             Some(PortCall::Known(number)) => {
                 Named::Port(number).note(&connection.client);
-                self.run_port_command(connection, number, args, limits, output);
+                match self.judge_own(connection, number, args) {
+                    Judged::Go => self.run_own(connection, number, args, limits, output),
+                    Judged::Wait => connection.state = State::Deferred,
+                    Judged::Refuse(text) => self.refuse_own(connection, number, &text, output),
+                }
             }
             other => {
                 connection.client.last_command.store(0, Ordering::Relaxed);
@@ -274,13 +296,28 @@ impl<D: Driver> Service<D> {
         }
     }
 
+    /// A connection's call of a command of the table.
+    #[inline]
+    pub(super) fn call<'a>(
+        &self,
+        connection: &Connection,
+        command: usize,
+        prefix: &'static str,
+        args: &Args<'a>,
+        limits: &Limits,
+    ) -> Call<'a> {
+        let now = Now::lazy(self.engine().config.clock);
+        Call { command, args: *args, db: connection.session.db, now, limits: *limits, prefix }
+    }
+
     /// Runs a command of the table, if it is allowed.
     fn run_table_command(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
         if let Err(error) = call.row().check_arity(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
         }
-        if self.is_allowed(connection, call, output) {
-            self.run_allowed(connection, call, output);
+        match self.check_rights(connection, call) {
+            Ok(()) => self.run_allowed(connection, call, output),
+            Err(text) => connection.session.reply(output).error(&text),
         }
     }
 
@@ -301,25 +338,16 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Whether the user may do that; says so where not.
-    fn is_allowed(&self, connection: &Connection, call: &Call<'_>, output: &mut Vec<u8>) -> bool {
-        let mut reply = connection.session.reply(output);
-        let Some(user) = &connection.session.user else {
-            reply.error(NO_AUTH);
-            return false;
-        };
-        let Err(denied) = user.check(call.command, &call.args, call.db) else { return true };
-        let name = format!("midi.{}", call.row().name);
-        let (text, object, reason) = match denied {
-            Denied::Command => (no_permission(&name), name.as_bytes(), RefusalReason::Command),
-            Denied::Key(at) => {
-                (Error::NoPermission.text(&name, &call.args), call.args.get(at), RefusalReason::Key)
-            }
-            Denied::Database => (NO_DATABASE.to_vec(), name.as_bytes(), RefusalReason::Command),
-        };
-        reply.error(&text);
-        self.note_refusal(Refusal { user: user.name.clone(), object: object.into(), reason });
-        false
+    /// Whether the user may do that.
+    ///
+    /// # Errors
+    /// Redis's words on what is not allowed.
+    pub(super) fn check_rights(&self, connection: &Connection, call: &Call<'_>) -> Result<(), Vec<u8>> {
+        let Some(user) = &connection.session.user else { return Err(NO_AUTH.to_vec()) };
+        let Err(denied) = user.check(call.command, &call.args, call.db) else { return Ok(()) };
+        let name = format!("{PREFIX}{}", call.row().name);
+        self.note_refusal(refusal(user, denied, &name, &call.args));
+        Err(denied_text(denied, &name, &call.args))
     }
 
     /// Has the host note a refusal.
@@ -332,7 +360,32 @@ impl<D: Driver> Service<D> {
         }));
     }
 
-    fn run_port_command(
+    /// What is to become of a command of the port's own.
+    pub(super) fn judge_own(&self, connection: &Connection, number: usize, args: &Args<'_>) -> Judged {
+        let row = &PORT_COMMANDS[number];
+        let given = args.len() as i32;
+        if given != row.arity && (row.arity >= 0 || given < -row.arity) {
+            return Judged::Refuse(Error::Arity.text(row.name, args));
+        }
+        if !row.open {
+            let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
+            if let Err(denied) = user.check_own(number, args, connection.session.db) {
+                self.note_refusal(refusal(user, denied, row.name, args));
+                return Judged::Refuse(denied_text(denied, row.name, args));
+            }
+        }
+        if let Err(error) = self.check_room_for(connection, row.which) {
+            return Judged::Refuse(error.text(row.name, args));
+        }
+        match self.engine().own_gate(row.which == PortAction::Ping) {
+            Gate::Go => Judged::Go,
+            Gate::Wait => Judged::Wait,
+            Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
+        }
+    }
+
+    /// Runs a command of the port's own.
+    pub(super) fn run_own(
         &mut self,
         connection: &mut Connection,
         number: usize,
@@ -341,29 +394,6 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) {
         let row = &PORT_COMMANDS[number];
-        let given = args.len() as i32;
-        if given != row.arity && (row.arity >= 0 || given < -row.arity) {
-            return connection.session.reply(output).error(&Error::Arity.text(row.name, args));
-        }
-        if !row.open {
-            match &connection.session.user {
-                None => return connection.session.reply(output).error(NO_AUTH),
-                Some(user) if !user.may_call(number) => {
-                    connection.session.reply(output).error(&no_permission(row.name));
-                    let object = row.name.as_bytes().into();
-                    let refusal = Refusal { user: user.name.clone(), object, reason: RefusalReason::Command };
-                    return self.note_refusal(refusal);
-                }
-                Some(_) => {}
-            }
-        }
-        match self.engine().own_gate(row.which == PortAction::Ping) {
-            Gate::Go => {}
-            Gate::Wait => return connection.state = State::Deferred,
-            Gate::Refuse(error) => {
-                return connection.session.reply(output).error(&error.text(row.name, args));
-            }
-        }
         match row.which {
             PortAction::Ping if args.len() > 2 => {
                 connection.session.reply(output).error(&Error::Arity.text(row.name, args));
@@ -391,39 +421,34 @@ impl<D: Driver> Service<D> {
             PortAction::ConfigGet => self.config_get(connection, args),
             PortAction::Debug => self.debug(connection, args, limits, output),
             PortAction::WhoAmI => self.who_am_i(connection, output),
+            PortAction::Multi => self.multi(connection, output),
+            PortAction::Exec => self.exec(connection, args, limits, output),
+            PortAction::Discard => self.discard(connection, output),
+            PortAction::Watch => self.watch(connection, args, limits, output),
+            PortAction::Unwatch => self.unwatch(connection, output),
         }
     }
 
     fn select(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-        let databases = self.engine().config.databases;
-        let result = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
-        let result = result
-            .and_then(|db| u32::try_from(db).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange));
-        match result {
+        match selected(self.engine(), connection.session.user.as_deref(), args) {
             Ok(db) => {
-                let user = connection.session.user.as_ref();
-                if user.is_some_and(|user| !user.may_use(db)) {
-                    return connection.session.reply(output).error(NO_DATABASE);
-                }
                 connection.session.select(db, &connection.client);
                 connection.session.reply(output).ok();
             }
-            Err(error) => connection.session.reply(output).error(&error.text("select", args)),
+            Err(text) => connection.session.reply(output).error(&text),
         }
     }
 
     /// `AUTH [user] password`.
     fn auth(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-        let (name, password) = match args.len() {
-            2 if self.engine().users.default_is_open() => {
-                return connection.session.reply(output).error(
-                    b"ERR AUTH <password> called without any password configured for the default user. \
-                      Are you sure your configuration is correct?",
-                );
-            }
-            2 => (DEFAULT_USER, args.get(1)),
-            3 => (args.get(1), args.get(2)),
-            _ => return connection.session.reply(output).error(&Error::Syntax.text("auth", args)),
+        if args.len() == 2 && self.engine().users.default_is_open() {
+            return connection.session.reply(output).error(
+                b"ERR AUTH <password> called without any password configured for the default user. \
+                  Are you sure your configuration is correct?",
+            );
+        }
+        let Some((name, password)) = login_of(self.engine(), PortAction::Auth, args) else {
+            return connection.session.reply(output).error(&Error::Syntax.text("auth", args));
         };
         self.log_in(connection, name, password, |connection, output| connection.session.reply(output).ok());
     }
@@ -488,6 +513,38 @@ impl<D: Driver> Service<D> {
             Some((user, password)) => self.log_in(connection, user, password, answer),
             None => answer(connection, output),
         }
+    }
+}
+
+/// What is to become of a command that a client has sent.
+pub enum Judged {
+    /// It is run, or queued.
+    Go,
+    /// It waits: the host holds it up.
+    Wait,
+    /// It is answered this error.
+    Refuse(Vec<u8>),
+}
+
+/// The database that SELECT chooses.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn selected(engine: &Engine, user: Option<&User>, args: &Args<'_>) -> Result<u32, Vec<u8>> {
+    let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
+    let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
+    let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
+    let db = db.map_err(|error| error.text("select", args))?;
+    if user.is_some_and(|user| !user.may_use(db)) { Err(NO_DATABASE.to_vec()) } else { Ok(db) }
+}
+
+/// The name and password that AUTH or HELLO brings, if it does.
+pub fn login_of<'a>(engine: &Engine, which: PortAction, args: &Args<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    match (which, args.len()) {
+        (PortAction::Auth, 2) if !engine.users.default_is_open() => Some((DEFAULT_USER, args.get(1))),
+        (PortAction::Auth, 3) => Some((args.get(1), args.get(2))),
+        (PortAction::Hello, _) => HelloOptions::read(args).ok()?.login,
+        _ => None,
     }
 }
 
@@ -574,8 +631,24 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.array(0);
 }
 
-fn no_permission(name: &str) -> Vec<u8> {
-    format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
+/// Redis's words on what a user may not do.
+fn denied_text(denied: Denied, name: &str, args: &Args<'_>) -> Vec<u8> {
+    match denied {
+        Denied::Command => {
+            format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
+        }
+        Denied::Key(_) => Error::NoPermission.text(name, args),
+        Denied::Database => NO_DATABASE.to_vec(),
+    }
+}
+
+/// The same for the host's list.
+pub fn refusal(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Refusal {
+    let (object, reason) = match denied {
+        Denied::Key(at) => (args.get(at), RefusalReason::Key),
+        Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
+    };
+    Refusal { user: user.name.clone(), object: object.into(), reason }
 }
 
 impl Session {

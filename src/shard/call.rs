@@ -291,14 +291,26 @@ impl Engine {
         each: fn(&mut OneKey<'_>) -> bool,
     ) -> Result<i64, Outcome> {
         self.with_many(seat, call, keys.iter().copied(), taking, |tables, events| {
-            let mut count = 0;
-            for (number, key) in keys.iter().enumerate() {
-                let (hash, table) = tables.table(number);
-                events.begin(number);
-                count += i64::from(each(&mut self.one_key(call, key, hash, table, events)));
-            }
-            count
+            self.count_keys(call, keys, each, tables, events)
         })
+    }
+
+    /// For how many of the keys, whose tables are held, `each` gives true.
+    pub(super) fn count_keys(
+        &self,
+        call: &Call<'_>,
+        keys: &[&[u8]],
+        each: fn(&mut OneKey<'_>) -> bool,
+        tables: &mut dyn HeldTables,
+        events: &mut Events,
+    ) -> i64 {
+        let mut count = 0;
+        for (number, key) in keys.iter().enumerate() {
+            let (hash, table) = tables.table(number);
+            events.begin(number);
+            count += i64::from(each(&mut self.one_key(call, key, hash, table, events)));
+        }
+        count
     }
 
     fn attempt_many(
@@ -314,11 +326,47 @@ impl Engine {
             return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
         }
         let outcome = self.with_many(seat, call, keys, taking, |tables, events| {
-            let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
-            let (db, databases) = (call.db, self.config.databases);
-            let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits, events };
-            seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
+            self.run_many(seat, call, run, reply, tables, events)
         });
+        outcome.unwrap_or_else(|reason| reason)
+    }
+
+    /// Runs a command on several keys, whose tables are held.
+    pub(super) fn run_many(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        run: fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>,
+        reply: &mut dyn Reply,
+        tables: &mut dyn HeldTables,
+        events: &mut Events,
+    ) -> Outcome {
+        let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
+        let (db, databases) = (call.db, self.config.databases);
+        let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits, events };
+        seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
+    }
+
+    /// Runs a command on several keys, whose shards are all among those held.
+    pub(super) fn run_on_held(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        held: &mut ManyHeld<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let keys = call.row().key_arguments(&call.args);
+        let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
+        let outcome =
+            self.with_held(seat, call, keys, &hashes, held, |tables, events| match call.row().action {
+                Action::ManyKeys(run) => self.run_many(seat, call, run, reply, tables, events),
+                Action::EachKey(each) => {
+                    seat.called(call.command);
+                    reply.integer(self.count_keys(call, call.args.from(1), each, tables, events));
+                    Outcome::Done
+                }
+                _ => said(call, Err(Error::Internal), reply),
+            });
         outcome.unwrap_or_else(|reason| reason)
     }
 
@@ -337,22 +385,29 @@ impl Engine {
         shards.sort_unstable();
         shards.dedup();
         let mut held = self.take_many(&shards, taking).ok_or(Outcome::Busy)?;
+        let result = self.with_held(seat, call, keys, &hashes, &mut held, run);
+        self.release_many(held);
+        result
+    }
+
+    /// The same with shards that the caller holds, these among others perhaps.
+    pub(super) fn with_held<'k, R>(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        hashes: &[KeyHash],
+        held: &mut ManyHeld<'_>,
+        run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
         let watched = call.row().flags.write && held.iter().any(|(_, shard)| !shard.watched.is_empty());
-        if watched && !seat.is_main() && self.is_for_main(&mut held, call, keys.clone().zip(&hashes)) {
-            self.release_many(held);
+        if watched && !seat.is_main() && self.is_for_main(held, call, keys.clone().zip(hashes)) {
             return Err(Outcome::NeedsMain);
         }
-        let before = census(&mut held, call.db);
+        let before = census(held, call.db);
         let databases = smallvec![(call.db, before)];
         let listening = self.is_listening();
-        let mut tables = HeldByKey {
-            engine: self,
-            hashes: &hashes,
-            held: &mut held,
-            databases,
-            listening: false,
-            seen: None,
-        };
+        let mut tables = HeldByKey { engine: self, hashes, held, databases, listening: false, seen: None };
         for key in 0..hashes.len() {
             let (hash, table) = tables.table(key);
             table.prefetch(hash);
@@ -369,46 +424,43 @@ impl Engine {
         if let Some(changed) = changed {
             for (number, key) in keys.clone().enumerate() {
                 for &(db, _) in databases.iter().filter(|&&(db, _)| changed.contains(&(number, db))) {
-                    self.changed(self.among(&mut held, hashes[number]), db, key);
+                    self.changed(self.among(held, hashes[number]), db, key);
                 }
             }
         }
         for &(db, before) in &databases {
-            let change = census(&mut held, db) - before;
+            let change = census(held, db) - before;
             seat.book(db, change);
             if self.is_metered(seat, call) {
                 let mut shared = |(number, key)| {
                     let hash = hashes[number];
-                    self.among(&mut held, hash).db(db).shared_bytes(hash, key)
+                    self.among(held, hash).db(db).shared_bytes(hash, key)
                 };
                 let shared: usize = keys.clone().enumerate().map(&mut shared).sum();
                 self.spend_credit(change.bytes + shared as i64);
             }
-            for (shard, token) in &mut held {
+            for (shard, token) in held.iter_mut() {
                 self.note_due(*shard, token.db(db));
             }
         }
         if events.are_wanted() {
-            for (_, shard) in &mut held {
+            for (_, shard) in held.iter_mut() {
                 databases.iter().for_each(|&(db, _)| _ = self.leave_expired(db, shard.db(db)));
             }
             let keys: Vec<&[u8]> = keys.collect();
             events.list().iter().for_each(|noted| self.leave_news(noted.db, keys[noted.key], noted.event));
         }
-        self.release_many(held);
         Ok(result)
     }
 
     /// The one of several held shards that a key is in.
     #[inline]
-    fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
-        let shard = self.shard_of(hash);
-        let at = held.partition_point(|&(number, _)| number < shard);
-        &mut held[at].1
+    pub(super) fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
+        of_shard(held, self.shard_of(hash))
     }
 
-    /// Whether a write on a worker concerns watched keys. What changes every key that
-    /// is there may be a job's, which nobody can take over: so it is announced.
+    /// Whether a write on a worker concerns keys that the host watches. What changes every
+    /// key that is there may be a job's, which nobody can take over: so it is announced.
     #[cold]
     fn is_for_main<'k, 'h>(
         &self,
@@ -416,6 +468,9 @@ impl Engine {
         call: &Call<'_>,
         keys: impl Iterator<Item = (&'k [u8], &'h KeyHash)>,
     ) -> bool {
+        if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
+            return false;
+        }
         // Others may change keys of another database too: no need to know which.
         if !matches!(call.row().action, Action::EachKey(_)) {
             return true;
@@ -483,6 +538,13 @@ impl<'a> Run<'a> {
     fn place_of(&self, shard: u32) -> Option<usize> {
         self.held.iter().position(|&(number, _)| number == shard)
     }
+}
+
+/// The one of several held shards that has this number.
+#[inline]
+pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
+    let at = held.partition_point(|&(number, _)| number < shard);
+    &mut held[at].1
 }
 
 /// Turns a command's result into an outcome, saying its error.

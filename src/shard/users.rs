@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::command::glob::Pattern;
-use crate::command::{Access, Args, COMMANDS, Command, PORT_COMMANDS};
+use crate::command::{Access, Args, COMMANDS, Keys, PORT_COMMANDS};
 
 /// What a user may do.
 #[derive(Clone, Default)]
@@ -109,7 +109,7 @@ impl User {
     fn check_rules(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         let mut worst = Denied::Command;
         for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
-            match rules.check_keys(COMMANDS[number], args, db) {
+            match rules.check_keys(COMMANDS[number].keys, args, db) {
                 Ok(()) => return Ok(()),
                 Err(denied) => worst = worst.max(denied),
             }
@@ -127,6 +127,25 @@ impl User {
         PORT_COMMANDS[number].open || self.rules.iter().any(|rules| rules.commands.port >> number & 1 != 0)
     }
 
+    /// Whether the user may run this command of [`PORT_COMMANDS`].
+    ///
+    /// # Errors
+    /// What is denied, as for those of the table.
+    pub fn check_own(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+        let keys = PORT_COMMANDS[number].keys;
+        if keys == Keys::None || self.anywhere.port >> number & 1 != 0 {
+            return if self.may_call(number) { Ok(()) } else { Err(Denied::Command) };
+        }
+        let mut worst = Denied::Command;
+        for rules in self.rules.iter().filter(|rules| rules.commands.port >> number & 1 != 0) {
+            match rules.check_keys(keys, args, db) {
+                Ok(()) => return Ok(()),
+                Err(denied) => worst = worst.max(denied),
+            }
+        }
+        Err(worst)
+    }
+
     /// Whether the two may do the same.
     pub fn is_like(&self, other: &User) -> bool {
         self.name == other.name && self.rules == other.rules
@@ -134,13 +153,13 @@ impl User {
 }
 
 impl Rules {
-    fn check_keys(&self, row: &Command, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+    fn check_keys(&self, keys: Keys, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         if self.databases.as_ref().is_some_and(|allowed| !allowed.contains(&db)) {
             return Err(Denied::Database);
         }
         let Some(allowed) = &self.keys else { return Ok(()) };
-        for (number, at) in row.key_positions(args).enumerate() {
-            let access = row.keys.access(number);
+        for (number, at) in keys.positions(args).enumerate() {
+            let access = keys.access(number);
             if !allowed.iter().any(|rule| rule.allows(args.get(at), access)) {
                 return Err(Denied::Key(at));
             }

@@ -47,8 +47,7 @@ impl Engine {
         let hash = self.hasher.hash(key);
         let shard = self.shard_of(hash);
         let mut held = self.take_waiting(shard);
-        let most = (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN);
-        if held.watched.len() >= most && held.watched.mark(key).is_none() {
+        if held.watched.len() >= self.most_watched() && held.watched.mark(key).is_none() {
             self.forget_one(&mut held);
         }
         let expiries = self.expiries(&mut held, key);
@@ -63,21 +62,20 @@ impl Engine {
 
     /// When a key expires, in each database that has it with an expiry.
     fn expiries(&self, held: &mut HeldShard<'_>, key: &[u8]) -> Vec<(u32, UnixMs)> {
-        let (now, hash) = (self.main_now(), self.hasher.hash(key));
+        let now = self.main_now();
         let mut found = Vec::new();
         let mut next = held.next_db(0);
         while let Some(db) = next {
-            let table = held.db(db);
-            if self.is_listening() {
-                table.note_expired();
-            }
-            // What has expired goes now: later it would look like a change.
-            let live = table.find_live(&self.hasher, hash, key, &now);
-            found.extend(live.and_then(|live| table.entry(live).expire_at()).map(|at| (db, at)));
-            self.leave_expired(db, table);
+            let due = self.live_until(self.main_seat(), held, db, key, &now);
+            found.extend(due.map(|at| (db, at)));
             next = held.next_db(db + 1);
         }
         found
+    }
+
+    /// Names that may be watched in a shard: by the host, and by the ports' clients.
+    pub(super) fn most_watched(&self) -> usize {
+        (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN)
     }
 
     /// Makes room for one more mark. Who still watches that key is told that it has
@@ -101,9 +99,10 @@ impl Engine {
         }
     }
 
-    /// A key has changed: tells the host if it is watched. For the holder of the
-    /// global lock.
+    /// A key has changed: tells who watches it. For the holder of the global lock where
+    /// the host does.
     pub(super) fn changed(&self, store: &mut Store, db: u32, key: &[u8]) {
+        store.watched.raise(db, key);
         if !store.watched.concerns(db, key) {
             return;
         }

@@ -9,6 +9,7 @@
 
 mod entry;
 mod hash;
+mod observed;
 mod segment;
 mod shared;
 mod table;

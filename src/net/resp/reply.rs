@@ -18,6 +18,11 @@ impl<'a> RespReply<'a> {
         RespReply { out, resp3 }
     }
 
+    /// An array that is not there: `*-1` in RESP2, `_` in RESP3.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
     /// A status line of any text.
     pub fn status(&mut self, text: &[u8]) {
         self.line(b'+', text);

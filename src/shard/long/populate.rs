@@ -144,15 +144,14 @@ impl PopulatePart {
         let mut told = true;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
-            let is_there = held.db(self.db).find(planned.hash, &self.key).is_some();
-            if is_there || !held.watched.concerns(self.db, &self.key) {
+            if held.db(self.db).find(planned.hash, &self.key).is_some() {
                 continue;
             }
-            if slice.is_endless() {
-                slice.engine.changed(held, self.db, &self.key);
-            } else {
+            if !slice.is_endless() && held.watched.concerns(self.db, &self.key) {
                 slice.engine.announce_change(self.db, &self.key);
                 told = false;
+            } else {
+                slice.engine.changed(held, self.db, &self.key);
             }
         }
         told

@@ -1,0 +1,246 @@
+//! Commands of a port's connection that run as one (MULTI, EXEC), and the keys that it
+//! watches for them.
+//!
+//! A worker takes the tokens of all shards that these need together, or none: nothing that
+//! anybody does falls between two of the commands, or between them and the judgement of the
+//! watched keys. What a worker cannot do, the main thread does as a unit.
+//!
+//! A watched key has an observer in its shard. Whoever changes the key raises the observer's
+//! flag before letting go of the shard, so whoever holds the shard sees it. What expires is
+//! found by the clock, as the host does it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::call::{Call, Outcome, Taking, of_shard};
+use super::counters::Seat;
+use super::engine::{Engine, HeldShard, ManyHeld};
+use super::long::long_work;
+use crate::command::{Action, Error, Reply};
+use crate::limits::KEYS_AT_ONCE;
+use crate::store::{Now, UnixMs};
+
+/// The keys that a connection watches. Dropping it ends that.
+#[derive(Default)]
+pub struct Watching {
+    flag: Option<Arc<AtomicBool>>,
+    keys: Vec<WatchedKey>,
+}
+
+struct WatchedKey {
+    db: u32,
+    key: Box<[u8]>,
+    shard: u32,
+    /// When it expires if it does not change.
+    due: Option<UnixMs>,
+}
+
+impl Watching {
+    /// How many keys are watched.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether none is watched.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether it is known that one has changed. That none has, only those know who hold the shards.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Whether one has changed or expired, for the holder of the shards.
+    fn has_changed(&self, now: &Now) -> bool {
+        self.is_lost() || self.keys.iter().any(|watched| watched.due.is_some_and(|due| due < now.ms()))
+    }
+}
+
+/// Numbers of shards.
+pub type Shards = SmallVec<[u32; 16]>;
+
+/// Shards that are held together while several commands run on them.
+#[must_use = "the shards are to be let go"]
+pub struct Holding<'e> {
+    engine: &'e Engine,
+    seat: &'e Seat,
+    held: ManyHeld<'e>,
+}
+
+impl Engine {
+    /// Watches one more key. False where its shard was busy.
+    #[must_use]
+    pub fn observe(&self, seat: &Seat, watching: &mut Watching, db: u32, key: &[u8], taking: Taking) -> bool {
+        let shard = self.shard_of(self.hasher.hash(key));
+        let Some(mut held) = self.take(shard, taking) else { return false };
+        let now = if seat.is_main() { self.main_now() } else { Now::lazy(self.config.clock) };
+        let due = self.live_until(seat, &mut held, db, key, &now);
+        let flag = watching.flag.get_or_insert_default();
+        if held.watched.observe(db, key, flag, self.most_watched()) {
+            watching.keys.push(WatchedKey { db, key: key.into(), shard, due });
+        }
+        self.release(shard, held);
+        true
+    }
+
+    /// When a key expires, if it is there and does so. One that has expired goes now:
+    /// later it would look like a change.
+    pub(super) fn live_until(
+        &self,
+        seat: &Seat,
+        held: &mut HeldShard<'_>,
+        db: u32,
+        key: &[u8],
+        now: &Now,
+    ) -> Option<UnixMs> {
+        let hash = self.hasher.hash(key);
+        let table = held.existing(db)?;
+        if self.is_listening() {
+            table.note_expired();
+        }
+        let before = table.census();
+        let live = table.find_live(&self.hasher, hash, key, now);
+        let due = live.and_then(|live| table.entry(live).expire_at());
+        seat.book(db, table.census() - before);
+        if self.leave_expired(db, table) {
+            self.announce_news(seat);
+        }
+        due
+    }
+
+    /// Adds the shards that a call of a short command needs.
+    #[inline]
+    pub fn add_shards(&self, call: &Call<'_>, shards: &mut Shards) {
+        for key in call.row().key_arguments(&call.args) {
+            shards.push(self.shard_of(self.hasher.hash(key)));
+        }
+    }
+
+    /// Adds the shards of watched keys.
+    pub fn add_watched(&self, watching: &Watching, shards: &mut Shards) {
+        shards.extend(watching.keys.iter().map(|watched| watched.shard));
+    }
+
+    /// Whether only the main thread can run a call among others: it may be long work, or goes
+    /// over all shards, or needs the host.
+    pub fn is_for_unit(&self, call: &Call<'_>) -> bool {
+        match call.row().action {
+            Action::OneKey(_) => false,
+            Action::EachKey(_) => call.args.len() > KEYS_AT_ONCE + 1,
+            // The only one on several keys that may turn out to be long.
+            Action::ManyKeys(_) => call.row().name == "lcs",
+            Action::Keyspace(_) | Action::Door(_) => true,
+        }
+    }
+
+    /// Takes all of these shards, or none. Each may be named more than once.
+    pub fn hold<'e>(&'e self, seat: &'e Seat, shards: &mut Shards) -> Option<Holding<'e>> {
+        shards.sort_unstable();
+        shards.dedup();
+        let held = self.take_many(shards, Taking::WORKER)?;
+        Some(Holding { engine: self, seat, held })
+    }
+
+    /// What `work` does is one unit. For the holder of the global lock, outside of any other.
+    pub fn in_unit<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.open_unit();
+        // Also where it panics between two commands.
+        let _ends = EndsUnit(self);
+        work()
+    }
+
+    /// Whether watched keys are as they were, from here to the end of the open unit: by a clock
+    /// that is read now that nobody else can take them out. For the holder of the global lock.
+    pub fn is_unchanged(&self, watching: &Watching) -> bool {
+        for watched in &watching.keys {
+            let mut held = self.take_waiting(watched.shard);
+            forget(&mut held, watching, watched);
+            self.release(watched.shard, held);
+        }
+        !watching.has_changed(&Now::at((self.config.clock)()))
+    }
+
+    /// Runs a command to its end, however long it takes. For the holder of the global lock.
+    pub fn run_waiting(&self, call: &Call<'_>, reply: &mut dyn Reply) {
+        let seat = self.main_seat();
+        if self.attempt(seat, call, Taking::Wait, reply) == Outcome::Long {
+            let started = Instant::now();
+            match long_work(self, call) {
+                Ok(work) => self.run_to_end(work, reply),
+                Err(error) => call.refuse(error, reply),
+            }
+            self.book_long(seat, call.command, started);
+        }
+        self.book_at_once(seat);
+    }
+}
+
+struct EndsUnit<'e>(&'e Engine);
+
+impl Drop for EndsUnit<'_> {
+    fn drop(&mut self) {
+        self.0.end_unit();
+    }
+}
+
+/// Nobody asks for this key any more: its shard is held until it has been judged.
+fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
+    if let Some(flag) = &watching.flag {
+        held.watched.forget(watched.db, &watched.key, flag);
+    }
+}
+
+impl Holding<'_> {
+    /// Whether these calls may change keys that the host watches: then they are for the main thread.
+    pub fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
+        if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
+            return false;
+        }
+        let (engine, held) = (self.engine, &mut self.held);
+        calls.filter(|call| call.row().flags.write).any(|call| match call.row().action {
+            // These may change keys of another database too: no need to know which.
+            Action::ManyKeys(_) => true,
+            _ => call
+                .row()
+                .key_arguments(&call.args)
+                .any(|key| engine.among(held, engine.hasher.hash(key)).watched.concerns(call.db, key)),
+        })
+    }
+
+    /// Whether watched keys, whose shards are all held, are as they were. They are watched no longer.
+    pub fn is_unchanged(&mut self, watching: &Watching, now: &Now) -> bool {
+        for watched in &watching.keys {
+            forget(of_shard(&mut self.held, watched.shard), watching, watched);
+        }
+        !watching.has_changed(now)
+    }
+
+    /// Runs a call whose shards are all held.
+    pub fn run(&mut self, call: &Call<'_>, reply: &mut dyn Reply) {
+        let (engine, seat, held) = (self.engine, self.seat, &mut self.held);
+        let outcome = if call.row().is_on_one_shard(call.args.len()) {
+            let hash = engine.hasher.hash(call.first_key());
+            let shard = engine.shard_of(hash);
+            engine.run_one(seat, call, hash, shard, of_shard(held, shard), reply)
+        } else {
+            engine.run_on_held(seat, call, held, reply)
+        };
+        // Nothing else can have come of it: see `is_for_unit` and `concerns_host`.
+        if outcome != Outcome::Done {
+            call.refuse(Error::Internal, reply);
+        }
+    }
+
+    /// Gives the shards back.
+    pub fn let_go(self) {
+        if self.engine.is_listening() {
+            self.engine.announce_news(self.seat);
+        }
+        self.engine.release_many(self.held);
+    }
+}

@@ -1,0 +1,177 @@
+//! Keys of a shard that clients of the ports watch: each has a flag that is raised when one
+//! of its keys changes, by whoever changes it, while the shard is held.
+//!
+//! A client that no longer watches lets go of its flag. What is left of it here is swept out
+//! when the same name, or the shard's limit, is come to again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+/// Watched names, and who watches each, in which database.
+#[derive(Default)]
+pub struct Observed {
+    by_name: HashMap<Box<[u8]>, Observers>,
+    asked: u64,
+}
+
+#[derive(Default)]
+struct Observers {
+    list: SmallVec<[Observer; 1]>,
+    /// Which of all requests was the last for this name.
+    asked: u64,
+}
+
+struct Observer {
+    db: u32,
+    flag: Weak<AtomicBool>,
+}
+
+impl Observer {
+    /// Tells the client, if it still watches.
+    fn raise(&self) {
+        if let Some(flag) = self.flag.upgrade() {
+            // Relaxed: it is judged by whoever holds the shard after us.
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_of(&self, flag: &Arc<AtomicBool>) -> bool {
+        self.flag.as_ptr() == Arc::as_ptr(flag)
+    }
+
+    fn is_live(&self) -> bool {
+        self.flag.strong_count() > 0
+    }
+}
+
+impl Observed {
+    /// Whether nothing is watched.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
+    /// From here on the flag is raised when the key changes. Where `most` names are watched
+    /// already, the one that was asked for longest ago is given up: its clients are told of a
+    /// change. False where the flag was there for that key.
+    pub fn observe(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>, most: usize) -> bool {
+        if self.by_name.len() >= most && !self.by_name.contains_key(key) {
+            self.make_room(most);
+        }
+        self.asked += 1;
+        let observers = self.by_name.entry(key.into()).or_default();
+        observers.asked = self.asked;
+        let list = &mut observers.list;
+        if list.iter().any(|observer| observer.db == db && observer.is_of(flag)) {
+            return false;
+        }
+        // Before it grows: so every one that is gone is passed over a few times at most.
+        if list.len() == list.capacity() {
+            list.retain(|observer| observer.is_live());
+        }
+        list.push(Observer { db, flag: Arc::downgrade(flag) });
+        true
+    }
+
+    fn make_room(&mut self, most: usize) {
+        self.by_name.retain(|_, observers| observers.list.iter().any(Observer::is_live));
+        if self.by_name.len() < most {
+            return;
+        }
+        let stalest = self.by_name.iter().min_by_key(|(_, observers)| observers.asked);
+        if let Some(name) = stalest.map(|(name, _)| name.clone())
+            && let Some(given_up) = self.by_name.remove(&name)
+        {
+            given_up.list.iter().for_each(Observer::raise);
+        }
+    }
+
+    /// The key has changed: whoever watches it is told, once.
+    pub fn raise(&mut self, db: u32, key: &[u8]) {
+        self.take_out(key, |observer| {
+            if observer.db == db {
+                observer.raise();
+            }
+            observer.db == db
+        });
+    }
+
+    /// The client with this flag does not watch the key any more.
+    pub fn forget(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>) {
+        self.take_out(key, |observer| observer.db == db && observer.is_of(flag));
+    }
+
+    /// Takes out those of a name for whom `goes` is true, and those that are gone.
+    fn take_out(&mut self, key: &[u8], mut goes: impl FnMut(&Observer) -> bool) {
+        let Some(observers) = self.by_name.get_mut(key) else { return };
+        observers.list.retain(|observer| !goes(observer) && observer.is_live());
+        if observers.list.is_empty() {
+            self.by_name.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flag() -> Arc<AtomicBool> {
+        Arc::default()
+    }
+
+    fn is_raised(flag: &Arc<AtomicBool>) -> bool {
+        flag.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_change_is_told_to_those_who_watch_that_key_of_that_database() {
+        let mut observed = Observed::default();
+        let flags = [flag(), flag(), flag()];
+        assert!(observed.observe(0, b"a", &flags[0], 10));
+        assert!(!observed.observe(0, b"a", &flags[0], 10), "twice");
+        assert!(observed.observe(1, b"a", &flags[1], 10));
+        assert!(observed.observe(0, b"b", &flags[2], 10));
+        observed.raise(0, b"a");
+        observed.raise(0, b"c");
+        assert_eq!(flags.each_ref().map(is_raised), [true, false, false]);
+        observed.forget(0, b"b", &flags[2]);
+        observed.raise(0, b"b");
+        assert!(!is_raised(&flags[2]));
+        observed.raise(1, b"a");
+        assert!(is_raised(&flags[1]) && observed.is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_leaves_nothing_for_long() {
+        let mut observed = Observed::default();
+        for _ in 0..1000 {
+            observed.observe(0, b"a", &flag(), 10);
+        }
+        assert!(observed.by_name[&b"a"[..]].list.len() <= 2);
+        let live = flag();
+        observed.observe(0, b"a", &live, 10);
+        for number in 0..1000 {
+            observed.observe(0, format!("k{number}").as_bytes(), &flag(), 10);
+        }
+        assert!(observed.by_name.len() <= 10);
+        assert!(!is_raised(&live), "it was not the turn of one that is alive");
+    }
+
+    #[test]
+    fn the_stalest_is_given_up_as_changed() {
+        let mut observed = Observed::default();
+        let flags: Vec<_> = (0..5).map(|_| flag()).collect();
+        for (number, flag) in flags.iter().enumerate() {
+            observed.observe(0, &[number as u8], flag, 3);
+        }
+        assert_eq!(flags.iter().map(is_raised).collect::<Vec<_>>(), [true, true, false, false, false]);
+        assert_eq!(observed.by_name.len(), 3);
+    }
+}
