@@ -48,13 +48,13 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 3,
         name: NAME,
         title: "A noisy neighbour",
-        about: "SET and GET, as many of each, of 100-byte values, keys in sequence, 100 connections, alone and beside \
+        about: "SET and GET, as many of each, of 100-byte values, keys in sequence, 100 connections of 4 load threads, alone and beside \
                 one connection that runs, over and over, in another database, ZINTERSTORE of two sorted sets of \
                 100,000 members (through the host's port), or KEYS for a pattern that returns 200,000 of 1 M keys \
                 (of midi's keys, where there is midi). All cores shared with the load. Open loop: the load is sent at 40 % of the rate it \
                 had alone, and a latency counts from when the command was due.",
         points: "load",
-        least_seconds: if plan.quick { 0.5 } else { 1.5 },
+        least_seconds: if plan.quick { 0.5 } else { 1.0 },
         data: servers.iter().flat_map(|server| data(server, plan.keys)).collect(),
         legs: servers.iter().flat_map(legs).collect(),
         servers,
@@ -87,7 +87,7 @@ fn legs(server: &Spec) -> Vec<Leg> {
     let load = || {
         Mix::Both
             .load(server.kind, prefix(server))
-            .with("--connections 100 --distribution sequential --value-size 100")
+            .with("--connections 100 --threads 4 --distribution sequential --value-size 100")
             .with(&format!("--keys {KEYS}"))
     };
     let offered_load = || load().with("--pipeline 100").rate(Rate::PartOf(ALONE.into(), OFFERED));

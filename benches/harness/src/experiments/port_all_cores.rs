@@ -1,8 +1,8 @@
 //! midi's RESP port beside the peers, each as it makes most of all cores, with the load on them too.
 
-use super::{Mix, PIPELINES, native_data, port};
+use super::{Mix, PIPELINES, native_data};
 use crate::bench::{Experiment, Leg, Plan};
-use crate::server::{Catalogue, Cores};
+use crate::server::{Catalogue, Cores, Spec};
 
 /// What the experiment is called in results.
 pub const NAME: &str = "port-all-cores";
@@ -22,25 +22,28 @@ pub fn zipf_point(mix: Mix) -> String {
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let mut servers = vec![catalogue.midi_port(MIDI, 2).on(Cores::Shared)];
     servers.extend(catalogue.peers_on_all_cores());
+    let leg = |server: &Spec, mix: Mix, point: String, args: &str| {
+        // One load thread is less than what two threads of a server answer.
+        let load = mix.load(server.kind, "").with(&format!("--threads 2 --keys {} {args}", plan.keys));
+        Leg::new(&server.name, &point, &server.name, vec![load])
+    };
     let mut legs = Vec::new();
     for mix in Mix::ALL {
         for pipeline in PIPELINES {
-            legs.extend(servers.iter().map(|server| port::leg(server, mix, "", pipeline, plan.keys)));
+            let args = format!("--pipeline {pipeline}");
+            legs.extend(servers.iter().map(|server| leg(server, mix, mix.point(pipeline), &args)));
         }
     }
     for mix in ZIPF {
-        legs.extend(servers.iter().map(|server| {
-            let args = format!("--pipeline {ZIPF_PIPELINE} --keys {} --distribution zipf:0.99", plan.keys);
-            let load = mix.load(server.kind, "").with(&args);
-            Leg::new(&server.name, &zipf_point(mix), &server.name, vec![load])
-        }));
+        let args = format!("--pipeline {ZIPF_PIPELINE} --distribution zipf:0.99");
+        legs.extend(servers.iter().map(|server| leg(server, mix, zipf_point(mix), &args)));
     }
     Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: all cores",
-        about: "GET, SET and as many of each, 64-byte values, 50 connections, one load thread; all cores shared with \
-                the load. midi's port has two workers, and the peers the threads that their names tell. `two redis`: \
+        about: "GET, SET and as many of each, 64-byte values, 50 connections, two load threads; all cores shared \
+                with the load. midi's port has two workers, and the peers the threads that their names tell. `two redis`: \
                 two processes, the client splits the keys.",
         points: "load",
         least_seconds: 0.0,
