@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::load::Summary;
 use crate::process::{Usage, on_processors};
 use crate::results::{Outcome, Round, Series, ServerInfo};
-use crate::server::{Cores, Kind, Placement, Server, Spec};
+use crate::server::{Cores, Door, Kind, Placement, Server, Spec};
 
 /// How thorough a run is.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,10 @@ pub struct Plan {
 impl Plan {
     /// For figures to quote.
     pub const FULL: Plan =
-        Plan { quick: false, rounds: 3, seconds: 2.0, warmup: 0.3, keys: 1_000_000, populate: 10_000_000 };
+        Plan { quick: false, rounds: 3, seconds: 0.9, warmup: 0.2, keys: 1_000_000, populate: 10_000_000 };
     /// For a look, in a few minutes.
     pub const QUICK: Plan =
-        Plan { quick: true, rounds: 2, seconds: 0.25, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
+        Plan { quick: true, rounds: 1, seconds: 0.25, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
 }
 
 /// What is compared, and how.
@@ -55,7 +55,7 @@ pub struct Experiment {
     pub points: &'static str,
     /// Servers that run all the time.
     pub servers: Vec<Spec>,
-    /// Sent to those servers once, where their kind is Redis's.
+    /// What those servers are filled with, once.
     pub data: Vec<Fill>,
     /// What is run in turn.
     pub legs: Vec<Leg>,
@@ -67,10 +67,16 @@ pub struct Experiment {
 pub struct Fill {
     /// The server's name.
     pub server: String,
-    /// The command that stores a key.
-    pub command: String,
-    /// How many keys.
-    pub keys: u64,
+    /// How it comes there.
+    pub how: How,
+}
+
+/// How data comes into a server.
+pub enum How {
+    /// A load that stores every one of so many keys.
+    Each(Load, u64),
+    /// A command that makes all of it.
+    Once(String),
 }
 
 /// One thing to measure on one server.
@@ -141,6 +147,7 @@ pub struct Load {
     pub role: &'static str,
     args: Vec<String>,
     rate: Option<Rate>,
+    door: Door,
 }
 
 /// An open loop's rate.
@@ -155,7 +162,26 @@ pub enum Rate {
 impl Load {
     /// A load that sends this command.
     pub fn new(role: &'static str, command: &str) -> Load {
-        Load { role, args: vec!["--command".into(), command.into()], rate: None }
+        let load = Load { role, args: Vec::new(), rate: None, door: Door::Port };
+        load.and(command)
+    }
+
+    /// Sends this command too, as often as the others.
+    pub fn and(mut self, command: &str) -> Load {
+        self.args.extend(["--command".into(), command.into()]);
+        self
+    }
+
+    /// Through this door.
+    pub fn through(mut self, door: Door) -> Load {
+        self.door = door;
+        self
+    }
+
+    /// In this database.
+    pub fn in_database(mut self, number: u32) -> Load {
+        self.args.extend(["--setup".into(), format!("SELECT {number}")]);
+        self
     }
 
     /// With arguments of the load generator more, split at spaces.
@@ -209,7 +235,10 @@ impl Bench {
         for fill in &experiment.data {
             bar.set_message(format!("filling {}", fill.server));
             let server = servers.get(&fill.server).context("data for a server that is not there")?;
-            self.fill(server, &fill.command, fill.keys)?;
+            match &fill.how {
+                How::Each(load, keys) => drop(self.fill(server, load.clone(), *keys)?),
+                How::Once(command) => drop(server.control()?.command(command)?),
+            }
         }
         for number in 0..self.plan.rounds {
             for leg in &experiment.legs {
@@ -252,7 +281,7 @@ impl Bench {
             Work::Timed(command, probe) => self.timed(command, probe, server, so_far, &mut round)?,
             Work::Memory(command, keys) => {
                 let before = Usage::of(&server.pids())?;
-                round.commands.push(self.fill(server, command, *keys)?);
+                round.commands.push(self.fill(server, Load::new("fill", command), *keys)?);
                 let after = Usage::of(&server.pids())?;
                 let bytes = after.rss_bytes.saturating_sub(before.rss_bytes);
                 round.figures.insert("bytes per key".into(), bytes as f64 / *keys as f64);
@@ -273,8 +302,8 @@ impl Bench {
     }
 
     /// Stores every key once; the command line.
-    fn fill(&self, server: &Server, command: &str, keys: u64) -> Result<String> {
-        let load = Load::new("fill", command)
+    fn fill(&self, server: &Server, load: Load, keys: u64) -> Result<String> {
+        let load = load
             .with("--distribution sequential --pipeline 50 --connections 10 --warmup 0")
             .with(&format!("--keys {keys} --requests {keys}"));
         let running = self.start(&load, server, &[])?;
@@ -295,7 +324,10 @@ impl Bench {
         }
         for (role, load) in running {
             round.commands.push(load.line.clone());
-            round.loads.insert(role.into(), load.finish().with_context(|| format!("the {role} load"))?);
+            let summary = load.finish().with_context(|| format!("the {role} load"))?;
+            // An empty server is fast.
+            ensure!(summary.nulls == 0, "{role}: {} replies for keys that are not there", summary.nulls);
+            round.loads.insert(role.into(), summary);
         }
         Ok(())
     }
@@ -327,7 +359,7 @@ impl Bench {
     }
 
     fn redis_benchmark(&self, args: &str, requests: u64, server: &Server, round: &mut Round) -> Result<()> {
-        let port = server.ports()[0].to_string();
+        let port = server.ports(Door::Port)[0].to_string();
         let line = format!("redis-benchmark -p {port} -n {requests} --csv {args}");
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -355,7 +387,7 @@ impl Bench {
 
     fn start(&self, load: &Load, server: &Server, more: &[String]) -> Result<Running> {
         let mut args = vec!["load".to_owned(), "--json".into()];
-        for port in server.ports() {
+        for port in server.ports(load.door) {
             args.extend(["--server".into(), format!("127.0.0.1:{port}")]);
         }
         if server.spec.kind == Kind::Memcached {
@@ -437,7 +469,8 @@ fn info(server: &Server) -> ServerInfo {
     }
 }
 
-fn series_of(legs: &[Leg]) -> Vec<Series> {
+/// The lines of the plots, and where each has figures.
+pub fn series_of(legs: &[Leg]) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for leg in legs {
         match all.iter_mut().find(|series| series.name == leg.series) {

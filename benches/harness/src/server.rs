@@ -67,6 +67,18 @@ pub enum Cores {
     Shared,
 }
 
+/// A way into a server that has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Where load goes: the port that [`PORT`] stands for, or the only one.
+    Port,
+    /// The port it was started with: the host's.
+    Host,
+}
+
+/// Stands in a server's arguments for a free port that it opens beside its own.
+pub const PORT: &str = "{port}";
+
 /// A server as an experiment wants it.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -76,7 +88,7 @@ pub struct Spec {
     pub kind: Kind,
     /// The program.
     pub program: PathBuf,
-    /// Arguments beside port and directory.
+    /// Arguments beside port and directory; see [`PORT`].
     pub args: Vec<String>,
     /// How many processes; the client splits the keys among them.
     pub processes: usize,
@@ -165,6 +177,11 @@ impl Catalogue {
         Spec::new(name, &self.redis).with("--loadmodule").with(&self.module.display().to_string())
     }
 
+    /// The same with a RESP port of its own, which load goes to, and so many workers.
+    pub fn midi_port(&self, name: &str, workers: usize) -> Spec {
+        self.midi(name).with(&format!("port {PORT} threads {workers}"))
+    }
+
     /// Stock redis-server.
     pub fn redis(&self) -> Spec {
         Spec::new("redis", &self.redis)
@@ -177,6 +194,27 @@ impl Catalogue {
         peers.extend(self.others.iter().cloned());
         peers.extend(self.memcached.as_deref().map(|path| Spec::new("memcached", path).with("-t 1")));
         peers
+    }
+
+    /// The same, each in every way in which it may make most of two cores.
+    pub fn peers_on_all_cores(&self) -> Vec<Spec> {
+        let redis = || self.redis();
+        let mut peers = vec![
+            redis(),
+            redis().named("redis, io-threads 2").with("--io-threads 2"),
+            redis().named("two redis").times(2),
+        ];
+        peers.extend(self.valkey.as_deref().map(|path| Spec::new("valkey", path)));
+        peers.extend(self.valkey_threads());
+        peers.extend(self.others.iter().cloned());
+        peers.extend(self.memcached.as_deref().map(|path| Spec::new("memcached -t 2", path).with("-t 2")));
+        peers.into_iter().map(|peer| peer.on(Cores::Shared)).collect()
+    }
+
+    /// Valkey with two threads for sockets.
+    pub fn valkey_threads(&self) -> Option<Spec> {
+        let valkey = Spec::new("valkey, io-threads 2", self.valkey.as_deref()?);
+        Some(valkey.with("--io-threads 2"))
     }
 }
 
@@ -236,9 +274,20 @@ pub struct Server {
 
 struct Process {
     child: Child,
+    host_port: u16,
+    /// Where load goes; the same where it has no other.
     port: u16,
     line: String,
     dir: PathBuf,
+}
+
+impl Process {
+    fn port(&self, door: Door) -> u16 {
+        match door {
+            Door::Port => self.port,
+            Door::Host => self.host_port,
+        }
+    }
 }
 
 impl Drop for Process {
@@ -275,7 +324,7 @@ impl Server {
                     _ => Control::open(port)?.command("PING").map(|_| ()),
                 }
             };
-            while let Err(error) = answers(process.port) {
+            while let Err(error) = answers(process.host_port).and_then(|()| answers(process.port)) {
                 let ended = process.child.try_wait()?.is_some();
                 if ended || Instant::now() > limit {
                     let log = fs::read_to_string(process.dir.join("log")).unwrap_or_default();
@@ -293,16 +342,16 @@ impl Server {
     }
 
     /// The processes' ports.
-    pub fn ports(&self) -> Vec<u16> {
-        self.processes.iter().map(|process| process.port).collect()
+    pub fn ports(&self, door: Door) -> Vec<u16> {
+        self.processes.iter().map(|process| process.port(door)).collect()
     }
 
-    /// A connection to the first process.
+    /// A connection to the first process, through the host's port.
     ///
     /// # Errors
     /// It is gone.
     pub fn control(&self) -> Result<Control> {
-        Control::open(self.processes[0].port)
+        Control::open(self.processes[0].host_port)
     }
 
     /// How it was started.
@@ -341,9 +390,11 @@ fn versions(info: &str) -> String {
 
 fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     fs::create_dir_all(dir)?;
-    let port = free_port()?;
-    let mut args = spec.kind.arguments(port, dir);
-    args.extend(spec.args.iter().cloned());
+    let host_port = free_port()?;
+    let has_two = spec.args.iter().any(|arg| arg.contains(PORT));
+    let port = if has_two { free_port()? } else { host_port };
+    let mut args = spec.kind.arguments(host_port, dir);
+    args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &port.to_string())));
     let log = File::create(dir.join("log"))?;
     let child = Command::new(&spec.program)
         .args(&args)
@@ -356,7 +407,7 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
         .chain(args.iter().map(|arg| file_name(arg)))
         .collect::<Vec<_>>()
         .join(" ");
-    Ok(Process { child, port, line, dir: dir.into() })
+    Ok(Process { child, host_port, port, line, dir: dir.into() })
 }
 
 /// Reports are read on other machines: a path is shown by its last name.

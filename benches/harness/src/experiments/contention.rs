@@ -10,8 +10,8 @@ pub const NAME: &str = "light-beside-heavy";
 /// Light commands, by what the points call them.
 pub const LIGHT: [(&str, &str); 2] = [("GET", "GET {key}"), ("MGET of 500", "MGET {key}*500")];
 
-/// Of the keys 0 to 999,999 these are a fifth.
-const HEAVY: &str = "KEYS key:*[37]";
+/// What heavy commands run: of the keys 0 to 999,999 these are a fifth.
+pub const HEAVY: &str = "KEYS key:*[37]";
 
 /// The part of its undisturbed rate that light is given as an open loop.
 pub const OFFERED: f64 = 0.4;
@@ -80,7 +80,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
                 and a latency counts from when the command was due; what the load generator itself was late, because \
                 the servers had the cores, is in it, and told beside it.",
         points: "load",
-        least_seconds: 1.0,
+        least_seconds: if plan.quick { 1.0 } else { 1.5 },
         servers,
         data,
         legs,

@@ -8,25 +8,86 @@ pub mod engine;
 pub mod global_lock;
 pub mod host_door;
 pub mod memory;
+pub mod noisy_neighbour;
 pub mod populate;
+pub mod port;
+pub mod port_all_cores;
+pub mod port_large;
 
-use crate::bench::{Experiment, Fill, Plan};
+use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// What the experiments are called, in the order of the goals.
-pub const NAMES: [&str; 6] =
-    [host_door::NAME, memory::NAME, populate::NAME, engine::NAME, contention::NAME, global_lock::NAME];
+pub const NAMES: [&str; 10] = [
+    host_door::NAME,
+    port::NAME,
+    port_all_cores::NAME,
+    port_large::NAME,
+    memory::NAME,
+    populate::NAME,
+    engine::NAME,
+    contention::NAME,
+    global_lock::NAME,
+    noisy_neighbour::NAME,
+];
 
 /// Every experiment, in that order.
 pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
     vec![
         host_door::experiment(catalogue, plan),
+        port::experiment(catalogue, plan),
+        port_all_cores::experiment(catalogue, plan),
+        port_large::experiment(catalogue, plan),
         memory::experiment(catalogue, plan),
         populate::experiment(catalogue, plan),
         engine::experiment(plan),
         contention::experiment(catalogue, plan),
         global_lock::experiment(catalogue, plan),
+        noisy_neighbour::experiment(catalogue, plan),
     ]
+}
+
+/// Depths of the pipeline.
+pub const PIPELINES: [u64; 3] = [1, 10, 50];
+
+/// What short commands are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// GET alone.
+    Get,
+    /// SET alone.
+    Set,
+    /// As many of each.
+    Both,
+}
+
+impl Mix {
+    /// All of them.
+    pub const ALL: [Mix; 3] = [Mix::Get, Mix::Set, Mix::Both];
+
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mix::Get => "GET",
+            Mix::Set => "SET",
+            Mix::Both => "1:1",
+        }
+    }
+
+    /// As a load on such a server; commands have this prefix.
+    pub fn load(self, kind: Kind, prefix: &str) -> Load {
+        let (get, set) = (format!("{prefix}{}", get_command(kind)), format!("{prefix}{}", set_command(kind)));
+        match self {
+            Mix::Get => Load::new("load", &get),
+            Mix::Set => Load::new("load", &set),
+            Mix::Both => Load::new("load", &set).and(&get),
+        }
+    }
+
+    /// What the points of the plots call it at this depth of the pipeline.
+    pub fn point(self, pipeline: u64) -> String {
+        format!("{}, pipeline {pipeline}", self.name())
+    }
 }
 
 /// The command that stores a key on such a server.
@@ -45,12 +106,29 @@ fn get_command(kind: Kind) -> &'static str {
     }
 }
 
-/// A server's own keyspace filled.
+/// A server's own keyspace filled; midi's, where load goes to its port.
 fn native_data(spec: &Spec, keys: u64) -> Fill {
-    Fill { server: spec.name.clone(), command: set_command(spec.kind).into(), keys }
+    filled(spec, Load::new("fill", set_command(spec.kind)), keys)
 }
 
-/// midi's keyspace filled.
+/// midi's keyspace filled through the host's port.
 fn midi_data(spec: &Spec, keys: u64) -> Fill {
-    Fill { server: spec.name.clone(), command: "MIDI.SET {key} {value}".into(), keys }
+    filled(spec, Load::new("fill", "MIDI.SET {key} {value}"), keys)
 }
+
+fn filled(spec: &Spec, load: Load, keys: u64) -> Fill {
+    Fill { server: spec.name.clone(), how: How::Each(load, keys) }
+}
+
+/// A server that answers GETs of as many bytes as those of `GET_FOR_ECHO`.
+fn echo() -> Spec {
+    let program = std::env::current_exe().unwrap_or_else(|_| "midi-bench".into());
+    let echo = Spec { kind: Kind::Echo, ..Spec::new(ECHO, &program) };
+    echo.with(&format!("--request-bytes {}", "*2\r\n$3\r\nGET\r\n$13\r\nkey:000000017\r\n".len()))
+}
+
+/// What the echo server is called.
+pub const ECHO: &str = "echo";
+
+/// Requests of a fixed length, for the echo server.
+const ECHO_COMMAND: &str = "GET {key:9}";
