@@ -200,6 +200,9 @@ pub const ACCEPTED_PER_TURN: usize = 64;
 /// How often a connection that the host holds up tries again.
 pub const DEFERRED_NAP: Duration = Duration::from_micros(500);
 
+/// How exactly a port knows when a client was last heard of.
+pub const PORT_CLOCK: Duration = Duration::from_millis(50);
+
 /// How often a port looks for idle connections.
 pub const PORT_TICK: Duration = Duration::from_millis(500);
 

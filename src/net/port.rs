@@ -17,7 +17,7 @@ use super::resp::{RequestParser, RespReply};
 use super::run::{Fate, Service};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
-use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, PORT_TICK};
+use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, PORT_CLOCK, PORT_TICK};
 use crate::shard::{Port, Request, Verdict};
 
 /// Listeners' marks: no connection has this serial number.
@@ -36,6 +36,7 @@ pub struct WorkerPort<D: Driver> {
     happened: Vec<Happened>,
     unixsocket: Box<str>,
     next_tick: Instant,
+    next_look: Instant,
 }
 
 impl<D: Driver> WorkerPort<D> {
@@ -62,6 +63,7 @@ impl<D: Driver> WorkerPort<D> {
             happened: Vec::new(),
             unixsocket: unixsocket.into(),
             next_tick: Instant::now(),
+            next_look: Instant::now(),
         })
     }
 
@@ -207,8 +209,14 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
+    /// Looks at the clock of the ports, and now and then for connections that are overdue.
     fn tick(&mut self) {
         let now = self.service.now;
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + PORT_CLOCK;
+        self.service.recently = self.shared().clock(now);
         if now < self.next_tick {
             return;
         }

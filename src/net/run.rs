@@ -14,7 +14,7 @@ use super::session::Named;
 use super::shared::{Shared, count};
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
-use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat};
+use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 use crate::store::Now;
 
 /// What is to become of a connection after its turn.
@@ -40,6 +40,8 @@ pub struct Service<D: Driver> {
     pub driver: D,
     /// When this turn began.
     pub now: Instant,
+    /// The same on the ports' clock, as of the last tick of a few hundredths of a second.
+    pub recently: u64,
     /// Holds what is received, one connection after the other.
     input: Vec<u8>,
     /// Holds what is answered.
@@ -55,6 +57,7 @@ impl<D: Driver> Service<D> {
             worker,
             driver,
             now: Instant::now(),
+            recently: 0,
             input: Vec::with_capacity(INPUT_BYTES),
             output: Vec::new(),
             args: ArgList::default(),
@@ -181,7 +184,7 @@ impl<D: Driver> Service<D> {
         connection.readable = more;
         if bytes > 0 {
             count(&self.shared.counts(self.worker).received, bytes as u64);
-            connection.client.last_seen.store(self.shared.clock(self.now), Ordering::Relaxed);
+            connection.client.last_seen.store(self.recently, Ordering::Relaxed);
         }
         true
     }
@@ -275,20 +278,29 @@ impl<D: Driver> Service<D> {
         if args.is_inline() || args.len() > AHEAD_ARGUMENTS {
             return false;
         }
-        let Some(Named::Table { number, prefix }) = Named::find(&input[name.start..name.end]) else {
+        let name = &input[name.start..name.end];
+        // Most commands of a pipeline are the same: what was found out about the last one holds.
+        if let Some(last) = ahead.last_like(name, args.len()) {
+            ahead.lay_out(input, args.ranges());
+            ahead.add(Planned { end, ..last });
+            return true;
+        }
+        let Some(Named::Table { number, prefix }) = Named::find(name) else {
             return false;
         };
         let row = COMMANDS[number];
         if !row.is_on_one_shard(args.len()) {
             return false;
         }
+        let session = &connection.session;
         let list = Args::new(ahead.lay_out(input, args.ranges()));
-        let free = connection.session.is_plain()
+        let free = session.is_plain()
             && row.check_arity(&list).is_ok()
             && self.engine().port_gate(row.flags) == Gate::Go
-            && connection.session.may(self.engine(), number, &list);
+            && session.may(self.engine(), number, &list);
         if free {
-            ahead.add(number, prefix, end);
+            let on_all_keys = session.may_on_all_keys(number);
+            ahead.add(Planned { number, prefix, on_all_keys, end, args: (0, 0) });
         }
         free
     }
@@ -305,7 +317,17 @@ impl<D: Driver> Service<D> {
         let seat = engine.worker_seat(self.worker);
         let mut calls = ahead.calls(engine, connection.session.db, limits);
         let mut reply = RespReply::new(output, connection.session.resp3);
-        let (done, outcome) = engine.attempt_run(seat, calls.clone(), &mut reply);
+        let (done, outcome) = match &ahead.commands[..] {
+            // By itself it needs no preparation.
+            [_] => {
+                match calls.clone().next().map(|call| engine.attempt(seat, &call, Taking::WORKER, &mut reply))
+                {
+                    Some(Outcome::Done) => (1, Outcome::Done),
+                    other => (0, other.unwrap_or(Outcome::Busy)),
+                }
+            }
+            _ => engine.attempt_run(seat, calls.clone(), &mut reply),
+        };
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         let last = &ahead.commands[done.min(ahead.commands.len() - 1)];
@@ -436,9 +458,12 @@ struct Ahead<'i> {
 }
 
 /// One of them.
+#[derive(Clone, Copy)]
 struct Planned {
     number: usize,
     prefix: &'static str,
+    /// Whether its user may run it whatever its keys are.
+    on_all_keys: bool,
     /// Where its arguments begin, and end.
     args: (usize, usize),
     /// Where it ends in the input.
@@ -463,9 +488,18 @@ impl<'i> Ahead<'i> {
 
     /// Adds the command whose arguments were laid out.
     #[inline]
-    fn add(&mut self, number: usize, prefix: &'static str, end: usize) {
+    fn add(&mut self, planned: Planned) {
         let args = (self.end(), self.args.len());
-        self.commands.push(Planned { number, prefix, args, end });
+        self.commands.push(Planned { args, ..planned });
+    }
+
+    /// The last command, if it was called by that very name with so many arguments, and whatever holds
+    /// for it holds for such a one on any key.
+    #[inline]
+    fn last_like(&self, name: &[u8], arguments: usize) -> Option<Planned> {
+        let last = *self.commands.last()?;
+        let (first, end) = last.args;
+        (last.on_all_keys && end - first == arguments && self.args[first] == name).then_some(last)
     }
 
     #[inline]

@@ -201,6 +201,12 @@ impl Session {
         }
     }
 
+    /// Whether it may call that command of the table on every key.
+    #[inline]
+    pub fn may_on_all_keys(&self, number: usize) -> bool {
+        self.user.as_ref().is_some_and(|user| user.may_anywhere(number))
+    }
+
     /// Whether it may call that command of the table, as far as is known without asking anybody.
     #[inline]
     pub fn may(&self, engine: &Engine, number: usize, args: &Args<'_>) -> bool {

@@ -105,6 +105,12 @@ impl User {
         if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
     }
 
+    /// Whether the user may run this command of the table on every key of every database.
+    #[inline]
+    pub fn may_anywhere(&self, number: usize) -> bool {
+        self.anywhere.has(number)
+    }
+
     #[cold]
     fn check_rules(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         let mut worst = Denied::Command;
