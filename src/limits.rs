@@ -187,6 +187,10 @@ pub const AHEAD: usize = 32;
 /// With so many arguments each at most.
 pub const AHEAD_ARGUMENTS: usize = 4;
 
+/// Commands that run together hold all their shards until they have replied so much: copying
+/// it takes some 10 µs.
+pub const HELD_OUTPUT: usize = 64 << 10;
+
 /// Replies that a connection leaves lying, beyond which it gets no more of them
 /// until it has taken some.
 pub const OUTPUT_PAUSE: usize = 1 << 20;

@@ -35,18 +35,28 @@ from the outside.\r\n";
 /// To somebody who comes when all places are taken.
 const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
 
+/// What accepting gave.
+pub enum Accepted {
+    /// A connection.
+    Newcomer(Newcomer),
+    /// None waits.
+    None,
+    /// The system has no descriptor or no memory left for it, and will not have for a while.
+    NoRoom,
+}
+
 /// Accepts the next connection, if there is one.
-pub fn accept(listener: &Listener) -> Option<Newcomer> {
+pub fn accept(listener: &Listener) -> Accepted {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     loop {
         return match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, address)) => {
                 let address = if listener.unix { None } else { address.and_then(internet_address) };
-                Some(Newcomer { socket, address })
+                Accepted::Newcomer(Newcomer { socket, address })
             }
             Err(Errno::INTR | Errno::CONNABORTED) => continue,
-            // None waits, or no descriptor is free: the listener tells of it again.
-            Err(_) => None,
+            Err(Errno::AGAIN) => Accepted::None,
+            Err(_) => Accepted::NoRoom,
         };
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use super::accept::{Newcomer, accept, client, let_in};
+use super::accept::{Accepted, Newcomer, accept, client, let_in};
 use super::connection::{Backlog, Connection, Key, State};
 use super::driver::{Driver, Happened};
 use super::listen::Listener;
@@ -27,6 +27,8 @@ const LISTENERS: u32 = u32::MAX;
 pub struct WorkerPort<D: Driver> {
     service: Service<D>,
     listeners: Vec<Listener>,
+    /// Numbers of those that are not heard for the moment.
+    resting: Vec<usize>,
     connections: Slab<Connection>,
     next_serial: u32,
     /// Connections that can go on without anything happening to them.
@@ -56,6 +58,7 @@ impl<D: Driver> WorkerPort<D> {
         Ok(WorkerPort {
             service: Service::new(shared, worker, driver),
             listeners,
+            resting: Vec::new(),
             connections: Slab::new(),
             next_serial: 0,
             ready: VecDeque::new(),
@@ -93,7 +96,11 @@ impl<D: Driver> WorkerPort<D> {
 
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTED_PER_TURN {
-            let Some(newcomer) = self.listeners.get(listener).and_then(accept) else { return };
+            let newcomer = match self.listeners.get(listener).map(accept) {
+                Some(Accepted::Newcomer(newcomer)) => newcomer,
+                Some(Accepted::NoRoom) => return self.rest_listener(listener),
+                Some(Accepted::None) | None => return,
+            };
             let worker = self.shared().emptiest(self.service.worker);
             let Some(newcomer) = let_in(self.shared(), self.service.worker, newcomer) else { continue };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
@@ -101,6 +108,25 @@ impl<D: Driver> WorkerPort<D> {
                 self.welcome(newcomer);
             } else {
                 self.shared().send(worker, Mail::Newcomer(newcomer));
+            }
+        }
+    }
+
+    /// Hears nothing of a listener until the next tick: it would tell all the time of a connection that
+    /// cannot be accepted.
+    fn rest_listener(&mut self, number: usize) {
+        if let Some(listener) = self.listeners.get(number) {
+            self.service.driver.remove(&listener.socket);
+            self.resting.push(number);
+        }
+    }
+
+    fn wake_listeners(&mut self) {
+        for number in std::mem::take(&mut self.resting) {
+            let Some(listener) = self.listeners.get(number) else { continue };
+            let mark = Key { slot: number as u32, serial: LISTENERS };
+            if self.service.driver.add_listener(mark.packed(), &listener.socket).is_err() {
+                self.resting.push(number);
             }
         }
     }
@@ -185,7 +211,10 @@ impl<D: Driver> WorkerPort<D> {
             connection.state = State::Open;
         }
         let mut bytes = Vec::new();
-        reply(connection, &mut bytes);
+        if catch_unwind(AssertUnwindSafe(|| reply(connection, &mut bytes))).is_err() {
+            (self.shared().on_panic)();
+            return self.close(key);
+        }
         if !connection.session.is_muted() {
             connection.unsent.add(&bytes);
         }
@@ -221,6 +250,7 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         self.next_tick = now + PORT_TICK;
+        self.wake_listeners();
         let mut buffered = 0;
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {

@@ -13,7 +13,7 @@ use super::resp::{ArgList, ArgRange, Parsed, RequestLimits, RespReply, room_for}
 use super::session::Named;
 use super::shared::{Shared, count};
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
-use crate::limits::{AHEAD, AHEAD_ARGUMENTS, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
+use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 use crate::store::Now;
 
@@ -326,7 +326,10 @@ impl<D: Driver> Service<D> {
                     other => (0, other.unwrap_or(Outcome::Busy)),
                 }
             }
-            _ => engine.attempt_run(seat, calls.clone(), &mut reply),
+            _ => {
+                let enough = reply.len() + HELD_OUTPUT;
+                engine.attempt_run(seat, calls.clone(), &mut reply, |reply| reply.len() > enough)
+            }
         };
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);

@@ -120,12 +120,14 @@ impl Engine {
 
     /// Runs calls of one connection one after the other, each on one shard, and all of these held
     /// together: so what the later ones need is fetched from memory while the first ones run. Stops
-    /// at the first that is not done; says how many were, and what became of that one.
-    pub fn attempt_run<'a>(
+    /// at the first that is not done, or when enough has been replied to let others have the shards; says
+    /// how many were done, and what became of the one after them.
+    pub fn attempt_run<'a, R: Reply>(
         &self,
         seat: &Seat,
         calls: impl Iterator<Item = Call<'a>> + Clone,
-        reply: &mut dyn Reply,
+        reply: &mut R,
+        is_enough: impl Fn(&R) -> bool,
     ) -> (usize, Outcome) {
         // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
         // makes the processor wait for what it has asked for before, so that is a step of its own.
@@ -148,6 +150,9 @@ impl Engine {
                 break;
             }
             done += 1;
+            if is_enough(reply) {
+                break;
+            }
         }
         run.held.into_iter().for_each(|(shard, token)| self.release(shard, token));
         (done, outcome)

@@ -33,6 +33,17 @@ impl<'a> RespReply<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
+    /// Bytes in the buffer.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether the buffer is empty.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
     /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to be copied.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
