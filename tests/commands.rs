@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::port::Ported;
 use common::{Client, Mode, Server, Twin, Value, in_all_modes, wait_until};
 
 /// A command: its name, its flags, its documented arguments, and a call of it
@@ -143,6 +144,127 @@ fn every_row_runs_in_every_mode() {
         }
         assert_eq!(client.info_number("midi_shards", "midi_panics"), 0);
     });
+}
+
+/// A reply as far as it depends on the command and the keys alone.
+fn settled(row: &Row, reply: Value) -> Value {
+    match (row.name, reply) {
+        ("keys", Value::Array(keys)) => Value::Array(Value::Array(keys).sorted()),
+        ("scan", Value::Array(mut reply)) if reply.len() == 2 => {
+            let keys = reply.remove(1).sorted();
+            Value::Array(vec![reply.remove(0), Value::Array(keys)])
+        }
+        ("randomkey", Value::Bulk(_)) => Value::bulk("any"),
+        ("info", Value::Bulk(_) | Value::Verbatim(_)) => Value::bulk("any"),
+        (_, reply) => reply,
+    }
+}
+
+/// An error without the prefix in the command's name.
+fn unprefixed(reply: Value) -> Value {
+    match reply {
+        Value::Error(text) => Value::error(&String::from_utf8_lossy(&text).replacen("'midi.", "'", 1)),
+        other => other,
+    }
+}
+
+/// Every row in every mode through midi's port, under both of its names, with a good and with wrong
+/// numbers of arguments: the reply of the host door.
+#[test]
+fn every_row_runs_through_the_port() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        for resp3 in [false, true] {
+            let connect = |client: Client| if resp3 { client.resp3() } else { client };
+            let (mut host, mut port) = (connect(ported.host()), connect(ported.client()));
+            for row in &ROWS {
+                let good = words(row, "");
+                let many = [good.clone(), vec!["x".to_owned(); 9]].concat();
+                for call in [&good, &good[..1].to_vec(), &many] {
+                    let mut ask = |at_host: bool, prefix: &str| {
+                        host.ok("MIDI.FLUSHALL SYNC");
+                        host.ok("MIDI.MSET key1 1 key2 abc");
+                        let mut call = call.clone();
+                        call[0].insert_str(0, prefix);
+                        let client = if at_host { &mut host } else { &mut port };
+                        settled(row, client.call(&call))
+                    };
+                    let (expected, prefixed) = (ask(true, "midi."), ask(false, "midi."));
+                    assert_eq!(prefixed, expected, "{mode:?}: midi.{call:?}");
+                    // INFO alone is another command.
+                    if row.name != "info" {
+                        assert_eq!(ask(false, ""), unprefixed(expected), "{mode:?}: {call:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(ported.host().info_number("midi_shards", "midi_panics"), 0);
+    }
+}
+
+/// The port's own commands, and a call of each that is answered without an error.
+const PORT_ROWS: [(&str, &str); 37] = [
+    ("ping", ""),
+    ("echo", "a"),
+    ("select", "1"),
+    ("hello", "3"),
+    ("reset", ""),
+    ("client|id", ""),
+    ("client|getname", ""),
+    ("client|setname", "me"),
+    ("client|setinfo", "LIB-NAME x"),
+    ("client|info", ""),
+    ("client|list", "TYPE normal"),
+    ("client|kill", "ID 999999"),
+    ("client|no-evict", "ON"),
+    ("client|no-touch", "ON"),
+    ("client|reply", "ON"),
+    ("client|help", ""),
+    ("command", ""),
+    ("command|count", ""),
+    ("command|info", "get"),
+    ("command|docs", "get"),
+    ("command|list", ""),
+    ("command|getkeys", "get a"),
+    ("command|getkeysandflags", "get a"),
+    ("command|help", ""),
+    ("info", "server"),
+    ("config|get", "port"),
+    ("debug", "POPULATE 10"),
+    ("acl|whoami", ""),
+    ("time", ""),
+    ("multi", ""),
+    ("exec", ""),
+    ("watch", "a"),
+    ("unwatch", ""),
+    ("multi", ""),
+    ("discard", ""),
+    ("auth", "default x"),
+    ("quit", ""),
+];
+
+/// Every one of them in every mode, as far as the host has it with a reply of the same kind.
+#[test]
+fn every_command_of_the_ports_own_runs_in_every_mode() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let (mut host, mut port) = (ported.host(), ported.client());
+        let known = |name: &str| {
+            PORT_ROWS.iter().any(|(own, _)| *own == name || own.starts_with(&format!("{name}|")))
+        };
+        for name in texts(port.run("COMMAND LIST")) {
+            let of_table = ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
+            assert!(of_table || known(&name), "{name} is not tried");
+        }
+        for (name, args) in PORT_ROWS {
+            let call = format!("{} {args}", name.replace('|', " "));
+            let (own, of_host) = (port.run(&call), host.run(&call));
+            assert!(!own.is_error() || *name == *"auth" && of_host.is_error(), "{mode:?}: {call}: {own:?}");
+            let newer = ["client|setinfo", "client|no-touch"].contains(&name) && of_host.is_error();
+            let same_kind = std::mem::discriminant(&own) == std::mem::discriminant(&of_host);
+            assert!(same_kind || newer, "{mode:?}: {call}: {own:?} and not {of_host:?}");
+        }
+    }
 }
 
 fn texts(list: Value) -> BTreeSet<String> {

@@ -476,7 +476,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
             "exec",
             1,
             PortAction::Exec,
-            docs("Runs the commands of the transaction as one.").costs("That of its commands."),
+            docs("Runs the commands of the transaction as one.")
+                .costs("O(N), N being the work of its commands"),
         )
     },
     transaction("discard", 1, PortAction::Discard, docs("Ends the transaction; its commands do not run.")),

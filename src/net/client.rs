@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::run::Service;
 use super::server::help;
 use super::session::{BUSY, INVALID_NAME, Named, Replies, is_valid_name};
-use super::shared::{Client, Mail, Shared};
+use super::shared::{Client, Shared};
 use crate::command::{Args, ClientCommand, Error, Reply, error_about, parse_integer};
 
 impl<D: Driver> Service<D> {
@@ -111,8 +111,7 @@ impl<D: Driver> Service<D> {
             if client.id == connection.client.id {
                 connection.state = State::Closing;
                 killed += 1;
-            } else if self.shared.unlist(client.id) {
-                self.shared.send(client.worker, Mail::Close(client.key));
+            } else if self.shared.kill(client) {
                 killed += 1;
             }
         }
@@ -277,7 +276,7 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "id={} addr={} laddr={} fd={} name={name} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 \
+        "id={} addr={} laddr={} fd={} name={name} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} \
          qbuf={unread} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={unsent} oll=0 omem={unsent_memory} \
          tot-mem={} events={} cmd={} user={user} redir=-1 resp={} lib-name={library} lib-ver={version}",
         client.id,
@@ -288,6 +287,7 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
         seconds(now, client.last_seen.load(Ordering::Relaxed)),
         flags(client),
         client.db.load(Ordering::Relaxed),
+        of(&condition.queued) as i64 - 1,
         unread_memory.saturating_sub(unread),
         size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory,
         if unsent > 0 { "rw" } else { "r" },
@@ -301,6 +301,7 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
 fn flags(client: &Client) -> String {
     let condition = &client.condition;
     let all = [
+        (condition.queued.load(Ordering::Relaxed) > 0, 'x'),
         (condition.waiting.load(Ordering::Relaxed), 'b'),
         (condition.closing.load(Ordering::Relaxed), 'c'),
         (client.unix, 'U'),

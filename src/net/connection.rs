@@ -89,6 +89,7 @@ impl Connection {
         condition.resp3.store(self.session.resp3, Ordering::Relaxed);
         condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
         condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
+        condition.queued.store(self.session.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
         condition.unread.store(self.unread.len(), Ordering::Relaxed);
         condition.unread_memory.store(self.unread.capacity(), Ordering::Relaxed);
         condition.unsent.store(self.unsent.len(), Ordering::Relaxed);

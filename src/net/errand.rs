@@ -2,15 +2,50 @@
 
 use std::sync::Arc;
 
-use super::connection::{Connection, State};
+use super::connection::{Connection, Key, State};
 use super::driver::Driver;
 use super::job::PortReply;
 use super::run::Service;
 use super::session::BUSY;
-use super::shared::{Answer, Mail};
+use super::shared::{Answer, Mail, Shared};
 use crate::command::Action;
 use crate::shard::{Call, Engine, Host, JobOwner, Outcome, Taking, long_work};
 use crate::store::Now;
+
+/// A connection that waits for another thread's word. Where that never comes, as after a
+/// panic there, it is closed.
+pub struct Waiting {
+    shared: Arc<Shared>,
+    worker: usize,
+    key: Key,
+    ended: bool,
+}
+
+impl Waiting {
+    /// This connection of this worker.
+    pub fn new(shared: &Arc<Shared>, worker: usize, key: Key) -> Self {
+        Waiting { shared: Arc::clone(shared), worker, key, ended: false }
+    }
+
+    /// Sends it something, after which it still waits.
+    pub fn send(&self, mail: impl FnOnce(Key) -> Mail) {
+        self.shared.send(self.worker, mail(self.key));
+    }
+
+    /// Sends it what it waits for.
+    pub fn ends(mut self, mail: impl FnOnce(Key) -> Mail) {
+        self.ended = true;
+        self.send(mail);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.send(Mail::Close);
+        }
+    }
+}
 
 impl<D: Driver> Service<D> {
     /// Has the main thread look something up, or do something, for a connection; what it answers is told
@@ -21,10 +56,10 @@ impl<D: Driver> Service<D> {
         question: impl FnOnce(&Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
         connection.state = State::Waiting;
-        let (shared, worker, key) = (Arc::clone(&self.shared), self.worker, connection.key);
+        let waiting = Waiting::new(&self.shared, self.worker, connection.key);
         self.engine().send_errand(Box::new(move |engine, host| {
             let answer = question(engine, host);
-            shared.send(worker, Mail::Answer(key, answer));
+            waiting.ends(|key| Mail::Answer(key, answer));
         }));
     }
 

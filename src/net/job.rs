@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::connection::{Connection, Key, State};
+use super::connection::{Connection, State};
 use super::driver::Driver;
+use super::errand::Waiting;
 use super::resp::RespReply;
 use super::run::Service;
 use super::shared::{Mail, Shared};
@@ -14,9 +15,7 @@ use crate::store::Entry;
 
 /// A reply that another thread makes, sent to the connection in pieces.
 pub struct PortReply {
-    shared: Arc<Shared>,
-    worker: usize,
-    key: Key,
+    to: Waiting,
     resp3: bool,
     bytes: Vec<u8>,
 }
@@ -25,9 +24,7 @@ impl PortReply {
     /// For this connection of this worker.
     pub fn new(shared: &Arc<Shared>, worker: usize, connection: &Connection) -> Box<Self> {
         Box::new(PortReply {
-            shared: Arc::clone(shared),
-            worker,
-            key: connection.key,
+            to: Waiting::new(shared, worker, connection.key),
             resp3: connection.session.resp3,
             bytes: Vec::new(),
         })
@@ -36,12 +33,11 @@ impl PortReply {
     /// Says the rest, or all of it, and sends it.
     pub fn say(mut self, rest: impl FnOnce(&mut dyn Reply)) {
         rest(&mut self);
-        self.send(true);
+        self.send_last();
     }
 
-    fn send(&mut self, last: bool) {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.shared.send(self.worker, Mail::Part { key: self.key, bytes, last });
+    fn send_last(self) {
+        self.to.ends(|key| Mail::Part { key, bytes: self.bytes, last: true });
     }
 
     fn resp(&mut self) -> RespReply<'_> {
@@ -82,13 +78,14 @@ impl Reply for PortReply {
 impl JobReply for PortReply {
     fn sink(&mut self) -> &mut dyn Reply {
         if self.bytes.len() >= PART_BYTES {
-            self.send(false);
+            let bytes = std::mem::take(&mut self.bytes);
+            self.to.send(|key| Mail::Part { key, bytes, last: false });
         }
         self
     }
 
-    fn finish(mut self: Box<Self>) {
-        self.send(true);
+    fn finish(self: Box<Self>) {
+        self.send_last();
     }
 }
 

@@ -75,6 +75,9 @@ impl<D: Driver> Service<D> {
     /// A connection's turn: receives once, runs what came, sends the replies together.
     #[inline(never)]
     pub fn serve(&mut self, connection: &mut Connection) -> Fate {
+        if connection.client.killed.load(Ordering::Relaxed) {
+            return Fate::Ends;
+        }
         let mut output = std::mem::take(&mut self.output);
         output.clear();
         // Room first: a connection that has left replies lying goes on when they are gone.

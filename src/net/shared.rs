@@ -113,6 +113,8 @@ pub struct Client {
     pub last_seen: AtomicU64,
     /// The end of its connection, for who works for it.
     pub gone: Arc<AtomicBool>,
+    /// CLIENT KILL: nothing that it has sent is run any more.
+    pub killed: AtomicBool,
     /// What it called last: [`super::session::Named::packed`]; 0 where there is no such command.
     pub last_command: AtomicU32,
     /// How it is doing, as of its last turn.
@@ -128,6 +130,8 @@ pub struct Condition {
     pub waiting: AtomicBool,
     /// It is closed when its replies have been sent.
     pub closing: AtomicBool,
+    /// One more than there are commands queued between MULTI and EXEC; 0 elsewhere.
+    pub queued: AtomicUsize,
     /// CLIENT NO-EVICT ON.
     pub no_evict: AtomicBool,
     /// Bytes received and not run.
@@ -226,6 +230,17 @@ impl Shared {
     /// Takes it from there; false where it was not there any more.
     pub fn unlist(&self, id: u64) -> bool {
         self.clients.lock().remove(&id).is_some()
+    }
+
+    /// Ends a client; false where somebody else has.
+    pub fn kill(&self, client: &Client) -> bool {
+        let there = self.unlist(client.id);
+        if there {
+            client.killed.store(true, Ordering::Relaxed);
+            client.gone.store(true, Ordering::Relaxed);
+            self.send(client.worker, Mail::Close(client.key));
+        }
+        there
     }
 
     /// A client that is connected.

@@ -684,6 +684,12 @@ impl Session {
         }
     }
 
+    /// Commands that are queued; `None` outside of MULTI.
+    pub fn queued(&self) -> Option<usize> {
+        let commands = self.transaction.as_ref().map_or(0, |transaction| transaction.commands.len());
+        self.in_multi.then_some(commands)
+    }
+
     /// Ends MULTI and WATCH, if they were said; what there was of a transaction.
     pub fn leave_transaction(&mut self) -> Option<Box<Transaction>> {
         self.in_multi = false;
