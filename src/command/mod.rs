@@ -455,6 +455,20 @@ impl Command {
         }
     }
 
+    /// Whether it keeps to these databases besides the client's own. One that will refuse its
+    /// arguments does.
+    pub fn keeps_to(&self, databases: &[u32], args: &Args<'_>, own: u32) -> bool {
+        let has = |db| databases.contains(&db);
+        match self.action {
+            Action::Keyspace(Keyspace::FlushAll) => false,
+            Action::Keyspace(Keyspace::SwapDb) => {
+                swapped_dbs(args, u32::MAX).map_or(true, |(a, b)| has(a) && has(b))
+            }
+            Action::ManyKeys(_) => rename::other_db(self, args, own).is_none_or(has),
+            _ => true,
+        }
+    }
+
     /// Whether one shard is all it needs, with so many arguments.
     #[inline]
     pub fn is_on_one_shard(&self, arguments: usize) -> bool {

@@ -1,6 +1,8 @@
 //! Commands that give a value another name or place: RENAME, RENAMENX, COPY and
 //! MOVE, after Redis's db.c.
 
+use std::ptr;
+
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply, arg, word,
 };
@@ -168,6 +170,17 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         cx.events.note_in(to.number, to.db, Event::MOVE_TO);
     }
     Ok(())
+}
+
+/// The database that a command puts its key into, where that may be another than the client's own.
+pub(super) fn other_db(command: &Command, args: &Args<'_>, own: u32) -> Option<u32> {
+    if ptr::eq(command, &COPY) {
+        CopyOptions::parse(args, own, u32::MAX).map(|options| options.db).ok()
+    } else if ptr::eq(command, &MOVE) {
+        database(args, 2, u32::MAX).ok()
+    } else {
+        None
+    }
 }
 
 struct CopyOptions {

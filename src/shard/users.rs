@@ -115,7 +115,10 @@ impl User {
     fn check_rules(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         let mut worst = Denied::Command;
         for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
-            match rules.check_keys(COMMANDS[number].keys, args, db) {
+            let row = COMMANDS[number];
+            let elsewhere = rules.databases.as_ref().is_some_and(|allowed| !row.keeps_to(allowed, args, db));
+            match rules.check_keys(row.keys, args, db) {
+                Ok(()) if elsewhere => worst = worst.max(Denied::Database),
                 Ok(()) => return Ok(()),
                 Err(denied) => worst = worst.max(denied),
             }
@@ -263,5 +266,143 @@ impl Users {
 
     fn next_born(&self) -> u64 {
         self.born.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::find;
+
+    fn number(name: &str) -> usize {
+        find(name.as_bytes()).expect("a command")
+    }
+
+    /// Rules on some commands, and on keys as the host writes them.
+    fn rules(commands: &[&str], keys: Option<&[&str]>) -> Rules {
+        let mut rules = Rules::default();
+        commands.iter().for_each(|name| rules.commands.allow(number(name)));
+        rules.keys = keys.map(|keys| keys.iter().map(|rule| key_rule(rule)).collect());
+        rules
+    }
+
+    fn key_rule(rule: &str) -> KeyRule {
+        let (rights, pattern) = rule.split_once('~').expect("a tilde");
+        KeyRule { pattern: Pattern::strict(pattern.as_bytes()), read: rights != "%W", write: rights != "%R" }
+    }
+
+    fn check_in(user: &User, db: u32, line: &str) -> Result<(), Denied> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        user.check(number(line.split(' ').next().expect("a name")), &Args::new(&args), db)
+    }
+
+    fn check(user: &User, line: &str) -> Result<(), Denied> {
+        check_in(user, 0, line)
+    }
+
+    #[test]
+    fn all_keys_are_no_question_of_keys() {
+        let user = User::new(b"u", vec![rules(&["get"], None)]);
+        assert_eq!(check(&user, "get any"), Ok(()));
+        assert_eq!(check(&user, "set any v"), Err(Denied::Command));
+        assert_eq!(check(&User::new(b"u", vec![]), "get any"), Err(Denied::Command));
+    }
+
+    #[test]
+    fn keys_are_read_or_written() {
+        let commands = ["get", "set", "append", "getdel", "del", "exists", "copy", "rename"];
+        let user = User::new(b"u", vec![rules(&commands, Some(&["~a*", "%R~r*", "%W~w*"]))]);
+        for (line, verdict) in [
+            ("get a1", Ok(())),
+            ("get r1", Ok(())),
+            ("get w1", Err(Denied::Key(1))),
+            ("append w1 v", Ok(())),
+            ("append r1 v", Err(Denied::Key(1))),
+            ("getdel a1", Ok(())),
+            ("getdel r1", Err(Denied::Key(1))),
+            ("getdel w1", Err(Denied::Key(1))),
+            ("exists w1 r1", Ok(())),
+            ("exists w1 x", Err(Denied::Key(2))),
+            ("copy r1 w1", Ok(())),
+            ("copy w1 w2", Err(Denied::Key(1))),
+            ("copy r1 r2", Err(Denied::Key(2))),
+            ("rename a1 w1", Ok(())),
+            ("rename r1 a1", Err(Denied::Key(1))),
+        ] {
+            assert_eq!(check(&user, line), verdict, "{line}");
+        }
+    }
+
+    #[test]
+    fn one_set_of_rules_must_allow_all_of_it() {
+        let selectors =
+            vec![rules(&["get", "mget"], Some(&["~a"])), rules(&["mget"], Some(&["~a", "~b", "~c"]))];
+        let user = User::new(b"u", selectors);
+        assert_eq!(check(&user, "get a"), Ok(()));
+        assert_eq!(check(&user, "get b"), Err(Denied::Key(1)));
+        assert_eq!(check(&user, "mget a b c"), Ok(()));
+        // The last key that any of them came to, whichever was asked last.
+        assert_eq!(check(&user, "mget a b c d"), Err(Denied::Key(4)));
+        assert_eq!(check(&user, "mget d"), Err(Denied::Key(1)));
+        assert_eq!(check(&user, "set a v"), Err(Denied::Command));
+    }
+
+    #[test]
+    fn databases_are_kept_to() {
+        let commands = ["get", "copy", "move", "swapdb", "flushdb", "flushall"];
+        let mut here = rules(&commands, None);
+        here.databases = Some(vec![0, 2]);
+        let user = User::new(b"u", vec![here]);
+        for (line, verdict) in [
+            ("get a", Ok(())),
+            ("copy a b", Ok(())),
+            ("copy a b DB 2 REPLACE", Ok(())),
+            ("copy a b DB 1", Err(Denied::Database)),
+            ("copy a b DB x", Ok(())),
+            ("move a 2", Ok(())),
+            ("move a 1", Err(Denied::Database)),
+            ("swapdb 0 2", Ok(())),
+            ("swapdb 0 1", Err(Denied::Database)),
+            ("flushdb", Ok(())),
+            ("flushall", Err(Denied::Database)),
+        ] {
+            assert_eq!(check(&user, line), verdict, "{line}");
+        }
+        assert_eq!(check_in(&user, 1, "get a"), Err(Denied::Database));
+        assert!(user.may_use(2) && !user.may_use(1));
+    }
+
+    #[test]
+    fn the_list_tells_users_of_one_name_apart() {
+        let users = Users::default();
+        let one = |_: &[u8]| Some(User::new(b"u", vec![rules(&["get"], None)]));
+        let two = |_: &[u8]| Some(User::new(b"u", vec![rules(&["set"], None)]));
+        let found = users.find_or_look(b"u", one).expect("a user");
+        users.mark_stale();
+        assert!(users.are_stale());
+        users.refresh(false, true, one);
+        assert!(!users.are_stale());
+        assert!(users.find_again(&found).is_some(), "it is what it was");
+        users.refresh(false, false, two);
+        let changed = users.find_again(&found).expect("the same user with other rules");
+        assert!(check(&changed, "set a v").is_ok());
+        users.refresh(false, true, one);
+        assert!(users.find_again(&changed).is_none(), "another of that name");
+        assert!(users.find(b"u").is_some());
+        users.refresh(true, false, |_| None);
+        assert!(users.find(b"u").is_none());
+        assert!(users.default_is_open());
+    }
+
+    #[test]
+    fn every_look_is_another_epoch() {
+        let users = Users::default();
+        let first = users.epoch();
+        users.refresh(false, false, |_| None);
+        let second = users.epoch();
+        users.mark_stale();
+        users.mark_stale();
+        users.refresh(false, false, |_| None);
+        assert!(first < second && second < users.epoch() && !users.are_stale());
     }
 }
