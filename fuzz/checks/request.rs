@@ -26,7 +26,7 @@ fn unfolded(stream: &[u8]) -> Vec<u8> {
     let (mut unfolded, mut folds) = (Vec::new(), 0);
     for &byte in stream {
         match unfolded.last() {
-            Some(&last) if byte == 0xff && folds < 8 => {
+            Some(&last) if byte == 0xff && folds < 4 => {
                 folds += 1;
                 unfolded.resize(unfolded.len() + TIMES, last);
             }
