@@ -18,7 +18,7 @@ fn plain() -> Server {
 }
 
 fn words(line: &str) -> Vec<Vec<u8>> {
-    line.split(' ').map(|word| unescaped(word)).collect()
+    line.split(' ').map(unescaped).collect()
 }
 
 /// `\n`, `\r` and `\0` within a word.
