@@ -85,12 +85,16 @@ impl<D: Driver> Service<D> {
             return Fate::Ends;
         }
         let received = self.receive_and_run(connection, &mut output);
+        // Whoever has the reply may ask what others see of it.
+        connection.show_condition();
         let sent = self.send(connection, &output);
+        if !connection.unsent.is_empty() {
+            connection.show_condition();
+        }
         // One very large reply does not make every later one dear.
         if output.capacity() <= OUTPUT_PAUSE {
             self.output = output;
         }
-        connection.show_condition();
         match (received, sent) {
             (Fate::Ends, _) | (_, Fate::Ends) => Fate::Ends,
             (fate, _) => fate,
