@@ -398,7 +398,9 @@ impl Door {
             Some(error) => Err(error),
             None => {
                 let mut wait = || client.take().expect("a command starts one job");
-                let caller = Caller { ctx: self.ctx(), user: Some(user), wait: Some(&mut wait) };
+                // Within a transaction there is no waiting.
+                let wait: Option<Wait<'_>> = if self.engine.is_in_unit() { None } else { Some(&mut wait) };
+                let caller = Caller { ctx: self.ctx(), user: Some(user), wait };
                 self.door_command(caller, call, which)
             }
         };

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::connection::{Connection, State};
@@ -21,10 +22,13 @@ use super::run::Service;
 use super::session::{BUSY, Judged, Named, Session, login_of, refusal, selected};
 use super::shared::count;
 use crate::command::{
-    Args, COMMANDS, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply, Tape, find, find_port,
+    Action, Args, COMMANDS, DoorCommand, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
+    Tape, find, find_port,
 };
 use crate::limits::MANY_TRIES;
-use crate::shard::{Call, Denied, Engine, Gate, Host, Refusal, Shards, Taking, User, Watching};
+use crate::shard::{
+    Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Refusal, Shards, Taking, User, Watching,
+};
 use crate::store::{Now, UnixMs};
 
 /// What a connection has said of its next transaction.
@@ -672,8 +676,36 @@ fn run_as_unit(
         let mut plan = Plan::new(engine, Some(host), transaction, &all, user, db, limits);
         plan.set_time(engine.main_now().ms());
         plan.refusals.iter().for_each(|refusal| host.refused(refusal));
-        Ok(Some(plan.run(|call, tape| engine.run_waiting(call, tape))))
+        Ok(Some(plan.run(|call, tape| match call.row().action {
+            Action::Door(which) => *tape = run_by_host(host, call, which, user),
+            _ => engine.run_waiting(call, tape),
+        })))
     })
+}
+
+/// Has the host run a command that needs its means; within a unit it does so at once.
+fn run_by_host(host: &dyn Host, call: &Call<'_>, which: DoorCommand, user: &User) -> Tape {
+    let done = Arc::new(Mutex::new(Tape::default()));
+    let owner = JobOwner { db: call.db, ..JobOwner::default() };
+    let reply = OnTape { tape: Tape::default(), done: Arc::clone(&done) };
+    host.run_door_command(call, which, &user.name, owner, Box::new(reply));
+    std::mem::take(&mut *done.lock())
+}
+
+/// A reply that is kept when it is complete.
+struct OnTape {
+    tape: Tape,
+    done: Arc<Mutex<Tape>>,
+}
+
+impl JobReply for OnTape {
+    fn sink(&mut self) -> &mut dyn Reply {
+        &mut self.tape
+    }
+
+    fn finish(self: Box<Self>) {
+        *self.done.lock() = self.tape;
+    }
 }
 
 impl Session {

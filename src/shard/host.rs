@@ -26,7 +26,7 @@ pub trait Host: Send + Sync {
     fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
 
     /// Runs a command that needs the host's means for a client of a port, with this user's rights. It
-    /// is answered now, or by a job.
+    /// is answered now, or by a job; within a unit it is answered now.
     fn run_door_command(
         &self,
         call: &Call<'_>,
