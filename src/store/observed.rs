@@ -59,7 +59,7 @@ impl Observed {
     }
 
     /// From here on the flag is raised when the key changes. Where `most` names are watched
-    /// already, the one that was asked for longest ago is given up: its clients are told of a
+    /// already, those that were asked for longest ago are given up: their clients are told of a
     /// change. False where the flag was there for that key.
     pub fn observe(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>, most: usize) -> bool {
         if self.by_name.len() >= most && !self.by_name.contains_key(key) {
@@ -80,17 +80,17 @@ impl Observed {
         true
     }
 
+    /// An eighth of the room at least, so that a newcomer costs a few looks at others at most.
     fn make_room(&mut self, most: usize) {
         self.by_name.retain(|_, observers| observers.list.iter().any(Observer::is_live));
-        if self.by_name.len() < most {
+        let wanted = most.div_ceil(8);
+        if self.by_name.len() + wanted <= most {
             return;
         }
-        let stalest = self.by_name.iter().min_by_key(|(_, observers)| observers.asked);
-        if let Some(name) = stalest.map(|(name, _)| name.clone())
-            && let Some(given_up) = self.by_name.remove(&name)
-        {
-            given_up.list.iter().for_each(Observer::raise);
-        }
+        let mut asked: Vec<u64> = self.by_name.values().map(|observers| observers.asked).collect();
+        let (_, &mut last, _) = asked.select_nth_unstable(wanted - 1);
+        let given_up = self.by_name.extract_if(|_, observers| observers.asked <= last);
+        given_up.for_each(|(_, observers)| observers.list.iter().for_each(Observer::raise));
     }
 
     /// The key has changed: whoever watches it is told, once.
