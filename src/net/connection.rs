@@ -98,7 +98,7 @@ impl Connection {
 
     /// Bytes that it holds in memory.
     pub fn buffered(&self) -> usize {
-        self.unread.capacity() + self.unsent.capacity()
+        self.unread.capacity() + self.unsent.capacity() + self.session.queued_bytes()
     }
 }
 

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use super::connection::{Connection, State};
 use super::driver::Driver;
+use super::resp::RespReply;
 use super::run::Service;
 use super::session::{BUSY, Judged, Named, Session, login_of, refusal, selected};
 use super::shared::count;
@@ -437,26 +438,18 @@ impl<D: Driver> Service<D> {
             holding.let_go();
             return Tried::Changed;
         }
-        plan.refusals.drain(..).for_each(|refusal| self.note_refusal(refusal));
         plan.set_time(now.ms());
-        if plan.has_own {
-            let said = plan.run(|call, tape| holding.run(call, tape));
-            holding.let_go();
-            engine.book_many_at_once(self.seat(), said.len());
-            return Tried::Said(said);
-        }
-        let mut reply = session.reply(output);
-        reply.array(plan.steps.len());
-        for step in &plan.steps {
-            match step {
-                Step::Run(call) => holding.run(call, &mut reply),
-                Step::Refuse(text) => reply.error(text),
-                Step::Own => {}
-            }
-        }
+        let refusals = std::mem::take(&mut plan.refusals);
+        let tried = if plan.has_own {
+            Tried::Said(plan.run(|call, tape| holding.run(call, tape)))
+        } else {
+            plan.run_and_say(&mut session.reply(output), |call, reply| holding.run(call, reply));
+            Tried::Done
+        };
         holding.let_go();
-        engine.book_many_at_once(self.seat(), plan.steps.len());
-        Tried::Done
+        refusals.into_iter().for_each(|refusal| self.note_refusal(refusal));
+        engine.book_many_at_once(self.seat(), transaction.commands.len());
+        tried
     }
 
     /// Has the main thread run a transaction as a unit.
@@ -608,6 +601,18 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Runs what is to be run, where all of it is, and says what comes of it.
+    fn run_and_say(&self, reply: &mut RespReply<'_>, mut run: impl FnMut(&Call<'_>, &mut RespReply<'_>)) {
+        reply.array(self.steps.len());
+        for step in &self.steps {
+            match step {
+                Step::Run(call) => run(call, reply),
+                Step::Refuse(text) => reply.error(text),
+                Step::Own => {}
+            }
+        }
+    }
+
     /// Runs what is to be run; what was said, for later.
     fn run(self, mut run: impl FnMut(&Call<'_>, &mut Tape)) -> Vec<Said> {
         let steps = self.steps.into_iter();
@@ -714,6 +719,11 @@ impl Session {
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.in_multi) {
             transaction.is_spoiled = true;
         }
+    }
+
+    /// Memory of what is queued.
+    pub fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 
     /// Commands that are queued; `None` outside of MULTI.
