@@ -1,9 +1,9 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long lint bench bench-quick bench-engine clean
+.PHONY: help build run test test-clients test-long lint bench bench-quick bench-engine clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## build target/release/libmidi.so
 	@bash scripts/cargo.sh build --release --locked
@@ -13,6 +13,9 @@ run: ## build, then start redis-server with midi in the foreground; PORT= choose
 
 test: ## all tests, against Redis and, where it can be had, Valkey
 	@bash scripts/test.sh
+
+test-clients: ## clients in Python, Node, Go and Java, and Redis's own tools, against midi's port
+	@bash scripts/test-clients.sh
 
 test-long: ## loom, the sanitizers, the fuzzer and long random tests
 	@bash scripts/test-long.sh

@@ -101,6 +101,20 @@ setup_valkey() {
     fi
 }
 
+# redis-py of PyPI, in $MIDI_CLIENT_PYTHON. Tests skip Python without it. The paths are those from the project's directory.
+setup_python_client() {
+    local venv=target/clients/python python=python3
+    if ! "$venv/bin/python" -c 'import redis' 2>/dev/null; then
+        "$python" -c 'import ensurepip' 2>/dev/null || { apt_install python3-venv && python=/usr/bin/python3; } ||
+            { echo "Python clients are SKIPPED: no python3 with venv (Debian package python3-venv)."; return 0; }
+        rm -rf "$venv"
+        { "$python" -m venv "$venv" &&
+            "$venv/bin/pip" install -q --disable-pip-version-check 'redis>=8,<9' </dev/null; } ||
+            { echo "Python clients are SKIPPED: could not install redis-py from PyPI."; return 0; }
+    fi
+    export MIDI_CLIENT_PYTHON="$venv/bin/python tests/clients/python/redis_py.py"
+}
+
 # memcached, in $MIDI_MEMCACHED, for benchmarks only. Debian's package would start a system
 # service, so the program is taken out of it and nothing is installed but its library.
 setup_memcached() {

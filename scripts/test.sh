@@ -3,6 +3,7 @@
 . "$(dirname "$0")/setup.sh"
 setup redis
 setup_valkey
+setup_python_client
 # The integration tests load this into a server.
 cargo build --release --locked
 cargo test --release --locked --workspace

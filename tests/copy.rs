@@ -149,7 +149,7 @@ fn expiry_comes_along() {
         client.ok(&format!("{from}SET exact v PXAT {at}"));
         client.ok(&format!("{from}SET none v"));
         client.ok(&format!("{to}SET none old EX 1000"));
-        client.ok(&format!("{from}SET soon v PX 400"));
+        client.ok(&format!("{from}SET soon v PX 1500"));
         assert_eq!(client.run(&format!("{copy} * REPLACE")), counts(3, 0, 0));
         let left = client.integer(&format!("{to}PTTL exact"));
         assert!((at - left - now_ms()).abs() < 5000, "{left}");

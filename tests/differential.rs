@@ -1,6 +1,7 @@
-//! The promise: a client that puts `MIDI.` in front of its commands sees no other
-//! reply than before, whatever it sends. Random commands run both ways, alone, in
-//! transactions and from scripts, with RESP2 and RESP3, in several databases.
+//! The promise: a client that puts `MIDI.` in front of its commands, or takes midi's port
+//! instead of the host's, sees no other reply than before, whatever it sends. Random
+//! commands run both ways, alone, in transactions and from scripts, with RESP2 and RESP3,
+//! in several databases.
 //!
 //! Environment: `MIDI_DIFFERENTIAL_COMMANDS` (how many in each mode) and
 //! `MIDI_DIFFERENTIAL_SEED` (the number of the first episode). An episode starts with
@@ -12,7 +13,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::grammar::{self, Grammar};
-use common::{Client, Difference, Mode, Random, Server, Step, Twin, Value, Words, prefixed, words};
+use common::{Builder, Difference, Door, Mode, Random, Server, Step, Twin, Value, Words, words};
 
 /// Steps in an episode.
 const EPISODE: usize = 1000;
@@ -29,39 +30,89 @@ fn from_environment(name: &str, default: u64) -> u64 {
 
 #[test]
 fn adaptive() {
-    run(Mode::Adaptive);
+    run(Mode::Adaptive, Door::Host);
 }
 
 #[test]
 fn pool() {
-    run(Mode::Pool);
+    run(Mode::Pool, Door::Host);
 }
 
 #[test]
 fn safemode() {
-    run(Mode::Safe);
+    run(Mode::Safe, Door::Host);
 }
 
-/// Without the limits that stock servers do not have.
-fn server(mode: Mode) -> Server {
-    mode.builder().load("max-pattern-bytes 100mb").start()
+#[test]
+fn port() {
+    run(Mode::Adaptive, Door::Port);
 }
 
-fn run(mode: Mode) {
-    let server = server(mode);
-    let grammar = Grammar::ask(&mut server.client());
-    println!("{mode:?}: commands: {}", grammar.names().join(", "));
-    println!("{mode:?}: left out: {}", grammar.left_out.join(", "));
+#[test]
+fn port_in_pool() {
+    run(Mode::Pool, Door::Port);
+}
+
+#[test]
+fn port_in_safemode() {
+    run(Mode::Safe, Door::Port);
+}
+
+#[test]
+fn port_with_the_prefix() {
+    run(Mode::Adaptive, Door::PortPrefixed);
+}
+
+/// Where commands run both ways.
+struct Arena {
+    /// The way to midi's.
+    door: Door,
+    server: Server,
+    /// For the stock commands, where midi's have connections of their own: what empties
+    /// the host's databases would empty midi's, too.
+    stock: Option<Server>,
+}
+
+impl Arena {
+    /// Without the limits that stock servers do not have.
+    fn start(mode: Mode, door: Door) -> Arena {
+        let builder = mode.builder().load("max-pattern-bytes 100mb");
+        match door {
+            Door::Host => Arena { door, server: builder.start(), stock: None },
+            Door::Port | Door::PortPrefixed => {
+                Arena { door, server: builder.with_port().start(), stock: Some(Builder::plain().start()) }
+            }
+        }
+    }
+
+    /// New connections to empty databases.
+    fn twin(&self) -> Twin {
+        self.server.client().ok("FLUSHALL");
+        match &self.stock {
+            None => Twin::new(self.server.client()),
+            Some(stock) => {
+                stock.client().ok("FLUSHALL");
+                Twin::apart(stock.client(), self.door.client(&self.server), self.door)
+            }
+        }
+    }
+}
+
+fn run(mode: Mode, door: Door) {
+    let arena = Arena::start(mode, door);
+    let grammar = Grammar::ask(&mut arena.server.client());
+    println!("{mode:?}, {door:?}: commands: {}", grammar.names().join(", "));
+    println!("{mode:?}, {door:?}: left out: {}", grammar.left_out.join(", "));
     let wanted = from_environment("MIDI_DIFFERENTIAL_COMMANDS", 20_000) as usize;
     let mut number = from_environment("MIDI_DIFFERENTIAL_SEED", 1);
     let mut done = 0;
     while done < wanted {
         let steps = episode(&grammar, number);
         done += steps.iter().map(|step| step.commands().len()).sum::<usize>();
-        if let Err(difference) = play(&server, &steps) {
-            panic!("{mode:?}: {}", report(&server, number, &steps, &difference));
+        if let Err(difference) = play(&arena, &steps) {
+            panic!("{mode:?}, {door:?}: {}", report(&arena, number, &steps, &difference));
         }
-        short_lives(&mut server.client(), &mut Random::new(number));
+        short_lives(&mut arena.twin(), &mut Random::new(number));
         number += 1;
     }
 }
@@ -99,10 +150,8 @@ fn with_look(args: Words) -> Vec<Words> {
 }
 
 /// Runs the steps both ways on empty databases.
-fn play(server: &Server, steps: &[Step]) -> Result<(), Difference> {
-    let mut client = server.client();
-    client.ok("FLUSHALL");
-    let mut twin = Twin::new(client);
+fn play(arena: &Arena, steps: &[Step]) -> Result<(), Difference> {
+    let mut twin = arena.twin();
     for (number, batch) in steps.chunks(BATCH).enumerate() {
         twin.batch(batch)
             .map_err(|found| Difference { step: number * BATCH + found.step, text: found.text })?;
@@ -111,11 +160,11 @@ fn play(server: &Server, steps: &[Step]) -> Result<(), Difference> {
 }
 
 /// What a person needs who wants to know why.
-fn report(server: &Server, number: u64, steps: &[Step], difference: &Difference) -> String {
+fn report(arena: &Arena, number: u64, steps: &[Step], difference: &Difference) -> String {
     let failed = &steps[difference.step];
     let related: Vec<&Step> = steps[..difference.step].iter().filter(|step| meet(step, failed)).collect();
     let listed = |steps: &[&Step]| steps.iter().map(|step| format!("  {step}\n")).collect::<String>();
-    let cut = cut_down(server, &steps[..=difference.step]);
+    let cut = cut_down(arena, &steps[..=difference.step]);
     format!(
         "episode {number}, step {}: {}\nthe last steps that touched its keys:\n{}{}\
          again with: MIDI_DIFFERENTIAL_SEED={number} MIDI_DIFFERENTIAL_COMMANDS=1",
@@ -144,9 +193,9 @@ const CUTTING: Duration = Duration::from_secs(30);
 
 /// Leaves out steps, in ever smaller pieces, as long as there is a difference.
 /// None where there is none when all are run again.
-fn cut_down(server: &Server, steps: &[Step]) -> Option<Vec<Step>> {
+fn cut_down(arena: &Arena, steps: &[Step]) -> Option<Vec<Step>> {
     let started = Instant::now();
-    play(server, steps).err()?;
+    play(arena, steps).err()?;
     let mut steps = steps.to_vec();
     let mut piece = steps.len().div_ceil(2);
     loop {
@@ -154,7 +203,7 @@ fn cut_down(server: &Server, steps: &[Step]) -> Option<Vec<Step>> {
         while at < steps.len() && started.elapsed() < CUTTING {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + piece).min(steps.len()));
-            match play(server, &fewer) {
+            match play(arena, &fewer) {
                 Err(found) => steps = fewer[..=found.step].to_vec(),
                 Ok(()) => at += piece,
             }
@@ -168,13 +217,9 @@ fn cut_down(server: &Server, steps: &[Step]) -> Option<Vec<Step>> {
 
 /// Keys that live for milliseconds. While they end, either server may be the first to
 /// say so, and nobody may take it back; then both must have forgotten them.
-fn short_lives(client: &mut Client, random: &mut Random) {
-    client.ok("SELECT 9");
+fn short_lives(twin: &mut Twin, random: &mut Random) {
+    twin.each("SELECT 9");
     let keys: Vec<String> = (0..8).map(|number| format!("short{number}")).collect();
-    let mut twin_run = |line: &str| {
-        let native = client.run(line);
-        (native, client.call(&prefixed(&words(line))))
-    };
     for key in &keys {
         let ms = 1 + random.below(25);
         let lines = match random.below(3) {
@@ -183,14 +228,14 @@ fn short_lives(client: &mut Client, random: &mut Random) {
             _ => vec![format!("SET {key} old PX {ms}"), format!("SET {key} v KEEPTTL XX")],
         };
         // The second line of each may find the key gone already, on either side.
-        let (native, midi) = twin_run(&lines[0]);
+        let (native, midi) = twin.both(&lines[0]);
         assert_eq!(native, midi, "{}", lines[0]);
-        lines[1..].iter().for_each(|line| drop(twin_run(line)));
+        lines[1..].iter().for_each(|line| drop(twin.both(line)));
     }
     let mut gone = vec![(false, false); keys.len()];
     let mut look = |strict: bool| {
         for (key, gone) in keys.iter().zip(&mut gone) {
-            let (native, midi) = twin_run(&format!("EXISTS {key}"));
+            let (native, midi) = twin.both(&format!("EXISTS {key}"));
             let is_gone = (native == Value::Integer(0), midi == Value::Integer(0));
             assert!(is_gone.0 >= gone.0 && is_gone.1 >= gone.1, "{key} has come back");
             assert!(!strict || is_gone == *gone, "{key}: {is_gone:?}, and before {gone:?}");
@@ -205,19 +250,19 @@ fn short_lives(client: &mut Client, random: &mut Random) {
     for key in &keys {
         for line in ["GET {}", "PTTL {}", "TYPE {}", "PERSIST {}", "SET {} new NX GET", "DEL {}"] {
             let line = line.replace("{}", key);
-            let (native, midi) = twin_run(&line);
+            let (native, midi) = twin.both(&line);
             assert_eq!(native, midi, "{line}");
         }
     }
-    client.ok("FLUSHDB");
+    twin.each("FLUSHDB");
 }
 
 #[test]
 fn a_difference_is_found_and_cut_down() {
-    let server = server(Mode::Adaptive);
-    let grammar = Grammar::ask(&mut server.client());
+    let arena = Arena::start(Mode::Adaptive, Door::Host);
+    let grammar = Grammar::ask(&mut arena.server.client());
     let mut steps = episode(&grammar, 1);
-    play(&server, &steps).expect("no difference of its own");
+    play(&arena, &steps).expect("no difference of its own");
     // A write that only midi sees, in the middle, and a look at it at the end.
     steps.insert(500, Step::Alone(words("MIDI.SET planted there")));
     steps.push(Step::Plain(words("EXISTS planted")));
@@ -228,8 +273,8 @@ fn a_difference_is_found_and_cut_down() {
             name.starts_with(b"flush") || name == b"swapdb"
         })
     });
-    let found = play(&server, &steps).expect_err("the planted key");
-    let cut = cut_down(&server, &steps[..=found.step]).expect("it happens again");
+    let found = play(&arena, &steps).expect_err("the planted key");
+    let cut = cut_down(&arena, &steps[..=found.step]).expect("it happens again");
     assert!(cut.len() <= 4, "{cut:#?}");
-    assert!(report(&server, 1, &steps, &found).contains("this is enough"));
+    assert!(report(&arena, 1, &steps, &found).contains("this is enough"));
 }

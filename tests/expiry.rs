@@ -121,17 +121,19 @@ fn changed_times_count() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         set_until(&mut client, "k", 400, now_ms() + 2000);
-        for number in 0..400 {
-            let line = match number % 5 {
+        let mut changes: Vec<Vec<String>> = (0..400)
+            .map(|number| match number % 5 {
                 0 => format!("MIDI.PERSIST k:{number}"),
                 1 => format!("MIDI.EXPIRE k:{number} 1000"),
                 2 => format!("MIDI.SET k:{number} v"),
                 3 => format!("MIDI.SET k:{number} w KEEPTTL"),
                 _ => format!("MIDI.PEXPIRE k:{number} 100"),
-            };
-            client.run(&line);
-        }
-        client.run("MIDI.MSET new 1 k:3 set-again");
+            })
+            .map(|line| line.split(' ').map(str::to_owned).collect())
+            .collect();
+        changes.push(["MIDI.MSET", "new", "1", "k:3", "set-again"].map(str::to_owned).into());
+        // In one go, long before the first time is over.
+        client.pipeline(&changes);
         wait_until("the others are gone", || client.integer("MIDI.DBSIZE") == 242);
         sleep_ms(300);
         assert_eq!(client.integer("MIDI.DBSIZE"), 242);
@@ -152,7 +154,7 @@ fn expiry_follows_swapdb_and_copies() {
         client.ok("SELECT 7");
         client.ok("MIDI.SET lasting v");
         wait_until("what is due has gone", || client.integer("MIDI.DBSIZE") == 1);
-        client.ok("SET native v PX 300");
+        client.ok("SET native v PX 2000");
         assert_eq!(client.run("MIDI.IMPORT native"), Value::integers(&[1, 0, 0]));
         wait_until("the copy expires too", || client.integer("MIDI.DBSIZE") == 1);
         assert!(client.run("MIDI.GET native").is_null());

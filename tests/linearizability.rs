@@ -1,9 +1,10 @@
 //! The promise: a command takes effect at one moment between its call and its reply,
-//! and the commands of one connection take effect in their order. Real clients on real
-//! threads write down what they did and saw; a checker looks for one order that
-//! explains it. No verdict depends on how long anything took.
+//! and the commands of one connection take effect in their order, whichever doors the
+//! clients take. Real clients on real threads write down what they did and saw; a
+//! checker looks for one order that explains it. No verdict depends on how long
+//! anything took.
 //!
-//! Environment: `MIDI_LINEARIZABILITY_ROUNDS` (histories for each test and mode).
+//! Environment: `MIDI_LINEARIZABILITY_ROUNDS` (histories for each test, mode and way in).
 
 mod common;
 
@@ -12,10 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 
 use common::linear::{Operation, explain, explain_by_key};
-use common::{Client, Mode, Random, Server, Value, Words, beside, encoded, prefixed, words};
+use common::{Client, Door, Mode, Random, Server, Value, Words, beside, encoded, words};
 
 /// Clients at once.
 const CLIENTS: usize = 6;
+
+/// The doors that the clients of a history take, one after the other, round and round.
+const WAYS_IN: [&[Door]; 3] = [&[Door::Host], &[Door::Port], &[Door::Host, Door::Port, Door::PortPrefixed]];
 
 /// How often each client sends in a history.
 const SENDS: usize = 12;
@@ -29,7 +33,7 @@ fn tick() -> u64 {
 
 fn rounds() -> usize {
     let text = std::env::var("MIDI_LINEARIZABILITY_ROUNDS");
-    text.map_or(60, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
+    text.map_or(25, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
 }
 
 /// What one client does next: commands that go over the wire together.
@@ -45,7 +49,7 @@ fn check(
     plan: &Plan,
     explained: impl Fn(&[Operation]) -> Result<(), Vec<Operation>>,
 ) {
-    let server = mode.builder().load(load).start();
+    let server = mode.builder().load(load).with_port().start();
     let mut client = server.client();
     client.ok("MIDI.POPULATE 20000 other");
     // Sweeps hold shards for slices, so that commands find them taken and are queued.
@@ -55,9 +59,12 @@ fn check(
     };
     beside(&server, 2, sweep, || {
         for round in 0..rounds() {
-            let history = record(&server, round, plan);
-            if let Err(best) = explained(&history) {
-                panic!("{mode:?}, round {round}: no order explains this:\n{}", shown(&history, &best));
+            for doors in WAYS_IN {
+                let history = record(&server, doors, round, plan);
+                if let Err(best) = explained(&history) {
+                    let history = shown(&history, &best);
+                    panic!("{mode:?}, {doors:?}, round {round}: no order explains this:\n{history}");
+                }
             }
         }
     });
@@ -65,20 +72,21 @@ fn check(
 }
 
 /// One history, from empty keys on.
-fn record(server: &Server, round: usize, plan: &Plan) -> Vec<Operation> {
+fn record(server: &Server, doors: &[Door], round: usize, plan: &Plan) -> Vec<Operation> {
     let mut client = server.client();
     client.run(&format!("MIDI.DEL {}", KEYS.join(" ")));
     let history = Mutex::new(Vec::new());
     let start = Barrier::new(CLIENTS);
     common::at_once(CLIENTS, |number| {
         let mut random = Random::new((round * CLIENTS + number) as u64);
-        let mut client = server.client();
+        let door = doors[number % doors.len()];
+        let mut client = door.client(server);
         let mut own = Vec::new();
         start.wait();
         for send in 0..SENDS {
             // No value is written twice: a reply tells which write it has seen.
             let unique = (number * SENDS + send) as u64;
-            own.extend(send_units(&mut client, number, plan(&mut random, unique)));
+            own.extend(send_units(&mut client, door, number, plan(&mut random, unique)));
         }
         history.lock().expect("no panic yet").extend(own);
     });
@@ -86,12 +94,12 @@ fn record(server: &Server, round: usize, plan: &Plan) -> Vec<Operation> {
 }
 
 /// Sends units in one go, and waits for their replies.
-fn send_units(client: &mut Client, number: usize, units: Vec<Unit>) -> Vec<Operation> {
+fn send_units(client: &mut Client, door: Door, number: usize, units: Vec<Unit>) -> Vec<Operation> {
     let mut operations: Vec<Operation> = units
         .into_iter()
         .map(|commands| Operation { client: number, commands, replies: vec![], called: tick(), returned: 0 })
         .collect();
-    let bytes: Vec<u8> = operations.iter().flat_map(|operation| wire(&operation.commands)).collect();
+    let bytes: Vec<u8> = operations.iter().flat_map(|operation| wire(door, &operation.commands)).collect();
     client.send(&bytes);
     for operation in &mut operations {
         operation.replies = read(client, operation.commands.len());
@@ -100,8 +108,8 @@ fn send_units(client: &mut Client, number: usize, units: Vec<Unit>) -> Vec<Opera
     operations
 }
 
-fn wire(unit: &Unit) -> Vec<u8> {
-    let commands: Vec<u8> = unit.iter().flat_map(|args| encoded(&prefixed(args))).collect();
+fn wire(door: Door, unit: &Unit) -> Vec<u8> {
+    let commands: Vec<u8> = unit.iter().flat_map(|args| encoded(&door.named(args))).collect();
     if unit.len() == 1 { commands } else { [encoded(&["MULTI"]), commands, encoded(&["EXEC"])].concat() }
 }
 

@@ -84,7 +84,7 @@ fn the_hosts_flushall_acts_on_both_with_aof() {
     });
 }
 
-const MANY: i64 = 3_000_000;
+const MANY: i64 = 30_000_000;
 
 /// Starts `line` in database 0 and waits until it runs.
 fn start(server: &Server, line: &str) -> Client {

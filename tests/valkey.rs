@@ -28,7 +28,7 @@ fn commands_work() {
         client.ok("MIDI.MSET a 1 b 2");
         assert_eq!(client.run("MIDI.MGET a b"), Value::Array(vec![Value::bulk("1"), Value::bulk("2")]));
         assert_eq!(client.integer("MIDI.EXPIRE a 100"), 1);
-        assert_eq!(client.integer("MIDI.TTL a"), 100);
+        assert!((90..=100).contains(&client.integer("MIDI.TTL a")));
         assert_eq!(client.integer("MIDI.PERSIST a"), 1);
         assert_eq!(client.integer("MIDI.DEL a nosuch"), 1);
         assert_eq!(client.integer("MIDI.EXISTS a b k"), 2);

@@ -102,9 +102,12 @@ impl<D: Driver> Service<D> {
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
-        // A connection that does not take its replies gets no more of them.
-        if connection.state != State::Open || connection.unsent.len() > OUTPUT_PAUSE {
+        if connection.state != State::Open {
             return Fate::Stays;
+        }
+        // A connection that does not take its replies gets no more of them.
+        if connection.unsent.len() > OUTPUT_PAUSE {
+            return self.take_in(connection);
         }
         if connection.session.saying.is_some() {
             let (limits, said) = (self.engine().settings.limits(usize::MAX), output.len());
@@ -168,9 +171,7 @@ impl<D: Driver> Service<D> {
         buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
         let received = self.driver.receive(&connection.socket, buffer);
         let goes_on = self.note_received(connection, received);
-        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
-        if unread.len() > most {
-            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+        if self.is_over_query_limit(unread.len()) {
             return false;
         }
         if unread.len() > present {
@@ -179,6 +180,35 @@ impl<D: Driver> Service<D> {
         }
         connection.unread = unread;
         goes_on
+    }
+
+    /// Receives and runs nothing. Many clients send a whole pipeline before they read
+    /// anything: one that is not read from would never come to read.
+    fn take_in(&mut self, connection: &mut Connection) -> Fate {
+        if !connection.readable {
+            return Fate::Stays;
+        }
+        let buffer = connection.unread.buffer();
+        buffer.reserve(INPUT_BYTES);
+        let received = self.driver.receive(&connection.socket, buffer);
+        connection.has_commands |= !buffer.is_empty();
+        if !self.note_received(connection, received) {
+            // It may still read; if it is gone, sending tells.
+            (connection.ended, connection.readable) = (true, false);
+        }
+        if self.is_over_query_limit(connection.unread.len()) {
+            return Fate::Ends;
+        }
+        if connection.readable { Fate::Ready } else { Fate::Stays }
+    }
+
+    /// Whether a client has sent more than may wait here. Books it.
+    fn is_over_query_limit(&self, unread: usize) -> bool {
+        let is_over = unread > self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        if is_over {
+            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+        }
+        is_over
     }
 
     /// Books what came. False where the connection has ended.

@@ -430,7 +430,7 @@ fn is_one_of(word: &[u8], names: &[&str]) -> bool {
 /// Whether a key could get a time to live so short that it ends while others look at
 /// it, or be gone without being one of the keys that are looked at. Or whether the
 /// server would compute what C leaves undefined: RESTORE does not ask whether its time
-/// fits 64 bits.
+/// fits 64 bits. Or whether two clocks decide.
 fn is_unfit(args: &[Vec<u8>]) -> bool {
     let time_first = is_one_of(&args[0], &TIME_FIRST);
     let takes_time = time_first || is_one_of(&args[0], &TIME_LATER);
@@ -442,5 +442,15 @@ fn is_unfit(args: &[Vec<u8>]) -> bool {
         let is_time = time_first && at == 2 || is_one_of(&args[at - 1], &["ex", "px"]);
         let overflows = |number: i64| is_one_of(&args[0], &["restore"]) && number > FIXED_TIMES_MS.end;
         is_time && number.is_some_and(|number| (1..10_000_000).contains(&number) || overflows(number))
-    })
+    }) || compares_twice(args)
+}
+
+/// Whether EXPIRE is to compare a time that other commands have, too: the same number
+/// again is later in the next millisecond, and not in the same.
+fn compares_twice(args: &[Vec<u8>]) -> bool {
+    let compares = args.iter().skip(3).any(|word| is_one_of(word, &["gt", "lt"]));
+    is_one_of(&args[0], &["expire", "pexpire"])
+        && compares
+        && is_one_of(&args[2], &NUMBERS)
+        && std::str::from_utf8(&args[2]).is_ok_and(|text| text.parse().is_ok_and(|number: i64| number > 0))
 }

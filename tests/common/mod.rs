@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
 mod client;
+mod door;
 pub mod grammar;
 pub mod linear;
 pub mod port;
@@ -16,6 +17,7 @@ mod server;
 mod twin;
 
 pub use client::{Client, Value, encoded, shown, text};
+pub use door::Door;
 pub use random::Random;
 pub use server::{Builder, Server, module, redis_server};
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};

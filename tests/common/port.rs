@@ -1,7 +1,5 @@
 //! A server with midi's own port open.
 
-use std::net::TcpListener;
-
 use super::client::Client;
 use super::server::{Builder, Server};
 
@@ -9,26 +7,22 @@ use super::server::{Builder, Server};
 pub struct Ported {
     /// The server.
     pub server: Server,
-    port: u16,
 }
 
 impl Ported {
     /// Starts a server with the port open besides.
     pub fn start(builder: Builder) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
-        Ported { server: builder.load(&format!("port {port}")).start(), port }
+        Ported { server: builder.with_port().start() }
     }
 
     /// Where midi's port is.
     pub fn number(&self) -> u16 {
-        self.port
+        self.server.midi_port()
     }
 
     /// A new connection to midi's port.
     pub fn client(&self) -> Client {
-        Client::connect(self.port).unwrap_or_else(|error| panic!("cannot connect to midi's port: {error}"))
+        self.server.midi_client()
     }
 
     /// A new connection to the host's port.

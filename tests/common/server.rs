@@ -47,12 +47,14 @@ pub struct Builder {
     binary: PathBuf,
     config: Vec<String>,
     load: Option<String>,
+    /// Whether midi's own port is opened, too.
+    with_port: bool,
 }
 
 impl Builder {
     /// Redis with the module and no load arguments.
     pub fn new() -> Self {
-        Builder { binary: redis_server(), config: Vec::new(), load: Some(String::new()) }
+        Builder { binary: redis_server(), config: Vec::new(), load: Some(String::new()), with_port: false }
     }
 
     /// Without the module.
@@ -71,6 +73,12 @@ impl Builder {
         let load = self.load.get_or_insert_default();
         load.push(' ');
         load.push_str(arguments);
+        self
+    }
+
+    /// Opens midi's RESP port, and its socket in the server's directory.
+    pub fn with_port(mut self) -> Self {
+        self.with_port = true;
         self
     }
 
@@ -103,7 +111,8 @@ impl Builder {
     fn try_once(&self) -> Result<Server, String> {
         let dir = new_dir();
         let port = free_port();
-        fs::write(dir.join("redis.conf"), self.config_file(&dir, port)).expect("write redis.conf");
+        let midi_port = self.with_port.then(free_port);
+        fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port)).expect("write redis.conf");
         let output = || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
         let mut command = Command::new(&self.binary);
         command.arg(dir.join("redis.conf")).stdin(Stdio::null()).stdout(output()).stderr(output());
@@ -113,11 +122,11 @@ impl Builder {
         let child = command.spawn().unwrap_or_else(|error| {
             panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", self.binary.display())
         });
-        let mut server = Server { child, dir, port, checked: true };
+        let mut server = Server { child, dir, port, midi_port, checked: true };
         server.wait_until_ready().map(|()| server)
     }
 
-    fn config_file(&self, dir: &Path, port: u16) -> String {
+    fn config_file(&self, dir: &Path, port: u16, midi_port: Option<u16>) -> String {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nlogfile \"\"\nsave \"\"\nappendonly no\n\
              shutdown-timeout 0\nrepl-diskless-sync-delay 0\n\
@@ -129,7 +138,11 @@ impl Builder {
             text.push('\n');
         }
         if let Some(arguments) = &self.load {
-            text += &format!("loadmodule {}{arguments}\n", module().display());
+            text += &format!("loadmodule {}{arguments}", module().display());
+            if let Some(midi_port) = midi_port {
+                text += &format!(" port {midi_port} unixsocket {}", dir.join(SOCKET).display());
+            }
+            text.push('\n');
         }
         text
     }
@@ -140,6 +153,9 @@ impl Default for Builder {
         Builder::new()
     }
 }
+
+/// midi's socket in a server's directory.
+const SOCKET: &str = "midi.sock";
 
 fn new_dir() -> PathBuf {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -160,6 +176,8 @@ pub struct Server {
     child: Child,
     dir: PathBuf,
     port: u16,
+    /// midi's own.
+    midi_port: Option<u16>,
     /// Whether its health is judged when it is dropped.
     checked: bool,
 }
@@ -204,6 +222,26 @@ impl Server {
     /// Where it listens on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where midi listens on 127.0.0.1.
+    pub fn midi_port(&self) -> u16 {
+        self.midi_port.expect("built with_port")
+    }
+
+    /// midi's unix socket.
+    pub fn midi_socket(&self) -> PathBuf {
+        self.dir.join(SOCKET)
+    }
+
+    /// A new connection to midi's port.
+    pub fn midi_client(&self) -> Client {
+        Client::connect(self.midi_port()).unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its directory.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::client::{Client, Value, encoded, shown};
+use super::door::Door;
 
 /// A command: its name and its arguments.
 pub type Words = Vec<Vec<u8>>;
@@ -14,9 +15,9 @@ pub enum Step {
     Plain(Words),
     /// Commands in one MULTI/EXEC, both ways.
     Transaction(Vec<Words>),
-    /// A command from a script, and the same one of midi.
+    /// A command from a script, and the same one of midi. Where there are no scripts: as it is.
     Script(Words),
-    /// A command that is sent as it is, once, and not compared.
+    /// A command that is sent as it is, once on each connection, and not compared.
     Alone(Words),
 }
 
@@ -43,6 +44,45 @@ impl Step {
                 all
             }
             Step::Alone(args) => vec![args.clone()],
+        }
+    }
+
+    /// What goes over the wire to one side that has a connection to itself.
+    fn wire_apart(&self, named: impl Fn(&Words) -> Words) -> Vec<Words> {
+        match self {
+            Step::Plain(args) | Step::Script(args) => vec![named(args)],
+            Step::Alone(args) => vec![args.clone()],
+            Step::Transaction(commands) => {
+                let mut all = vec![words("MULTI")];
+                all.extend(commands.iter().map(named));
+                all.push(words("EXEC"));
+                all
+            }
+        }
+    }
+
+    /// Compares the replies of two sides.
+    fn judge_apart(&self, native: &[Value], midi: &[Value], margin_ms: i64) -> Result<(), String> {
+        let check = |args: &Words, native: &Value, midi: &Value| match same(args, native, midi, margin_ms) {
+            true => Ok(()),
+            false => Err(difference(args, native, midi)),
+        };
+        let commands = match self {
+            Step::Alone(_) => return Ok(()),
+            Step::Plain(args) | Step::Script(args) => return check(args, &native[0], &midi[0]),
+            Step::Transaction(commands) => commands,
+        };
+        for (args, (native, midi)) in commands.iter().zip(native[1..].iter().zip(&midi[1..])) {
+            if !same_text(native, midi) {
+                return Err(format!("when queued: {}", difference(args, native, midi)));
+            }
+        }
+        match (&native[native.len() - 1], &midi[midi.len() - 1]) {
+            (Value::Array(native), Value::Array(midi)) if native.len() == midi.len() => commands
+                .iter()
+                .zip(native.iter().zip(midi))
+                .try_for_each(|(args, (native, midi))| check(args, native, midi)),
+            (native, midi) => check(&words("EXEC"), native, midi),
         }
     }
 
@@ -77,9 +117,11 @@ pub struct Difference {
     pub text: String,
 }
 
-/// One connection on which every command is run twice.
+/// One connection on which every command is run twice, or two connections.
 pub struct Twin {
     client: Client,
+    /// Where midi's commands run, if elsewhere, and how they are called there.
+    midi: Option<(Client, Door)>,
     waiting: Vec<Step>,
     /// The longest that a batch has taken: so far apart the same moment can be for both.
     slowest_ms: i64,
@@ -91,10 +133,36 @@ const MARGIN_MS: i64 = 50;
 impl Twin {
     /// On this connection, whose protocol and database count for both.
     pub fn new(client: Client) -> Self {
-        Twin { client, waiting: Vec::new(), slowest_ms: 0 }
+        Twin { client, midi: None, waiting: Vec::new(), slowest_ms: 0 }
     }
 
-    /// The connection, for what is not to be compared.
+    /// Stock commands on a connection to a server of their own, midi's on one through this door.
+    pub fn apart(client: Client, midi: Client, door: Door) -> Self {
+        Twin { midi: Some((midi, door)), ..Twin::new(client) }
+    }
+
+    /// Runs a line as it is on every connection; it must not fail.
+    #[track_caller]
+    pub fn each(&mut self, line: &str) {
+        self.flush();
+        let midi = self.midi.as_mut().map(|(client, _)| client);
+        for client in [&mut self.client].into_iter().chain(midi) {
+            assert!(!client.run(line).is_error(), "{line}");
+        }
+    }
+
+    /// Runs a line both ways, one after the other; both replies, the stock command's first.
+    #[track_caller]
+    pub fn both(&mut self, line: &str) -> (Value, Value) {
+        let native = self.client.run(line);
+        let midi = match &mut self.midi {
+            None => self.client.call(&prefixed(&words(line))),
+            Some((client, door)) => client.call(&door.named(&words(line))),
+        };
+        (native, midi)
+    }
+
+    /// The connection, or that of the stock commands, for what is not to be compared.
     pub fn client(&mut self) -> &mut Client {
         self.flush();
         &mut self.client
@@ -161,6 +229,9 @@ impl Twin {
     #[track_caller]
     pub fn batch(&mut self, steps: &[Step]) -> Result<Vec<Value>, Difference> {
         let started = Instant::now();
+        if self.midi.is_some() {
+            return self.batch_apart(steps, started);
+        }
         let commands: Vec<Vec<Words>> = steps.iter().map(Step::wire).collect();
         let bytes: Vec<u8> = commands.iter().flatten().flat_map(|args| encoded(args)).collect();
         self.client.send(&bytes);
@@ -175,6 +246,28 @@ impl Twin {
                 .map_err(|text| Difference { step, text: format!("{}\n{text}", steps[step]) })?;
         }
         Ok(replies)
+    }
+
+    /// The same on two connections; midi's replies.
+    #[track_caller]
+    fn batch_apart(&mut self, steps: &[Step], started: Instant) -> Result<Vec<Value>, Difference> {
+        let (client, door) = self.midi.as_mut().expect("two connections");
+        let native: Vec<_> = steps.iter().flat_map(|step| step.wire_apart(Words::clone)).collect();
+        let midi: Vec<_> = steps.iter().flat_map(|step| step.wire_apart(|args| door.named(args))).collect();
+        let bytes = |commands: &[Words]| commands.iter().flat_map(|args| encoded(args)).collect::<Vec<u8>>();
+        self.client.send(&bytes(&native));
+        client.send(&bytes(&midi));
+        let natives: Vec<Value> = native.iter().map(|_| self.client.read()).collect();
+        let midis: Vec<Value> = midi.iter().map(|_| client.read()).collect();
+        self.slowest_ms = self.slowest_ms.max(started.elapsed().as_millis() as i64);
+        let mut at = 0;
+        for (step, what) in steps.iter().enumerate() {
+            let own = at..at + what.wire_apart(Words::clone).len();
+            at = own.end;
+            what.judge_apart(&natives[own.clone()], &midis[own], self.slowest_ms + MARGIN_MS)
+                .map_err(|text| Difference { step, text: format!("{what}\n{text}") })?;
+        }
+        Ok(midis)
     }
 }
 

@@ -60,6 +60,23 @@ impl Running {
     }
 }
 
+/// Waits until a load generator has begun to send it PING.
+fn wait_for_load(redis: &Running) {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port)).expect("a connection");
+    let mut replies = BufReader::new(stream.try_clone().expect("a second handle"));
+    let mut line = String::new();
+    while !line.contains("cmdstat_ping") {
+        sleep(Duration::from_millis(10));
+        stream.write_all(b"INFO commandstats\r\n").expect("sent");
+        line.clear();
+        replies.read_line(&mut line).expect("a length");
+        let len: usize = line.trim().trim_start_matches('$').parse().expect("a length");
+        let mut text = vec![0; len + 2];
+        replies.read_exact(&mut text).expect("a text");
+        line = String::from_utf8(text).expect("a text");
+    }
+}
+
 fn load_command(servers: &[&Running], args: &str) -> Command {
     let mut command = Command::new(BENCH);
     command.args(["load", "--json", "--warmup", "0"]);
@@ -138,7 +155,7 @@ fn a_stall_is_not_hidden() {
     let redis = Running::redis();
     let args = "--command PING --rate 1000 --requests 2000 --connections 1 --pipeline 5000";
     let running = load_command(&[&redis], args).stdout(Stdio::piped()).spawn().expect("a run");
-    sleep(Duration::from_millis(300));
+    wait_for_load(&redis);
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port)).expect("a connection");
     write!(stream, "DEBUG SLEEP 1\r\n").expect("sent");
     let output = running.wait_with_output().expect("its end");
@@ -158,7 +175,7 @@ fn input_ends_a_run_without_an_end() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("a run");
-    sleep(Duration::from_millis(200));
+    wait_for_load(&redis);
     drop(child.stdin.take());
     let done: Value =
         serde_json::from_slice(&child.wait_with_output().expect("its end").stdout).expect("JSON");

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Clients of other languages against midi's port. They are fetched with each language's own tools into
+# target/clients, in the versions that tests/clients names. What cannot be had is skipped, and named at the end.
+. "$(dirname "$0")/setup.sh"
+setup redis
+
+skipped=()
+skip() { skipped+=("$1"); }
+# The directory for a client, with what tests/clients has for it.
+copied() { mkdir -p "target/clients/$1" && cp -R "tests/clients/$1/." "target/clients/$1"; }
+
+python_client() {
+    setup_python_client
+    [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip "redis-py: see above"
+}
+
+node_clients() {
+    have node && have npm || { skip "node-redis and ioredis: no node with npm"; return 0; }
+    copied node
+    (cd target/clients/node && npm ci --silent --no-audit --no-fund </dev/null) ||
+        { skip "node-redis and ioredis: npm could not install them"; return 0; }
+    export MIDI_CLIENT_NODE_REDIS="node target/clients/node/node-redis.js"
+    export MIDI_CLIENT_IOREDIS="node target/clients/node/ioredis.js"
+}
+
+go_client() {
+    have go || { skip "go-redis: no go"; return 0; }
+    copied go
+    (cd target/clients/go && go build -o midi-client .) || { skip "go-redis: it could not be built"; return 0; }
+    export MIDI_CLIENT_GO=target/clients/go/midi-client
+}
+
+java_clients() {
+    have mvn && have javac || { skip "Jedis and Lettuce: no mvn with javac"; return 0; }
+    copied java
+    (cd target/clients/java && mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib </dev/null &&
+        javac -nowarn -Xlint:none -cp 'lib/*' -d classes ./*.java) ||
+        { skip "Jedis and Lettuce: they could not be fetched or compiled"; return 0; }
+    export MIDI_CLIENT_JEDIS="java -cp target/clients/java/classes:target/clients/java/lib/* Jedis"
+    export MIDI_CLIENT_LETTUCE="java -cp target/clients/java/classes:target/clients/java/lib/* Lettuce"
+}
+
+python_client
+node_clients
+go_client
+java_clients
+for program in redis-cli redis-benchmark memtier_benchmark; do
+    have "$program" || skip "$program: there is none"
+done
+
+cargo build --release --locked
+cargo test --release --locked --no-fail-fast --test port_clients --test port_programs -- --nocapture
+if [ ${#skipped[@]} -gt 0 ]; then
+    printf '\nSKIPPED:\n'
+    printf '    %s\n' "${skipped[@]}"
+fi
