@@ -186,7 +186,9 @@ impl Options {
     /// The connections of a thread, and where each is in a sequence of keys.
     fn connections_of(&self, thread: usize) -> Result<(Vec<Connection>, Vec<Share>)> {
         let (mut connections, mut sequences) = (Vec::new(), Vec::new());
-        for number in (thread..self.connections).step_by(self.threads) {
+        // A thread has connections to all servers: one that had a server to itself would share its processor.
+        let first = |thread: usize| self.connections * thread / self.threads;
+        for number in first(thread)..first(thread + 1) {
             let place = self.place(number);
             let target = &self.server[place.share.index as usize];
             let mut connection = Connection::open(target, self.protocol, place.share, &self.setup)?;
