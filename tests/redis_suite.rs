@@ -77,7 +77,7 @@ fn transactions_on_the_port() {
     skipped.extend(OF_THE_HOST.map(str::to_owned));
     println!("left out, because they use what the port does not have: {skipped:#?}");
     let tags = "-needs:repl -needs:config-maxmemory";
-    judge("the port", 30, &run_units(&tests, port, &["unit/multi"], tags, &skipped));
+    judge("the port", 20, &run_units(&tests, port, &["unit/multi"], tags, &skipped));
 }
 
 /// Tests of unit/multi that use commands of the host's port, or look into the server.
