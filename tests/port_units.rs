@@ -360,6 +360,108 @@ fn no_update_is_lost_between_the_doors() {
     });
 }
 
+/// Two that each write a key if the other's is as it was: both cannot be right. What is watched is held,
+/// too, while a transaction is judged and run.
+#[test]
+fn what_is_watched_and_not_written_counts_as_well() {
+    in_crowded_modes(|ported| {
+        let barrier = std::sync::Barrier::new(2);
+        let skewed = AtomicU64::new(0);
+        at_once(2, |me| {
+            let mut random = Random::new(me as u64);
+            let (mut port, mut host) = (ported.client(), ported.host());
+            for round in 0..1500 {
+                let own = format!("own{me}:{round}");
+                let other = format!("own{}:{round}", 1 - me);
+                barrier.wait();
+                let (client, prefix) =
+                    if random.below(4) == 0 { (&mut host, "MIDI.") } else { (&mut port, "") };
+                client.ok(&format!("WATCH {other}"));
+                if client.run(&format!("{prefix}GET {other}")).is_null() {
+                    exec(client, &[&format!("{prefix}SET {own} 1")]);
+                }
+                barrier.wait();
+                if port.integer(&format!("EXISTS {own} {other}")) == 2 {
+                    skewed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        assert_eq!(skewed.load(Ordering::Relaxed), 0, "both were written");
+    });
+}
+
+/// Whatever there is may stand between MULTI and EXEC; it runs in its place.
+#[test]
+fn long_commands_run_within_a_transaction() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let (mut client, mut host) = (ported.client(), ported.host());
+        host.ok("SET h:1 one");
+        let many = (0..1500).map(|number| format!("p:{number}")).collect::<Vec<_>>().join(" ");
+        let del = format!("DEL {many}");
+        let lines = [
+            "POPULATE 1500 p",
+            "DBSIZE",
+            &del,
+            "DBSIZE",
+            "DEBUG POPULATE 5 q",
+            "DBSIZE",
+            "SELECT 1",
+            "DBSIZE",
+            "SET x 1",
+            "SWAPDB 0 1",
+            "DBSIZE",
+            "SELECT 0",
+            "GET x",
+            "KEYS *",
+            "FLUSHALL SYNC",
+            "DBSIZE",
+            "IMPORT h:*",
+            "GET h:1",
+            "MSET a ohmytext b mynewtext",
+            "LCS a b",
+            "SCAN 0 COUNT 5000 MATCH a",
+            "JOBS",
+            "RANDOMKEY",
+            "FLUSHDB",
+            "RANDOMKEY",
+        ];
+        let replies = exec(&mut client, &lines).array();
+        let told: Vec<String> = replies.iter().map(|reply| format!("{reply:?}")).collect();
+        let shown = |number: usize| told[number].as_str();
+        for (number, expected) in [
+            (0, "+OK"),
+            (1, ":1500"),
+            (2, ":1500"),
+            (3, ":0"),
+            (4, "+OK"),
+            (5, ":5"),
+            (6, "+OK"),
+            (7, ":0"),
+            (8, "+OK"),
+            (9, "+OK"),
+            (10, ":5"),
+            (11, "+OK"),
+            (12, "\"1\""),
+            (13, "*[\"x\"]"),
+            (14, "+OK"),
+            (15, ":0"),
+            (17, "\"one\""),
+            (18, "+OK"),
+            (19, "\"mytext\""),
+            (20, "*[\"0\", *[\"a\"]]"),
+            (21, "*[]"),
+            (23, "+OK"),
+            (24, "$-1"),
+        ] {
+            assert_eq!(shown(number), expected, "{mode:?}: {}", lines[number]);
+        }
+        assert!(!replies[16].is_error() && !replies[22].is_null(), "{mode:?}: {told:?}");
+        // The worker and its connections are well.
+        assert_eq!(client.run("PING"), Value::Simple(b"PONG".to_vec()));
+    }
+}
+
 // ---------------------------------------------------------------- WATCH
 
 /// Whether a transaction goes through after `key` was watched and then `change` was done.

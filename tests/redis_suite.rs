@@ -1,5 +1,6 @@
 //! The promise, as Redis's own tests judge it: its units for strings, counters, keys,
-//! expiry and SCAN run against midi's commands, through a proxy that renames them.
+//! expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
+//! for transactions runs on midi's own port.
 //!
 //! Environment: `MIDI_REDIS_TESTS`, the directory `tests` of the sources of Redis 7.0,
 //! and tclsh. Without it nothing is run: the units are not part of this project.
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use common::{Client, Mode, proxy};
+use common::port::Ported;
+use common::{Client, Mode, Words, proxy};
 
 /// Tests that use other types in a roundabout way, or count on what such a test leaves.
 const SKIPPED: [&str; 3] = [
@@ -50,6 +52,44 @@ fn safemode() {
 /// The units keep files in their directory, and some measure times.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// MULTI and WATCH are the port's own; elsewhere they are the host's.
+#[test]
+fn transactions_on_the_port() {
+    let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
+        println!("skipped: MIDI_REDIS_TESTS is not set");
+        return;
+    };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (_, mut missing) = names(&mut ported.host());
+    for name in ported.client().run("COMMAND LIST").array() {
+        missing.remove(&name.text());
+    }
+    // The suite begins with FUNCTION FLUSH; some tests keep keys from expiring unseen, but do not need
+    // that. Neither while anything is watched.
+    let change = |args: &mut Words| {
+        if ["function", "debug"].iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes())) {
+            *args = vec![b"UNWATCH".to_vec()];
+        }
+    };
+    let port = proxy::start(ported.number(), change).expect("a proxy");
+    let mut skipped = tests_with(&tests, "unit/multi", &missing);
+    skipped.extend(OF_THE_HOST.map(str::to_owned));
+    println!("left out, because they use what the port does not have: {skipped:#?}");
+    let tags = "-needs:repl -needs:config-maxmemory";
+    judge("the port", 20, &run_units(&tests, port, &["unit/multi"], tags, &skipped));
+}
+
+/// Tests of unit/multi that use commands of the host's port, or look into the server.
+const OF_THE_HOST: [&str; 6] = [
+    "MULTI and script timeout",
+    "EXEC and script timeout",
+    "MULTI-EXEC body and script timeout",
+    "just EXEC and script timeout",
+    "/^MULTI with (SAVE|SHUTDOWN)$",
+    "MULTI with config error",
+];
+
 fn run(mode: Mode) {
     let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
         println!("skipped: MIDI_REDIS_TESTS is not set");
@@ -58,19 +98,24 @@ fn run(mode: Mode) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = mode.server();
     let (renamed, missing) = names(&mut server.client());
-    let port = proxy::start(server.port(), renamed).expect("a proxy");
+    let rename = move |args: &mut Words| proxy::rename(args, &renamed);
+    let port = proxy::start(server.port(), rename).expect("a proxy");
     let skipped: Vec<String> = UNITS.iter().flat_map(|unit| tests_with(&tests, unit, &missing)).collect();
     println!("{mode:?}: left out, because they use what midi does not have: {skipped:#?}");
-    let output = run_units(&tests, port, &skipped);
+    judge(&format!("{mode:?}"), 50, &run_units(&tests, port, &UNITS, TAGS, &skipped));
+}
+
+/// Fails where tests did, or where fewer than these ran.
+fn judge(what: &str, at_least: usize, output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}");
     let count = |mark: &str| text.lines().filter(|line| line.contains(mark)).count();
     // The marks are coloured: ESC [ ... m.
     let (passed, failed) =
         (count("ok\u{1b}[0m]: "), count("err\u{1b}[0m]: ") + count("exception\u{1b}[0m]: "));
-    println!("{mode:?}: {passed} passed, {failed} failed");
-    assert!(passed > 50, "the units did not run:\n{text}");
-    assert!(failed == 0 && output.status.success(), "{mode:?}: {failed} tests failed:\n{text}");
+    println!("{what}: {passed} passed, {failed} failed");
+    assert!(passed > at_least, "the units did not run:\n{text}");
+    assert!(failed == 0 && output.status.success(), "{what}: {failed} tests failed:\n{text}");
 }
 
 /// The names that midi has and the proxy renames, and those of stock commands on keys
@@ -138,13 +183,13 @@ fn name_pattern(test: &str) -> String {
     pattern + "$"
 }
 
-fn run_units(tests: &Path, port: u16, skipped: &[String]) -> Output {
+fn run_units(tests: &Path, port: u16, units: &[&str], tags: &str, skipped: &[String]) -> Output {
     let mut command = Command::new("tclsh");
     command.current_dir(tests.parent().expect("the directory of the sources")).arg("tests/test_helper.tcl");
-    command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--durable", "--tags", TAGS]);
+    command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--durable", "--tags", tags]);
     // midi tells an encoding by the value alone; Redis remembers what APPEND or SETRANGE made.
     command.arg("--ignore-encoding");
-    command.args(UNITS.iter().flat_map(|unit| ["--single", unit]));
+    command.args(units.iter().flat_map(|unit| ["--single", unit]));
     let skipped = skipped.iter().map(String::as_str).chain(SKIPPED);
     command.args(skipped.flat_map(|name| ["--skiptest", name]));
     command.output().expect("tclsh")

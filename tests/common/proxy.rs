@@ -1,5 +1,5 @@
 //! A proxy that puts `midi.` in front of the commands that midi has, so that programs
-//! written for the stock commands use midi's.
+//! written for the stock commands use midi's; or changes commands in another way.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -10,23 +10,25 @@ use std::thread;
 use super::client::encoded;
 use super::twin::Words;
 
-/// Listens on a free port for as long as the process runs; `renamed` are names without
-/// the prefix, in lower case. The port.
-pub fn start(server_port: u16, renamed: HashSet<Vec<u8>>) -> io::Result<u16> {
+/// Listens on a free port for as long as the process runs; `change` is done to every command
+/// on its way. The port.
+pub fn start(server_port: u16, change: impl Fn(&mut Words) + Send + Sync + 'static) -> io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
-    let renamed = Arc::new(renamed);
+    let change: Arc<Change> = Arc::new(change);
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let renamed = renamed.clone();
+            let change = Arc::clone(&change);
             // Either side may end a connection at any time.
-            thread::spawn(move || drop(connect(client, server_port, &renamed)));
+            thread::spawn(move || drop(connect(client, server_port, &*change)));
         }
     });
     Ok(port)
 }
 
-fn connect(client: TcpStream, server_port: u16, renamed: &HashSet<Vec<u8>>) -> io::Result<()> {
+type Change = dyn Fn(&mut Words) + Send + Sync;
+
+fn connect(client: TcpStream, server_port: u16, change: &Change) -> io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", server_port))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -35,21 +37,22 @@ fn connect(client: TcpStream, server_port: u16, renamed: &HashSet<Vec<u8>>) -> i
         let _ = pass_replies(replies, &to_client);
         let _ = to_client.shutdown(std::net::Shutdown::Both);
     });
-    let result = pass_commands(BufReader::new(client), &server, renamed);
+    let result = pass_commands(BufReader::new(client), &server, change);
     let _ = server.shutdown(std::net::Shutdown::Both);
     result
 }
 
-fn pass_commands(
-    mut from: BufReader<TcpStream>,
-    mut to: &TcpStream,
-    renamed: &HashSet<Vec<u8>>,
-) -> io::Result<()> {
+/// Puts the prefix in front of a command's name, if it is one of these, in lower case.
+pub fn rename(args: &mut Words, renamed: &HashSet<Vec<u8>>) {
+    if args.first().is_some_and(|name| renamed.contains(&name.to_ascii_lowercase())) {
+        args[0].splice(..0, *b"midi.");
+    }
+}
+
+fn pass_commands(mut from: BufReader<TcpStream>, mut to: &TcpStream, change: &Change) -> io::Result<()> {
     loop {
         let mut args = command(&mut from)?;
-        if args.first().is_some_and(|name| renamed.contains(&name.to_ascii_lowercase())) {
-            args[0].splice(..0, *b"midi.");
-        }
+        change(&mut args);
         to.write_all(&encoded(&args))?;
     }
 }
