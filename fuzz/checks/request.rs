@@ -54,8 +54,18 @@ struct Heard {
     error: Option<Vec<u8>>,
 }
 
+/// A list that has had a longer command, as most have.
+fn used_list() -> ArgList {
+    let input = b"*16\r\n".iter().chain(b"$0\r\n\r\n".repeat(16).iter()).copied().collect::<Vec<u8>>();
+    let limits = RequestLimits { max_bulk_bytes: 1, authenticated: true };
+    let mut args = ArgList::default();
+    let parsed = RequestParser::default().next(&input, &mut args, &limits);
+    assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
+    args
+}
+
 fn heard(stream: &[u8], limits: &RequestLimits, mut step: impl FnMut(usize) -> usize) -> Heard {
-    let (mut parser, mut args, mut heard) = (RequestParser::default(), ArgList::default(), Heard::default());
+    let (mut parser, mut args, mut heard) = (RequestParser::default(), used_list(), Heard::default());
     // What the current command cannot be shorter than.
     let (mut end, mut least) = (0, 0);
     while end < stream.len() {

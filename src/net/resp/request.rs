@@ -505,8 +505,10 @@ mod tests {
     const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
     const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
+    /// With a list that has had longer commands, as plain ones want it.
     fn first(input: &[u8], limits: &RequestLimits) -> Result<(Parsed, Vec<Vec<u8>>), String> {
-        let mut args = ArgList::default();
+        let slots = vec![ArgRange { start: 0, end: 0 }; 200];
+        let mut args = ArgList { slots, ..ArgList::default() };
         let parsed = RequestParser::default().next(input, &mut args, limits);
         let parsed = parsed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
         Ok((parsed, args.iter(input).map(<[u8]>::to_vec).collect()))
@@ -534,6 +536,24 @@ mod tests {
         }
         let many = format!("*1234\r\n{}", "$1\r\na\r\n".repeat(1234));
         assert_eq!(command(many.as_bytes()).len(), 1234);
+    }
+
+    /// Every byte of some plain commands is made every other one.
+    #[test]
+    fn plain_commands_are_no_others() {
+        let nothing_plain = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
+        for (count, len) in [(2, 0), (2, 9), (2, 10), (3, 99), (10, 16), (12, 100), (2, 999), (2, 1000)] {
+            let argument = format!("${len}\r\n{}\r\n", "x".repeat(len));
+            let input = format!("*{count}\r\n$3\r\nGET\r\n{}", argument.repeat(count - 1));
+            for at in 0..input.len().min(40) {
+                for byte in 0..=u8::MAX {
+                    let mut input = input.clone().into_bytes();
+                    input[at] = byte;
+                    let expected = first(&input, &nothing_plain);
+                    assert_eq!(first(&input, &ANYBODY), expected, "{}", input.escape_ascii());
+                }
+            }
+        }
     }
 
     #[test]
