@@ -24,9 +24,12 @@ const LINES: [&str; 7] =
 #[track_caller]
 fn same(host: &mut Client, port: &mut Client) -> Vec<String> {
     let mut errors = Vec::new();
+    let own_words = host.info("server").contains_key("valkey_version");
     for line in LINES {
         let (there, here) = (host.run(line), port.run(line));
-        assert_eq!(here, there, "{line}");
+        let kind = |reply: &Value| reply.text().split(' ').next().map(str::to_owned);
+        let alike = own_words && here.is_error() && there.is_error() && kind(&here) == kind(&there);
+        assert!(here == there || alike, "{line}: {here:?} here, {there:?} at the host");
         if here.is_error() {
             errors.push(format!("{line}: {}", here.text()));
         }
@@ -273,6 +276,12 @@ fn a_server_that_starts_says_so() {
 
 const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
+/// Whether the host says so, in words of its own.
+fn is_busy(host: &mut Client, line: &str) -> bool {
+    let reply = host.run(line);
+    reply.is_error() && reply.text().starts_with("BUSY ")
+}
+
 /// Has the server run a script until it is killed.
 fn never_end(host: &mut Client) {
     host.send(&encoded(&["EVAL", "while true do end", "0"]));
@@ -288,19 +297,19 @@ fn a_script_that_takes_too_long_keeps_what_needs_the_host() {
     port.ok("SET k v");
     never_end(&mut host);
     let mut killer = ported.host();
-    wait_until("the script is too slow", || killer.run("PING") == Value::error(BUSY));
+    wait_until("the script is too slow", || is_busy(&mut killer, "PING"));
     // What the workers can do by themselves, they do.
     assert_eq!(port.run("GET k"), Value::bulk("v"));
     port.ok("SET k w");
     assert_eq!(port.run("AUTH u u"), Value::error(BUSY));
     assert_eq!(port.run("GET k"), Value::bulk("w"));
     // A change of users that the host refuses keeps nobody waiting.
-    assert_eq!(killer.run("ACL SETUSER u -@all"), Value::error(BUSY));
+    assert!(is_busy(&mut killer, "ACL SETUSER u -@all"));
     assert_eq!(port.run("GET k"), Value::bulk("w"));
     queued.send_line("MIDI.GET k");
     killer.ok("SCRIPT KILL");
     assert!(host.read().is_error());
-    assert!(queued.read() == Value::error(BUSY) || queued.run("MIDI.GET k") == Value::bulk("w"));
+    assert!(queued.read().text() == "w" || queued.run("MIDI.GET k") == Value::bulk("w"));
     port.ok("AUTH u u");
     port.ok("SET k x");
 }
@@ -314,7 +323,7 @@ fn safemode_is_busy_as_a_whole() {
     port.ok("SET k v");
     never_end(&mut host);
     let mut killer = ported.host();
-    wait_until("the script is too slow", || killer.run("PING") == Value::error(BUSY));
+    wait_until("the script is too slow", || is_busy(&mut killer, "PING"));
     assert_eq!(port.run("GET k"), Value::error(BUSY));
     killer.ok("SCRIPT KILL");
     assert!(host.read().is_error());
@@ -336,14 +345,15 @@ fn the_hosts_own_commands_wait_for_the_script() {
     }
     never_end(&mut host);
     let mut killer = ported.host();
-    wait_until("the script is too slow", || killer.run("PING") == Value::error(BUSY));
+    wait_until("the script is too slow", || is_busy(&mut killer, "PING"));
     thread::sleep(Duration::from_millis(300));
     killer.ok("SCRIPT KILL");
     assert!(host.read().is_error());
     for client in &mut clients {
         let (keys, size) = (client.read(), client.read());
-        assert!(keys == Value::Array(Vec::new()) || keys == Value::error(BUSY), "{keys:?}");
-        assert!(size == Value::Integer(300_000) || size == Value::error(BUSY), "{size:?}");
+        let busy = |reply: &Value| reply.is_error() && reply.text().starts_with("BUSY ");
+        assert!(keys == Value::Array(Vec::new()) || busy(&keys), "{keys:?}");
+        assert!(size == Value::Integer(300_000) || busy(&size), "{size:?}");
         assert_eq!(client.integer("MIDI.DBSIZE"), 300_000);
     }
 }
@@ -379,7 +389,7 @@ fn strangers_are_kept_out_in_protected_mode() {
     let (there, here) = (told(address, ported.server.port()), told(address, ported.number()));
     let first = "-DENIED Redis is running in protected mode because protected mode is enabled and no password \
                  is set for the default user. ";
-    assert!(there.starts_with(first), "{there}");
+    assert!(there.starts_with("-DENIED "), "{there}");
     assert!(here.starts_with(first), "{here}");
     let mut host = ported.host();
     host.ok("CONFIG SET requirepass secret");

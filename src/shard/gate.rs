@@ -196,3 +196,36 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     let writes = writes.into_iter().filter(|_| flags.write);
     writes.chain(all).find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{COMMANDS, find};
+
+    fn flags(name: &str) -> Flags {
+        COMMANDS[find(name.as_bytes()).expect("a command")].flags
+    }
+
+    #[test]
+    fn the_first_reason_in_redis_order_is_given() {
+        let all = Gates(u32::MAX);
+        let order = [
+            (Gates::OUT_OF_MEMORY, Error::OutOfMemory),
+            (Gates::DISK_ERROR, Error::DiskError),
+            (Gates::FEW_REPLICAS, Error::FewReplicas),
+            (Gates::READ_ONLY, Error::ReadOnly),
+            (Gates::STALE, Error::MasterDown),
+            (Gates::LOADING, Error::Loading),
+        ];
+        let mut gates = all;
+        for (reason, error) in order {
+            assert_eq!(refusal(gates, flags("set")), Some(error));
+            assert_eq!(refusal(reason, flags("set")), Some(error));
+            gates = gates.without(reason);
+        }
+        assert_eq!(refusal(gates, flags("set")), None);
+        assert_eq!(refusal(all, flags("del")), Some(Error::DiskError), "it needs no memory");
+        assert_eq!(refusal(all, flags("get")), Some(Error::MasterDown), "it writes nothing");
+        assert_eq!(refusal(Gates::READ_ONLY.and(Gates::DISK_ERROR), flags("get")), None);
+    }
+}
