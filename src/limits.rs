@@ -187,6 +187,16 @@ pub const AHEAD: usize = 32;
 /// With so many arguments each at most.
 pub const AHEAD_ARGUMENTS: usize = 4;
 
+/// Connections are received from before any of them is served, until they have sent so much: as much as
+/// commands that run together.
+pub const GROUP_BYTES: usize = 1 << 10;
+
+/// Replies wait for the end of the turn up to this size: what a core has close at hand.
+pub const OUTPUT_PER_TURN: usize = 128 << 10;
+
+/// The buffer of replies keeps its memory up to this size.
+pub const OUTPUT_KEPT: usize = 1 << 20;
+
 /// Commands that run together hold all their shards until they have replied so much: copying
 /// it takes some 10 µs.
 pub const HELD_OUTPUT: usize = 64 << 10;

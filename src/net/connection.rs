@@ -73,6 +73,8 @@ pub struct Connection {
     pub missing: usize,
     /// Said but not sent.
     pub unsent: Backlog,
+    /// Replies of this turn of its wait among all others', to be sent at its end: see `net/outbox.rs`.
+    pub has_outgoing: bool,
     /// Since when `unsent` is above the soft limit.
     pub over_soft_limit: Option<Instant>,
 }

@@ -12,6 +12,7 @@ use slab::Slab;
 use super::accept::{Accepted, Newcomer, accept, client, let_in};
 use super::connection::{Backlog, Connection, Key, State};
 use super::driver::{Driver, Happened};
+use super::group::Gathered;
 use super::listen::Listener;
 use super::resp::{RequestParser, RespReply};
 use super::run::{Fate, Service};
@@ -84,14 +85,53 @@ impl<D: Driver> WorkerPort<D> {
         if key.serial == LISTENERS {
             return self.accept(key.slot as usize);
         }
-        let Some(connection) = self.connection(key) else { return };
+        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
+        if connection.key != key {
+            return;
+        }
         connection.readable |= event.input;
         connection.ended |= event.ended;
         if event.ended && connection.is_waiting() {
             // Whoever works for it may stop; its reply will find nobody.
             connection.client.gone.store(true, Ordering::Relaxed);
         }
-        self.serve(key);
+        match self.service.gather(connection) {
+            Gathered::No => self.serve(key),
+            Gathered::End => self.close(key),
+            Gathered::Yes => {}
+            Gathered::Full => self.serve_group(),
+        }
+    }
+
+    /// Serves the connections that were gathered.
+    fn serve_group(&mut self) {
+        let keys = self.service.group_keys();
+        if keys.is_empty() {
+            return;
+        }
+        let (service, connections) = (&mut self.service, &mut self.connections);
+        if catch_unwind(AssertUnwindSafe(|| service.serve_group(connections))).is_err() {
+            // What they were about to be told is not known any more.
+            (self.shared().on_panic)();
+            keys.into_iter().for_each(|key| self.close(key));
+        }
+        for (key, fate) in self.service.group_fates() {
+            self.settle(key, fate);
+        }
+        if self.service.output_is_full() {
+            self.send_all();
+        }
+    }
+
+    /// Sends what this turn's connections are answered.
+    fn send_all(&mut self) {
+        for piece in self.service.take_outbox() {
+            let Some(connection) = self.connections.get_mut(piece.key.slot as usize) else { continue };
+            if connection.key == piece.key && self.service.send_piece(connection, &piece) == Fate::Ends {
+                self.close(piece.key);
+            }
+        }
+        self.service.clear_output();
     }
 
     fn accept(&mut self, listener: usize) {
@@ -160,6 +200,7 @@ impl<D: Driver> WorkerPort<D> {
             has_commands: false,
             missing: 0,
             unsent: Backlog::default(),
+            has_outgoing: false,
             over_soft_limit: None,
         });
     }
@@ -172,19 +213,28 @@ impl<D: Driver> WorkerPort<D> {
         }
         let service = &mut self.service;
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
-        match served {
-            Ok(Fate::Stays) => {}
-            Ok(Fate::Ready) => {
+        let fate = served.unwrap_or_else(|_| {
+            // What it was about to be told is not known any more.
+            (self.shared().on_panic)();
+            Fate::Ends
+        });
+        self.settle(key, fate);
+        if self.service.output_is_full() {
+            self.send_all();
+        }
+    }
+
+    /// Does with a connection what is to become of it.
+    fn settle(&mut self, key: Key, fate: Fate) {
+        match fate {
+            Fate::Stays => {}
+            Fate::Deferred => self.deferred.push(key),
+            Fate::Ends => self.close(key),
+            Fate::Ready => {
+                let Some(connection) = self.connection(key) else { return };
                 if !std::mem::replace(&mut connection.is_ready, true) {
                     self.ready.push_back(key);
                 }
-            }
-            Ok(Fate::Deferred) => self.deferred.push(key),
-            Ok(Fate::Ends) => self.close(key),
-            // What it was about to be told is not known any more.
-            Err(_) => {
-                (self.shared().on_panic)();
-                self.close(key);
             }
         }
     }
@@ -216,6 +266,7 @@ impl<D: Driver> WorkerPort<D> {
             return self.close(key);
         }
         if !connection.session.is_muted() {
+            self.service.claim(connection);
             connection.unsent.add(&bytes);
         }
         connection.has_commands = true;
@@ -227,8 +278,9 @@ impl<D: Driver> WorkerPort<D> {
             Mail::Newcomer(newcomer) => self.welcome(newcomer),
             Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
             Mail::Part { key, bytes, last: false } => {
-                let Some(connection) = self.connection(key) else { return };
-                if !connection.session.is_muted() {
+                let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
+                if connection.key == key && !connection.session.is_muted() {
+                    self.service.claim(connection);
                     connection.unsent.add(&bytes);
                 }
                 self.serve(key);
@@ -294,6 +346,7 @@ impl<D: Driver> Port for WorkerPort<D> {
             self.heard(event);
         }
         self.happened = happened;
+        self.serve_group();
         if !self.shared().inbox(self.service.worker).is_empty() {
             for mail in self.shared().inbox(self.service.worker).take() {
                 self.open_mail(mail);
@@ -309,6 +362,7 @@ impl<D: Driver> Port for WorkerPort<D> {
                 self.serve(key);
             }
         }
+        self.send_all();
         self.tick();
         self.service.now
     }

@@ -9,6 +9,8 @@ use smallvec::SmallVec;
 
 use super::connection::{Connection, State};
 use super::driver::{Driver, Received, Sent};
+use super::group::Group;
+use super::outbox::Piece;
 use super::resp::{ArgList, ArgRange, Parsed, RequestLimits, RespReply, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
@@ -42,11 +44,13 @@ pub struct Service<D: Driver> {
     pub now: Instant,
     /// The same on the ports' clock, as of the last tick of a few hundredths of a second.
     pub recently: u64,
-    /// Holds what is received, one connection after the other.
-    input: Vec<u8>,
-    /// Holds what is answered.
-    output: Vec<u8>,
-    args: ArgList,
+    /// Holds what is received, one connection after the other, or a group's.
+    pub(super) input: Vec<u8>,
+    /// Holds what is answered in this turn.
+    pub(super) output: Vec<u8>,
+    pub(super) outbox: Vec<Piece>,
+    pub(super) group: Group,
+    pub(super) args: ArgList,
 }
 
 impl<D: Driver> Service<D> {
@@ -60,6 +64,8 @@ impl<D: Driver> Service<D> {
             recently: 0,
             input: Vec::with_capacity(INPUT_BYTES),
             output: Vec::new(),
+            outbox: Vec::new(),
+            group: Group::default(),
             args: ArgList::default(),
         }
     }
@@ -78,27 +84,26 @@ impl<D: Driver> Service<D> {
         if connection.client.killed.load(Ordering::Relaxed) {
             return Fate::Ends;
         }
-        let mut output = std::mem::take(&mut self.output);
-        output.clear();
+        self.claim(connection);
         // Room first: a connection that has left replies lying goes on when they are gone.
         if !connection.unsent.is_empty() && self.send(connection, &[]) == Fate::Ends {
             return Fate::Ends;
         }
-        let received = self.receive_and_run(connection, &mut output);
+        let mut output = std::mem::take(&mut self.output);
+        let said = output.len();
+        let fate = self.receive_and_run(connection, &mut output);
         // Whoever has the reply may ask what others see of it.
         connection.show_condition();
-        let sent = self.send(connection, &output);
-        if !connection.unsent.is_empty() {
-            connection.show_condition();
+        let at_once =
+            fate == Fate::Ends || connection.state == State::Closing || !connection.unsent.is_empty();
+        let mut sent = Fate::Stays;
+        if at_once {
+            sent = self.send(connection, &output[said..]);
+            output.truncate(said);
         }
-        // One very large reply does not make every later one dear.
-        if output.capacity() <= OUTPUT_PAUSE {
-            self.output = output;
-        }
-        match (received, sent) {
-            (Fate::Ends, _) | (_, Fate::Ends) => Fate::Ends,
-            (fate, _) => fate,
-        }
+        self.put_in_outbox(connection, said..output.len());
+        self.output = output;
+        if sent == Fate::Ends { sent } else { fate }
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
@@ -131,6 +136,11 @@ impl<D: Driver> Service<D> {
         } else {
             return if connection.ended { Fate::Ends } else { Fate::Stays };
         }
+        self.fate_of(connection)
+    }
+
+    /// What is to become of a connection that has run what it could.
+    pub(super) fn fate_of(&self, connection: &mut Connection) -> Fate {
         match connection.state {
             State::Deferred => Fate::Deferred,
             State::Again => {
@@ -148,17 +158,19 @@ impl<D: Driver> Service<D> {
         if connection.unread.len() > LEFTOVER_BYTES {
             return self.receive_more(connection, output);
         }
+        // Behind what a group may have there.
         let mut input = std::mem::take(&mut self.input);
-        input.clear();
+        let start = input.len();
         input.extend_from_slice(connection.unread.bytes());
         let before = input.len();
         let received = self.driver.receive(&connection.socket, &mut input);
         let goes_on = self.note_received(connection, received);
         if input.len() > before {
-            connection.unread.use_up(before);
-            let used = self.run(connection, &input, output);
-            connection.unread.add(&input[used..]);
+            connection.unread.use_up(before - start);
+            let used = self.run(connection, &input[start..], output);
+            connection.unread.add(&input[start + used..]);
         }
+        input.truncate(start);
         self.input = input;
         goes_on
     }
@@ -212,7 +224,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// Books what came. False where the connection has ended.
-    fn note_received(&mut self, connection: &mut Connection, received: Received) -> bool {
+    pub(super) fn note_received(&mut self, connection: &mut Connection, received: Received) -> bool {
         let (bytes, more) = match received {
             Received::More(bytes) => (bytes, true),
             Received::All(bytes) => (bytes, connection.ended),
@@ -227,7 +239,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// Runs the commands that the input begins with; says how much of it they were.
-    fn run(&mut self, connection: &mut Connection, input: &[u8], output: &mut Vec<u8>) -> usize {
+    pub(super) fn run(&mut self, connection: &mut Connection, input: &[u8], output: &mut Vec<u8>) -> usize {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         connection.has_commands = true;
@@ -303,7 +315,7 @@ impl<D: Driver> Service<D> {
     /// Adds a command to those that run together, if it is one that can: on one shard,
     /// allowed, and with nothing in its way.
     #[inline]
-    fn goes_with_others<'i>(
+    pub(super) fn goes_with_others<'i>(
         &self,
         connection: &Connection,
         input: &'i [u8],
@@ -428,9 +440,21 @@ impl<D: Driver> Service<D> {
         }
     }
 
+    /// Sends a connection's replies of this turn.
+    pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> Fate {
+        connection.has_outgoing = false;
+        let output = std::mem::take(&mut self.output);
+        let fate = self.send(connection, &output[piece.bytes.clone()]);
+        self.output = output;
+        if !connection.unsent.is_empty() {
+            connection.show_condition();
+        }
+        fate
+    }
+
     /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
     /// before its end, or leaves too much lying.
-    fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
+    pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
         let first = connection.unsent.is_empty();
         if !first {
             connection.unsent.add(output);
@@ -492,25 +516,32 @@ fn no_large_reply(_: usize, _: &Tape) {}
 
 /// Commands that run together.
 #[derive(Default)]
-struct Ahead<'i> {
+pub(super) struct Ahead<'i> {
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
-    commands: ArrayVec<Planned, AHEAD>,
+    pub(super) commands: ArrayVec<Planned, AHEAD>,
+    /// The first one of the connection whose commands are being added.
+    own: usize,
 }
 
 /// One of them.
 #[derive(Clone, Copy)]
-struct Planned {
-    number: usize,
-    prefix: &'static str,
+pub(super) struct Planned {
+    pub(super) number: usize,
+    pub(super) prefix: &'static str,
     /// Whether its user may run it whatever its keys are.
     on_all_keys: bool,
     /// Where its arguments begin, and end.
     args: (usize, usize),
     /// Where it ends in the input.
-    end: usize,
+    pub(super) end: usize,
 }
 
 impl<'i> Ahead<'i> {
+    /// What is added from here on is another connection's.
+    pub(super) fn begin_another(&mut self) {
+        self.own = self.commands.len();
+    }
+
     /// Lays out the arguments of a command that may be added next.
     #[inline]
     fn lay_out(&mut self, input: &'i [u8], ranges: &[ArgRange]) -> &[&'i [u8]] {
@@ -537,13 +568,18 @@ impl<'i> Ahead<'i> {
     /// for it holds for such a one on any key.
     #[inline]
     fn last_like(&self, name: &[u8], arguments: usize) -> Option<Planned> {
-        let last = *self.commands.last()?;
+        let last = *self.commands.get(self.own..)?.last()?;
         let (first, end) = last.args;
         (last.on_all_keys && end - first == arguments && self.args[first] == name).then_some(last)
     }
 
     #[inline]
-    fn calls(&self, engine: &Engine, db: u32, limits: &Limits) -> impl Iterator<Item = Call<'_>> + Clone {
+    pub(super) fn calls(
+        &self,
+        engine: &Engine,
+        db: u32,
+        limits: &Limits,
+    ) -> impl Iterator<Item = Call<'_>> + Clone {
         let clock = engine.config.clock;
         self.commands.iter().map(move |planned| Call {
             command: planned.number,

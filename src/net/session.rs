@@ -201,6 +201,12 @@ impl Session {
         }
     }
 
+    /// What commands that run together must have in common: the database, and the protocol.
+    #[inline]
+    pub fn kind(&self) -> (u32, bool) {
+        (self.db, self.resp3)
+    }
+
     /// Whether it may call that command of the table on every key.
     #[inline]
     pub fn may_on_all_keys(&self, number: usize) -> bool {

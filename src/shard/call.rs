@@ -118,16 +118,16 @@ impl Engine {
         outcome
     }
 
-    /// Runs calls of one connection one after the other, each on one shard, and all of these held
+    /// Runs calls one after the other, each on one shard and all in one database, with all their shards held
     /// together: so what the later ones need is fetched from memory while the first ones run. Stops
-    /// at the first that is not done, or when enough has been replied to let others have the shards; says
+    /// at the first that is not done, or when enough has been replied (asked after each) to let others have the shards; says
     /// how many were done, and what became of the one after them.
     pub fn attempt_run<'a, R: Reply>(
         &self,
         seat: &Seat,
         calls: impl Iterator<Item = Call<'a>> + Clone,
         reply: &mut R,
-        is_enough: impl Fn(&R) -> bool,
+        mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
         // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
         // makes the processor wait for what it has asked for before, so that is a step of its own.

@@ -1,0 +1,231 @@
+//! Connections that are heard of together are served together: all are received from, then the commands of
+//! all run as those of one pipeline do (see `run.rs`). Where clients send one command and wait for its
+//! reply, nothing else would let the memory of one command be fetched while another runs.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::connection::{Connection, Key, State};
+use super::driver::{Driver, Received};
+use super::resp::{Parsed, RequestLimits, RespReply};
+use super::run::{Ahead, Fate, Service};
+use super::session::Named;
+use super::shared::count;
+use crate::command::Limits;
+use crate::limits::{GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES};
+use crate::shard::Outcome;
+
+/// What came of gathering a connection.
+pub enum Gathered {
+    /// It is to be served by itself.
+    No,
+    /// It is in the group.
+    Yes,
+    /// It is, and the group is large enough.
+    Full,
+    /// It has ended.
+    End,
+}
+
+/// Connections that were received from and not served yet.
+#[derive(Default)]
+pub struct Group {
+    members: Vec<Member>,
+    /// The database, and whether RESP3 is spoken.
+    like: (u32, bool),
+    fates: Vec<(Key, Fate)>,
+}
+
+struct Member {
+    key: Key,
+    /// What it has sent, in the worker's buffer.
+    input: Range<usize>,
+    /// Which of the commands that run together are its own; none where it is served by itself after all.
+    commands: Range<usize>,
+}
+
+impl<D: Driver> Service<D> {
+    /// Receives from a connection that may be served with others. All in a group speak one protocol
+    /// and are in one database.
+    pub fn gather(&mut self, connection: &mut Connection) -> Gathered {
+        let fits = connection.state == State::Open
+            && connection.readable
+            && !connection.client.killed.load(Ordering::Relaxed)
+            && connection.session.saying.is_none()
+            && !connection.ended
+            && !connection.has_commands
+            && !connection.has_outgoing
+            && connection.unsent.is_empty()
+            && connection.unread.len() <= LEFTOVER_BYTES
+            && connection.session.is_plain()
+            && (self.group.members.is_empty() || self.group.like == connection.session.kind());
+        if !fits {
+            return Gathered::No;
+        }
+        let start = self.input.len();
+        self.input.extend_from_slice(connection.unread.bytes());
+        let before = self.input.len();
+        let received = self.driver.receive(&connection.socket, &mut self.input);
+        if received == Received::End || !self.note_received(connection, received) {
+            self.input.truncate(start);
+            return Gathered::End;
+        }
+        if self.input.len() == before {
+            self.input.truncate(start);
+            return Gathered::Yes;
+        }
+        connection.unread.use_up(before - start);
+        self.group.like = connection.session.kind();
+        self.group.members.push(Member {
+            key: connection.key,
+            input: start..self.input.len(),
+            commands: 0..0,
+        });
+        if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
+    }
+
+    /// Serves the group; what is to become of its connections, [`Service::group_fates`] tells.
+    pub fn serve_group(&mut self, connections: &mut Slab<Connection>) {
+        let mut members = std::mem::take(&mut self.group.members);
+        let input = std::mem::take(&mut self.input);
+        let mut output = std::mem::take(&mut self.output);
+        if members.len() > 1 {
+            self.run_members(connections, &mut members, &input, &mut output);
+        }
+        for member in members.iter().filter(|member| member.commands.is_empty()) {
+            let Some(connection) = of(connections, member.key) else { continue };
+            let said = output.len();
+            let bytes = &input[member.input.clone()];
+            let used = self.run(connection, bytes, &mut output);
+            connection.unread.add(&bytes[used..]);
+            self.finish(connection, said..output.len());
+        }
+        members.clear();
+        self.group.members = members;
+        self.input = input;
+        self.input.clear();
+        self.output = output;
+    }
+
+    /// Runs the commands of all members whose commands can run together, as far as there is room.
+    fn run_members(
+        &mut self,
+        connections: &mut Slab<Connection>,
+        members: &mut [Member],
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) {
+        let limits = self.engine().settings.limits(usize::MAX);
+        let mut ahead = Ahead::default();
+        for member in members.iter_mut() {
+            let Some(connection) = of(connections, member.key) else { continue };
+            let first = ahead.commands.len();
+            ahead.begin_another();
+            let all = self.plan(connection, &input[member.input.clone()], &limits, &mut ahead);
+            if !all {
+                ahead.commands.truncate(first);
+                connection.parser = Default::default();
+            }
+            member.commands = first..ahead.commands.len();
+        }
+        if ahead.commands.is_empty() {
+            return;
+        }
+        // Where each command's reply ends.
+        let mut ends: Vec<usize> = Vec::with_capacity(ahead.commands.len());
+        let (start, (db, resp3)) = (output.len(), self.group.like);
+        let shared = Arc::clone(&self.shared);
+        let engine = &*shared.engine;
+        let mut calls = ahead.calls(engine, db, &limits);
+        let (done, outcome) =
+            engine.attempt_run(self.seat(), calls.clone(), &mut RespReply::new(output, resp3), |reply| {
+                ends.push(reply.len());
+                reply.len() > start + HELD_OUTPUT
+            });
+        engine.book_many_at_once(self.seat(), done);
+        count(&self.shared.counts(self.worker).commands, done as u64);
+        for member in members.iter().filter(|member| !member.commands.is_empty()) {
+            let Some(connection) = of(connections, member.key) else { continue };
+            let (first, end) = (member.commands.start, member.commands.end);
+            let ran = end.min(done).max(first);
+            let before = |command: usize| if command == 0 { start } else { ends[command - 1] };
+            let said = if ran > first { before(first)..before(ran) } else { 0..0 };
+            let last = &ahead.commands[ran.max(first + 1) - 1];
+            Named::Table { number: last.number, prefix: last.prefix }.note(&connection.client);
+            let mut used = if ran > first { ahead.commands[ran - 1].end } else { 0 };
+            self.put_in_outbox(connection, said);
+            if ran < end && ran == done && outcome != Outcome::Done {
+                // That one was not to be run here and now.
+                let said = output.len();
+                if let Some(call) = calls.nth(done) {
+                    self.hand_over(connection, &call, outcome, output);
+                    used = ahead.commands[done].end;
+                }
+                self.put_in_outbox(connection, said..output.len());
+            }
+            connection.unread.add(&input[member.input.clone()][used..]);
+            connection.has_commands = ran < end;
+            self.finish(connection, 0..0);
+        }
+    }
+
+    /// Adds a member's commands to those that run together; false where not all of them can.
+    fn plan<'i>(
+        &mut self,
+        connection: &mut Connection,
+        input: &'i [u8],
+        limits: &Limits,
+        ahead: &mut Ahead<'i>,
+    ) -> bool {
+        let parse_limits = RequestLimits {
+            max_bulk_bytes: limits.max_value_bytes,
+            authenticated: connection.session.user.is_some(),
+        };
+        let mut args = std::mem::take(&mut self.args);
+        let mut at = 0;
+        while at < input.len() {
+            let Ok(Parsed::Command { consumed }) =
+                connection.parser.next(&input[at..], &mut args, &parse_limits)
+            else {
+                break;
+            };
+            let end = at + consumed;
+            if ahead.commands.is_full() || !self.goes_with_others(connection, &input[at..], &args, end, ahead)
+            {
+                break;
+            }
+            at = end;
+        }
+        self.args = args;
+        at == input.len()
+    }
+
+    fn finish(&mut self, connection: &mut Connection, said: Range<usize>) {
+        connection.show_condition();
+        self.put_in_outbox(connection, said);
+        let is_told = !connection.has_outgoing && connection.unsent.is_empty();
+        let fate = match connection.state {
+            State::Closing if is_told => Fate::Ends,
+            _ => self.fate_of(connection),
+        };
+        self.group.fates.push((connection.key, fate));
+    }
+
+    /// Who is in the group.
+    pub fn group_keys(&self) -> SmallVec<[Key; 32]> {
+        self.group.members.iter().map(|member| member.key).collect()
+    }
+
+    /// What is to become of the connections that the group had.
+    pub fn group_fates(&mut self) -> Vec<(Key, Fate)> {
+        std::mem::take(&mut self.group.fates)
+    }
+}
+
+fn of(connections: &mut Slab<Connection>, key: Key) -> Option<&mut Connection> {
+    connections.get_mut(key.slot as usize).filter(|connection| connection.key == key)
+}
