@@ -526,7 +526,8 @@ fn every_kind_of_change_is_seen() {
         ("none a k", &["SET k 4"]),
     ];
     for mode in Mode::ALL {
-        let ported = Ported::start(mode.builder());
+        // What the host has watched once is remembered.
+        let [ported, marked] = [mode.builder(), mode.builder()].map(Ported::start);
         for &(key, lines) in changes {
             let run = |client: &mut Client, prefix: &str| {
                 for line in lines {
@@ -541,7 +542,7 @@ fn every_kind_of_change_is_seen() {
                 "{mode:?} {key} {lines:?}"
             );
             // Watched by the host, too: the change goes by the main thread.
-            let by_both = survives(&ported, &SET_UP, key, |port, host| {
+            let by_both = survives(&marked, &SET_UP, key, |port, host| {
                 assert!(!host.run(&format!("WATCH {key}")).is_error());
                 run(port, "");
                 assert!(exec(host, &["PING"]).is_null(), "{mode:?} {key} {lines:?}: the host's client");
