@@ -82,7 +82,7 @@ fn fields(line: &[u8]) -> Vec<Value> {
 }
 
 /// Lines for one connection each.
-const SCENES: [&[&str]; 9] = [
+const SCENES: [&[&str]; 12] = [
     &[
         "PING",
         "PING hello",
@@ -276,6 +276,25 @@ const SCENES: [&[&str]; 9] = [
         "FOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOO a b",
         "FOO 123456789012345678901234567890 123456789012345678901234567890 123456789012345678901234567890 1234567890 c d",
     ],
+    &[
+        "MULTI",
+        "SELECT 3",
+        "CLIENT SETNAME x",
+        "CLIENT GETNAME",
+        "ACL WHOAMI",
+        "COMMAND GETKEYS get a",
+        "HELLO 9",
+        "AUTH default x",
+        "PING hello",
+        "EXEC",
+        "CLIENT INFO",
+        "MULTI",
+        "CLIENT FOO",
+        "EXEC",
+        "CLIENT GETNAME",
+    ],
+    &["MULTI", "HELLO 3 SETNAME y", "DISCARD", "CLIENT GETNAME", "MULTI", "RESET", "EXEC", "CLIENT INFO"],
+    &["MULTI", "PING a b", "ECHO", "SELECT abc", "EXEC", "MULTI", "SELECT abc", "CLIENT KILL ID 0", "EXEC"],
     &["QUIT x y"],
 ];
 
@@ -779,6 +798,14 @@ fn import_and_export_through_the_port() {
         assert_eq!(some.run("IMPORT * REPLACE"), refusal);
         assert_eq!(some.run("EXPORT own:*"), refusal);
         assert_eq!(some.run("IMPORT host:1* REPLACE"), Value::integers(&[111, 0, 0]));
+        // What the host would refuse its own clients.
+        host.ok("REPLICAOF 127.0.0.1 1");
+        client.ok("SELECT 0");
+        for line in ["EXPORT own:*", "IMPORT own:*"] {
+            let refusal = Value::error("READONLY You can't write against a read only replica.");
+            assert_eq!(client.run(line), refusal, "{mode:?}: {line}");
+            assert_eq!(host.run(&format!("MIDI.{line}")), refusal, "{mode:?}: {line}");
+        }
     });
 }
 

@@ -67,6 +67,7 @@ impl Transaction {
         if let Named::Table { number, .. } = named {
             let (row, flags) = (COMMANDS[number], self.flags.get_or_insert(Flags::NONE));
             flags.write |= row.flags.write;
+            flags.host_write |= row.flags.host_write;
             flags.deny_oom |= row.flags.deny_oom;
             self.keys += row.key_positions(args).len();
         }

@@ -75,13 +75,12 @@ impl Gates {
 /// What concerns all commands.
 const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::PAUSED);
 
-/// What concerns writes in addition.
-const FOR_WRITES: Gates = Gates::WRITES_PAUSED
-    .and(Gates::READ_ONLY)
-    .and(Gates::DISK_ERROR)
-    .and(Gates::FEW_REPLICAS)
-    .and(Gates::AOF_ON)
-    .and(Gates::HAS_REPLICAS);
+/// What concerns writes to the host's own keys in addition.
+const FOR_HOST_WRITES: Gates =
+    Gates::WRITES_PAUSED.and(Gates::READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
+
+/// What concerns writes to midi's.
+const FOR_WRITES: Gates = FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS);
 
 /// What concerns commands that may need memory in addition.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -107,7 +106,10 @@ impl Engine {
     /// What a port is to do with a command of the table, once its user may run it.
     #[inline]
     pub fn port_gate(&self, flags: Flags) -> Gate {
-        let concerned = FOR_ALL.and_if(flags.write, FOR_WRITES).and_if(flags.deny_oom, FOR_MEMORY);
+        let concerned = FOR_ALL
+            .and_if(flags.write, FOR_WRITES)
+            .and_if(flags.host_write, FOR_HOST_WRITES)
+            .and_if(flags.deny_oom, FOR_MEMORY);
         if self.gates().has(concerned) { self.judge(flags) } else { Gate::Go }
     }
 
@@ -118,7 +120,8 @@ impl Engine {
         if let Some(error) = refusal(gates, flags) {
             return Gate::Refuse(error);
         }
-        if gates.has(Gates::PAUSED) || flags.write && gates.has(Gates::WRITES_PAUSED) {
+        let writes = flags.write || flags.host_write;
+        if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {
@@ -193,7 +196,7 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
         (Gates::READ_ONLY, Error::ReadOnly),
     ];
     let all = [(Gates::STALE, Error::MasterDown), (Gates::LOADING, Error::Loading)];
-    let writes = writes.into_iter().filter(|_| flags.write);
+    let writes = writes.into_iter().filter(|_| flags.write || flags.host_write);
     writes.chain(all).find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
 }
 
