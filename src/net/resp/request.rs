@@ -98,6 +98,10 @@ impl ArgList {
     /// of more than four digits. `None` says nothing about the others.
     #[inline]
     fn take_plain(&mut self, input: &[u8]) -> Option<usize> {
+        // One that has grown too long is cleared first.
+        if self.slots.len() > ARGUMENTS_KEPT {
+            return None;
+        }
         let Some((count, name)) = plain_head(input) else { return self.take_long_head(input) };
         let (first, others) = self.slots.get_mut(..count)?.split_first_mut()?;
         *first = ArgRange { start: HEAD, end: HEAD + name };
@@ -672,6 +676,17 @@ mod tests {
             assert_eq!(args.iter(input.as_bytes()).map(<[u8]>::len).collect::<Vec<_>>(), lens);
         }
         assert!(moved < 30, "the list moves only when it grows: {moved} times");
+    }
+
+    #[test]
+    fn a_list_does_not_stay_long() {
+        let long = format!("*5000\r\n{}", "$1\r\na\r\n".repeat(5000));
+        let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
+        for input in [&long, "*2\r\n$3\r\nGET\r\n$1\r\na\r\n"] {
+            let parsed = parser.next(input.as_bytes(), &mut args, &ANYBODY);
+            assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
+        }
+        assert!(args.len() == 2 && args.slots.capacity() < 100);
     }
 
     #[test]
