@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use common::port::Ported;
 use common::{Builder, Client, Mode, Random, Value, wait_until};
@@ -170,6 +172,44 @@ fn rules_hold_from_the_next_command_on() {
     admin.run("ACL SETUSER u -@all");
     admin.run("EXEC");
     assert!(port.run("GET k").is_error());
+}
+
+/// Whoever has the reply to a change has the change: also in a transaction, beside others'
+/// transactions, and whatever the connections are at.
+#[test]
+fn no_command_after_the_reply_is_judged_by_old_rules() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u +@all ~*");
+    let mut clients: Vec<Client> = (0..4).map(|_| ported.client_of("u")).collect();
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let echoes = vec![words("ECHO x"); 16];
+    let transaction = ["MULTI", "SET a b", "EXEC"].map(words);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut port, mut host) = (ported.client_of("u"), ported.host());
+            while !stop.load(Ordering::Relaxed) {
+                port.pipeline(&echoes);
+                host.pipeline(&transaction);
+            }
+        });
+        for round in 0..300 {
+            let (rule, allowed) = if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
+            let change = format!("ACL SETUSER u {rule}");
+            if round % 3 == 0 {
+                admin.pipeline(&["MULTI", &change, "EXEC"].map(words));
+            } else {
+                admin.ok(&change);
+            }
+            let judged = clients.iter_mut().all(|client| client.run("GET k").is_error() != allowed);
+            if !judged {
+                stop.store(true, Ordering::Relaxed);
+                panic!("round {round}: {change} does not hold");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Selectors are one word.
