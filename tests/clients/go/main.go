@@ -47,6 +47,12 @@ func waitUntil(done func() bool) {
 	}
 }
 
+// The machine may be too busy for the library's patience of a few seconds.
+func patient(options *redis.Options) *redis.Client {
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = hang, hang, hang, hang
+	return redis.NewClient(options)
+}
+
 func commands(r *redis.Client) {
 	must(r.FlushAll(ctx).Result())
 	check(must(r.Ping(ctx).Result()) == "PONG", "PING")
@@ -112,7 +118,7 @@ func transactions(r *redis.Client) {
 		return nil
 	}))
 	check(last.Val() == 2, "MULTI")
-	other := redis.NewClient(r.Options())
+	other := patient(r.Options())
 	defer other.Close()
 	err := r.Watch(ctx, func(tx *redis.Tx) error {
 		must(other.Set(ctx, "n", 7, 0).Result())
@@ -198,12 +204,12 @@ func wrong(r *redis.Client) {
 }
 
 func logins(protocol int) {
-	admin := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Getenv("MIDI_HOST_PORT")})
+	admin := patient(&redis.Options{Addr: "127.0.0.1:" + os.Getenv("MIDI_HOST_PORT")})
 	defer admin.Close()
 	must(admin.Do(ctx, "ACL", "SETUSER", "alice", "on", ">secret", "-@all", "+midi.get", "+get", "+@connection", "~key*").Result())
 	login := func(password string) *redis.Client {
 		address := "127.0.0.1:" + os.Getenv("MIDI_PORT")
-		return redis.NewClient(&redis.Options{Addr: address, Username: "alice", Password: password, Protocol: protocol})
+		return patient(&redis.Options{Addr: address, Username: "alice", Password: password, Protocol: protocol})
 	}
 	alice := login("secret")
 	defer alice.Close()
@@ -226,7 +232,7 @@ func main() {
 		{Addr: tcp, DB: 2, ClientName: "me"},
 		{Network: "unix", Addr: os.Getenv("MIDI_SOCKET")},
 	} {
-		r := redis.NewClient(options)
+		r := patient(options)
 		for _, part := range []func(*redis.Client){commands, binary, expiry, pipelines, transactions, scans, wrong, connections} {
 			part(r)
 		}

@@ -35,6 +35,11 @@ class Jedis {
     throw new AssertionError("not refused: " + text);
   }
 
+  // The machine may be too busy for the library's patience of a few seconds.
+  static DefaultJedisClientConfig.Builder patient() {
+    return DefaultJedisClientConfig.builder().timeoutMillis(90_000);
+  }
+
   static RedisClient connect(int port, JedisClientConfig config) {
     return RedisClient.builder().hostAndPort("127.0.0.1", port).clientConfig(config).build();
   }
@@ -132,11 +137,11 @@ class Jedis {
   }
 
   static JedisClientConfig login(RedisProtocol protocol, String password) {
-    return DefaultJedisClientConfig.builder().protocol(protocol).user("alice").password(password).build();
+    return patient().protocol(protocol).user("alice").password(password).build();
   }
 
   static void logins(RedisProtocol protocol) {
-    try (var admin = connect(HOST_PORT, DefaultJedisClientConfig.builder().build())) {
+    try (var admin = connect(HOST_PORT, patient().build())) {
       admin.sendCommand(Protocol.Command.ACL, "SETUSER", "alice", "on", ">secret", "-@all", "+midi.get", "+get",
           "+@connection", "~key*");
     }
@@ -154,9 +159,9 @@ class Jedis {
 
   public static void main(String[] args) throws Exception {
     for (var config : List.of(
-        DefaultJedisClientConfig.builder().build(),
-        DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP2).build(),
-        DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).database(2).clientName("me").build())) {
+        patient().build(),
+        patient().protocol(RedisProtocol.RESP2).build(),
+        patient().protocol(RedisProtocol.RESP3).database(2).clientName("me").build())) {
       try (var redis = connect(PORT, config)) {
         commands(redis);
         expiry(redis);

@@ -33,4 +33,4 @@ function run(name, main) {
   );
 }
 
-module.exports = { port, hostPort, socket, everyByte, waitUntil, run };
+module.exports = { HANG, port, hostPort, socket, everyByte, waitUntil, run };

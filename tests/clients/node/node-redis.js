@@ -3,10 +3,12 @@
 
 const assert = require('node:assert/strict');
 const { createClient, RESP_TYPES, WatchError } = require('redis');
-const { port, hostPort, socket, everyByte, waitUntil, run } = require('./common.js');
+const { HANG, port, hostPort, socket, everyByte, waitUntil, run } = require('./common.js');
 
 async function connect(options = {}) {
-  const client = createClient({ url: `redis://127.0.0.1:${port}`, ...options });
+  // The machine may be too busy for the library's patience of a few seconds.
+  const commandOptions = { timeout: HANG };
+  const client = createClient({ url: `redis://127.0.0.1:${port}`, commandOptions, ...options });
   client.on('error', () => {});
   await client.connect();
   return client;
