@@ -799,8 +799,10 @@ fn import_and_export_through_the_port() {
         assert_eq!(some.run("EXPORT own:*"), refusal);
         assert_eq!(some.run("IMPORT host:1* REPLACE"), Value::integers(&[111, 0, 0]));
         // What the host would refuse its own clients.
+        assert_eq!(client.run("HELLO").map()["role"].text(), "master");
         host.ok("REPLICAOF 127.0.0.1 1");
         client.ok("SELECT 0");
+        wait_until("the port knows", || client.run("HELLO").map()["role"].text() == "replica");
         for line in ["EXPORT own:*", "IMPORT own:*"] {
             let refusal = Value::error("READONLY You can't write against a read only replica.");
             assert_eq!(client.run(line), refusal, "{mode:?}: {line}");

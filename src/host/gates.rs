@@ -154,6 +154,7 @@ fn look(ctx: Ctx) {
         .and_if(has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_STALE) && !seen(&SERVES_STALE), Gates::STALE)
         .and_if(paused && seen(&PAUSE_ALL), Gates::PAUSED)
         .and_if(paused, Gates::WRITES_PAUSED)
+        .and_if(replica, Gates::REPLICA)
         .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::READ_ONLY)
         .and_if(seen(&DISK_ERROR), Gates::DISK_ERROR)
         .and_if(!replica && seen(&FEW_REPLICAS), Gates::FEW_REPLICAS)

@@ -14,7 +14,9 @@ use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
     error_about, find, find_port, parse_integer,
 };
-use crate::shard::{Call, DEFAULT_USER, Denied, Engine, Gate, Outcome, Refusal, RefusalReason, Taking, User};
+use crate::shard::{
+    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, Refusal, RefusalReason, Taking, User,
+};
 use crate::store::Now;
 
 /// What a connection is, apart from its bytes.
@@ -638,7 +640,7 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(if engine.gates().has(Gates::REPLICA) { b"replica" } else { b"master" });
     reply.bulk(b"modules");
     reply.array(0);
 }

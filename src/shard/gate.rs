@@ -41,6 +41,8 @@ impl Gates {
     pub const AOF_ON: Gates = Gates(1 << 9);
     /// The host has replicas.
     pub const HAS_REPLICAS: Gates = Gates(1 << 10);
+    /// The host is a replica. It concerns no command by itself, but HELLO tells.
+    pub const REPLICA: Gates = Gates(1 << 11);
 
     /// These and those.
     pub const fn and(self, others: Gates) -> Gates {
