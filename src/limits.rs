@@ -230,3 +230,6 @@ pub const UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
 
 /// A list of arguments that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;
+
+/// A worker keeps an emptied transaction's memory for the next MULTI, if it is not more.
+pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;

@@ -155,6 +155,8 @@ fn settled(row: &Row, reply: Value) -> Value {
             Value::Array(vec![reply.remove(0), Value::Array(keys)])
         }
         ("randomkey", Value::Bulk(_)) => Value::bulk("any"),
+        // What an earlier row's FLUSHALL has left may still be freed.
+        ("jobs", Value::Array(_)) => Value::bulk("any"),
         ("info", Value::Bulk(_) | Value::Verbatim(_)) => Value::bulk("any"),
         (_, reply) => reply,
     }

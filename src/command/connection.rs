@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::table::{NAME_BYTES, packed};
 use super::{Access, Arg, ArgKind, Args, Docs, Keys, arg, word};
 
 /// A command of a port that is not in [`super::COMMANDS`].
@@ -504,10 +505,44 @@ pub enum PortCall {
     NoSuchSubcommand,
 }
 
+/// The names of those that are no subcommands, packed, and how many subcommands each has: the
+/// names of rows are looked at by the compiler alone.
+static BY_NAME: [((u64, u64), usize); PORT_COMMANDS.len()] = {
+    let mut names = [((0, 0), 0); PORT_COMMANDS.len()];
+    let (mut number, mut container) = (0, 0);
+    while number < names.len() {
+        let name = PORT_COMMANDS[number].name.as_bytes();
+        if is_subcommand(name) {
+            names[container].1 += 1;
+        } else {
+            names[number].0 = packed(name);
+            container = number;
+        }
+        number += 1;
+    }
+    names
+};
+
+const fn is_subcommand(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() && name[at] != b'|' {
+        at += 1;
+    }
+    at < name.len()
+}
+
 /// The port's own command that these arguments call, if any.
 pub fn find_port(args: &Args<'_>) -> Option<PortCall> {
-    let number = PORT_COMMANDS.iter().position(|row| row.split().is_none() && args.is(0, row.name))?;
-    if args.len() == 1 || subcommands(number).is_empty() {
+    let name = args.get(0);
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return None;
+    }
+    let wanted = packed(name);
+    let is_it = |(number, &(known, _)): (usize, &((u64, u64), usize))| {
+        (known == wanted && PORT_COMMANDS[number].name.len() == name.len()).then_some(number)
+    };
+    let number = BY_NAME.iter().enumerate().find_map(is_it)?;
+    if args.len() == 1 || BY_NAME[number].1 == 0 {
         return Some(PortCall::Known(number));
     }
     let found =
@@ -517,10 +552,7 @@ pub fn find_port(args: &Args<'_>) -> Option<PortCall> {
 
 /// The numbers of a command's subcommands.
 pub fn subcommands(number: usize) -> Range<usize> {
-    let container = PORT_COMMANDS[number].name;
-    let is_one = |row: &&PortCommand| row.split().is_some_and(|(of, _)| of == container);
-    let count = PORT_COMMANDS[number + 1..].iter().take_while(is_one).count();
-    number + 1..number + 1 + count
+    number + 1..number + 1 + BY_NAME[number].1
 }
 
 #[cfg(test)]
@@ -546,6 +578,9 @@ mod tests {
         assert!(matches!(found(&["ping", "id"]), Some(PortCall::Known(_))));
         assert_eq!(found(&["get"]), None);
         assert_eq!(found(&["client|id"]), None);
+        assert_eq!(found(&["\0"]), None);
+        assert_eq!(found(&[""]), None);
+        assert_eq!(found(&["clienu"]), None);
         assert_eq!(found(&["averyverylongname"]), None);
     }
 

@@ -67,7 +67,7 @@ pub static COMMANDS: [&Command; 60] = [
 ];
 
 /// Longest name that the look-up's packed form holds.
-const NAME_BYTES: usize = 16;
+pub(super) const NAME_BYTES: usize = 16;
 
 /// Places of the look-up's table: a power of two, and few of them taken.
 const PLACES: usize = 256;
@@ -134,7 +134,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
 /// packed alike. Letters are in lower case: setting bit 5 of every byte does that, and makes
 /// no letter of anything that is not one.
 #[inline]
-const fn packed(name: &[u8]) -> (u64, u64) {
+pub(super) const fn packed(name: &[u8]) -> (u64, u64) {
     const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         return (u64::from_le_bytes(*first) | LOWER_CASE, u64::from_le_bytes(*last) | LOWER_CASE);

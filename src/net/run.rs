@@ -14,6 +14,7 @@ use super::outbox::Piece;
 use super::resp::{ArgList, ArgRange, Parsed, RequestLimits, RespReply, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
+use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
@@ -51,6 +52,8 @@ pub struct Service<D: Driver> {
     pub(super) outbox: Vec<Piece>,
     pub(super) group: Group,
     pub(super) args: ArgList,
+    /// An empty transaction, for whoever says MULTI next.
+    pub(super) spare: Option<Box<Transaction>>,
 }
 
 impl<D: Driver> Service<D> {
@@ -67,6 +70,7 @@ impl<D: Driver> Service<D> {
             outbox: Vec::new(),
             group: Group::default(),
             args: ArgList::default(),
+            spare: None,
         }
     }
 

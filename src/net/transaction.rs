@@ -10,6 +10,7 @@
 //! among the replies; what those of the table said is on tapes until then. A transaction
 //! without such commands is answered straight into the connection's buffer.
 
+use std::mem::{replace, take};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,7 +27,7 @@ use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
     Tape, find, find_port,
 };
-use crate::limits::MANY_TRIES;
+use crate::limits::{MANY_TRIES, TRANSACTION_BYTES_KEPT};
 use crate::shard::{
     Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Refusal, Shards, Taking, User, Watching,
 };
@@ -73,6 +74,20 @@ impl Transaction {
         }
     }
 
+    /// Its memory, to be used again: most transactions are alike. Not where it is much.
+    fn emptied(mut self: Box<Self>) -> Option<Box<Self>> {
+        let (mut commands, mut bytes, mut ends) =
+            (take(&mut self.commands), take(&mut self.bytes), take(&mut self.ends));
+        if bytes.capacity() + ends.capacity() * size_of::<usize>() > TRANSACTION_BYTES_KEPT {
+            return None;
+        }
+        commands.clear();
+        bytes.clear();
+        ends.clear();
+        *self = Transaction { commands, bytes, ends, ..Transaction::default() };
+        Some(self)
+    }
+
     /// Keys that EXEC must hold, each as often as it is named.
     fn all_keys(&self) -> usize {
         self.keys + self.watching.len()
@@ -86,7 +101,7 @@ impl Transaction {
     /// All arguments of all commands.
     fn arguments(&self) -> SmallVec<[&[u8]; 16]> {
         let mut start = 0;
-        self.ends.iter().map(|&end| &self.bytes[std::mem::replace(&mut start, end)..end]).collect()
+        self.ends.iter().map(|&end| &self.bytes[replace(&mut start, end)..end]).collect()
     }
 
     /// Those of a command, among all.
@@ -285,12 +300,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// MULTI.
-    pub(super) fn multi(&self, connection: &mut Connection, output: &mut Vec<u8>) {
+    pub(super) fn multi(&mut self, connection: &mut Connection, output: &mut Vec<u8>) {
         let session = &mut connection.session;
         if session.in_multi {
             return session.reply(output).error(NESTED);
         }
-        session.transaction.get_or_insert_default();
+        session.transaction.get_or_insert_with(|| self.spare.take().unwrap_or_default());
         session.in_multi = true;
         session.reply(output).ok();
     }
@@ -393,7 +408,7 @@ impl<D: Driver> Service<D> {
             return session.reply(output).null_array();
         }
         match self.try_exec(connection, &transaction, limits, output) {
-            Tried::Done => {}
+            Tried::Done => self.spare = transaction.emptied(),
             Tried::Changed => connection.session.reply(output).null_array(),
             Tried::Busy => {
                 transaction.tries += 1;
@@ -440,7 +455,7 @@ impl<D: Driver> Service<D> {
             return Tried::Changed;
         }
         plan.set_time(now.ms());
-        let refusals = std::mem::take(&mut plan.refusals);
+        let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
             Tried::Said(plan.run(|call, tape| holding.run(call, tape)))
         } else {
@@ -695,7 +710,7 @@ fn run_by_host(host: &dyn Host, call: &Call<'_>, which: DoorCommand, user: &User
     let owner = JobOwner { db: call.db, ..JobOwner::default() };
     let reply = OnTape { tape: Tape::default(), done: Arc::clone(&done) };
     host.run_door_command(call, which, &user.name, owner, Box::new(reply));
-    std::mem::take(&mut *done.lock())
+    take(&mut *done.lock())
 }
 
 /// A reply that is kept when it is complete.
