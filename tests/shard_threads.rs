@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Reply, Tape, find};
 use midi::shard::{
-    Call, Config, Engine, ForMain, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat, Settings,
-    Taking, Verdict, Waker, Workers, long_work,
+    Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat,
+    Settings, Taking, Verdict, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -63,7 +63,10 @@ fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 's
         max_atomic_keys: AtomicUsize::new(10_000),
         port: Default::default(),
     };
-    Arc::new(Engine::new(config, settings, Box::new(wake_main)).expect("eventfds"))
+    let engine = Engine::new(config, settings, Box::new(wake_main)).expect("eventfds");
+    // No host is loading its data.
+    engine.set_gates(Gates::OPEN);
+    Arc::new(engine)
 }
 
 /// An element of a reply.
@@ -624,6 +627,14 @@ impl Driver {
     }
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Takes tokens and leaves messages, as other workers and jobs would. Gives
 /// the number of requests that must come home.
 fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
@@ -712,6 +723,8 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
                 })
             })
             .collect();
+        // Also where an assertion fails below: the scope waits for its threads.
+        let stopping = StopAtEnd(&stop);
         (0..driver.jobs.len()).for_each(|ticket| driver.begin_job(ticket));
         let mut begun = 0;
         while begun < steps {
@@ -725,7 +738,7 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
                 driver.rest();
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         meddlers.into_iter().map(|meddler| meddler.join().expect("no panic")).sum::<u64>()
     });
     let stuck = Instant::now() + FOREVER;
