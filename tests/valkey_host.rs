@@ -46,7 +46,7 @@ fn copies_run() {
 fn settings_and_refusals() {
     on_valkey(|_, server| {
         let mut client = server.client();
-        assert_eq!(client.run("CONFIG GET midi.*").map().len(), 11);
+        assert_eq!(client.run("CONFIG GET midi.*").map().len(), 23);
         client.ok("CONFIG SET midi.max-value-bytes 10 midi.dispatch pool");
         let text = "ERR string exceeds maximum allowed size (midi.max-value-bytes 10)";
         assert_eq!(client.run("MIDI.SET k 12345678901"), Value::error(text));

@@ -300,16 +300,17 @@ impl Server {
 
     /// Asks it to end; its exit must be an orderly one.
     fn stop(&mut self) -> Option<String> {
-        // SAFETY: a signal to our own child, which has not been waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
         let started = Instant::now();
         while started.elapsed() < HANG {
+            // Again and again: a host that is writing its first AOF refuses to end.
+            // SAFETY: a signal to our own child, which has not been waited for.
+            unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
             if let Some(status) = self.exit_status() {
                 return status
                     .signal()
                     .map(|signal| format!("the server died of signal {signal} at its end"));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(20));
         }
         Some("the server does not end".into())
     }
