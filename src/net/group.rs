@@ -16,7 +16,7 @@ use super::run::{Ahead, Fate, Service};
 use super::session::Named;
 use super::shared::count;
 use crate::command::Limits;
-use crate::limits::{GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES};
+use crate::limits::{GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 use crate::shard::Outcome;
 
 /// What came of gathering a connection.
@@ -68,6 +68,8 @@ impl<D: Driver> Service<D> {
         }
         let start = self.input.len();
         self.input.extend_from_slice(connection.unread.bytes());
+        // A panic may have taken the buffer with it.
+        self.input.reserve(READ_BYTES);
         let before = self.input.len();
         let received = self.driver.receive(&connection.socket, &mut self.input);
         if received == Received::End || !self.note_received(connection, received) {

@@ -111,8 +111,7 @@ impl<D: Driver> WorkerPort<D> {
         }
         let (service, connections) = (&mut self.service, &mut self.connections);
         if catch_unwind(AssertUnwindSafe(|| service.serve_group(connections))).is_err() {
-            // What they were about to be told is not known any more.
-            (self.shared().on_panic)();
+            self.after_panic();
             keys.into_iter().for_each(|key| self.close(key));
         }
         for (key, fate) in self.service.group_fates() {
@@ -120,6 +119,15 @@ impl<D: Driver> WorkerPort<D> {
         }
         if self.service.output_is_full() {
             self.send_all();
+        }
+    }
+
+    /// What this turn's connections were about to be told is not known any more: to go on with a reply
+    /// too few would be worse than to end.
+    fn after_panic(&mut self) {
+        (self.shared().on_panic)();
+        for piece in self.service.take_outbox() {
+            self.close(piece.key);
         }
     }
 
@@ -214,8 +222,7 @@ impl<D: Driver> WorkerPort<D> {
         let service = &mut self.service;
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
         let fate = served.unwrap_or_else(|_| {
-            // What it was about to be told is not known any more.
-            (self.shared().on_panic)();
+            self.after_panic();
             Fate::Ends
         });
         self.settle(key, fate);

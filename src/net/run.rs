@@ -16,7 +16,9 @@ use super::session::Named;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
-use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE};
+use crate::limits::{
+    AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
+};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 use crate::store::Now;
 
@@ -166,6 +168,8 @@ impl<D: Driver> Service<D> {
         let mut input = std::mem::take(&mut self.input);
         let start = input.len();
         input.extend_from_slice(connection.unread.bytes());
+        // A panic may have taken the buffer with it.
+        input.reserve(READ_BYTES);
         let before = input.len();
         let received = self.driver.receive(&connection.socket, &mut input);
         let goes_on = self.note_received(connection, received);
