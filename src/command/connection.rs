@@ -161,17 +161,7 @@ const fn server(
     which: PortAction,
     docs: Docs,
 ) -> PortCommand {
-    PortCommand {
-        name,
-        arity,
-        open: false,
-        flags,
-        categories,
-        group: "server",
-        keys: Keys::None,
-        docs,
-        which,
-    }
+    PortCommand { categories, group: "server", ..connection(name, arity, flags, which, docs) }
 }
 
 const fn transaction(name: &'static str, arity: i32, which: PortAction, docs: Docs) -> PortCommand {

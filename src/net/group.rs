@@ -6,17 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arrayvec::ArrayVec;
 use slab::Slab;
 use smallvec::SmallVec;
 
 use super::connection::{Connection, Key, State};
 use super::driver::{Driver, Received};
-use super::resp::{Parsed, RequestLimits, RespReply};
-use super::run::{Ahead, Fate, Service};
+use super::resp::{Parsed, RespReply};
+use super::run::{Ahead, Fate, Service, request_limits};
 use super::session::Named;
 use super::shared::count;
 use crate::command::Limits;
-use crate::limits::{GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
+use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 use crate::shard::Outcome;
 
 /// What came of gathering a connection.
@@ -138,7 +139,7 @@ impl<D: Driver> Service<D> {
             return;
         }
         // Where each command's reply ends.
-        let mut ends: Vec<usize> = Vec::with_capacity(ahead.commands.len());
+        let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
         let (start, (db, resp3)) = (output.len(), self.group.like);
         let shared = Arc::clone(&self.shared);
         let engine = &*shared.engine;
@@ -183,10 +184,7 @@ impl<D: Driver> Service<D> {
         limits: &Limits,
         ahead: &mut Ahead<'i>,
     ) -> bool {
-        let parse_limits = RequestLimits {
-            max_bulk_bytes: limits.max_value_bytes,
-            authenticated: connection.session.user.is_some(),
-        };
+        let parse_limits = request_limits(connection, limits);
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         while at < input.len() {

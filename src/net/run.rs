@@ -269,10 +269,7 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) -> usize {
         let limits = self.engine().settings.limits(usize::MAX);
-        let parse_limits = RequestLimits {
-            max_bulk_bytes: limits.max_value_bytes,
-            authenticated: connection.session.user.is_some(),
-        };
+        let parse_limits = request_limits(connection, &limits);
         let mut ahead = Ahead::default();
         let mut at = 0;
         while at < input.len() {
@@ -521,6 +518,12 @@ impl<D: Driver> Service<D> {
 }
 
 fn no_large_reply(_: usize, _: &Tape) {}
+
+/// What a connection may ask for.
+#[inline]
+pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
+    RequestLimits { max_bulk_bytes: limits.max_value_bytes, authenticated: connection.session.user.is_some() }
+}
 
 /// Commands that run together.
 #[derive(Default)]
