@@ -324,7 +324,8 @@ fn reset(stream: &TcpStream) {
     assert_eq!(done, 0);
 }
 
-/// A client that says it has nothing more to send still gets its replies.
+/// A client that says it has nothing more to send still gets its replies. (Not those of jobs: for all that
+/// can be seen it has gone away, and jobs end then. So no KEYS here.)
 #[test]
 fn half_closed_connections_are_answered() {
     in_all_modes(|server| {
@@ -332,12 +333,15 @@ fn half_closed_connections_are_answered() {
         for number in 0..1000 {
             all.extend(encoded(&["SET", &format!("k{number}"), "v"]));
         }
-        all.extend(encoded(&["KEYS", "k99*"]));
+        // Over several shards, and on its way elsewhere in some modes.
+        let names: Vec<String> = (990..1000).map(|number| format!("k{number}")).collect();
+        all.extend(encoded(&[&["MGET"], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat()));
         all.extend(encoded(&["GET", "k7"]));
         let reply = said_to(server, &all);
         let oks = b"+OK\r\n".repeat(1000);
         assert!(reply.starts_with(&oks), "{}", text(&reply));
-        assert!(reply[oks.len()..].starts_with(b"*11\r\n") && reply.ends_with(b"$1\r\nv\r\n"));
+        let values = format!("*10\r\n{}", "$1\r\nv\r\n".repeat(11));
+        assert_eq!(text(&reply[oks.len()..]), text(values.as_bytes()));
         // Nothing at all, and half of a command.
         assert_eq!(said_to(server, b""), b"");
         assert_eq!(said_to(server, b"*2\r\n$3\r\nGET\r\n"), b"");
