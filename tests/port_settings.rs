@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Builder, Client, Server, Value, redis_server};
+use common::{Builder, Client, Server, Value, free_port, redis_server};
 
 #[track_caller]
 fn setting(client: &mut Client, name: &str) -> String {
@@ -142,11 +142,6 @@ fn file_limit(server: &Server) -> usize {
     let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("limits");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("of files");
     line.split_ascii_whitespace().nth(3).expect("soft limit").parse().unwrap_or(usize::MAX)
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("bound").port()
 }
 
 /// Where this may raise the limit, or it is high enough; the arithmetic has tests of its own.

@@ -19,7 +19,7 @@ mod twin;
 pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;
 pub use random::Random;
-pub use server::{Builder, Server, module, redis_server};
+pub use server::{Builder, Server, free_port, module, redis_server};
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -423,8 +424,21 @@ fn slug(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
 
+/// Where servers listen: so many ports from there on.
+const FIRST_PORT: u16 = 10_000;
+const PORTS: u16 = 20_000;
+
+/// Not one of those that the system gives out: until the server listens, a connection might get it.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS {
+        let number = std::process::id().wrapping_mul(61) + NUMBER.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + (number % u32::from(PORTS)) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port from {FIRST_PORT} on")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -26,9 +27,7 @@ impl Drop for Running {
 
 impl Running {
     fn start(program: &str, args: impl Fn(&str) -> Vec<String>) -> Running {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = free_port();
         let quiet = || Stdio::null();
         let child =
             Command::new(program).args(args(&port.to_string())).stdout(quiet()).stderr(quiet()).spawn();
@@ -57,6 +56,18 @@ impl Running {
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("a reply");
         line.trim_start_matches(':').trim().parse().unwrap_or_else(|_| panic!("{command}: {line}"))
+    }
+}
+
+/// A port for a server: none of those that connections are given, and each time another one.
+fn free_port() -> u16 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(61) + NUMBER.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
     }
 }
 
