@@ -10,11 +10,11 @@ use arrayvec::ArrayVec;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use super::ahead::Ahead;
 use super::connection::{Connection, Key, State};
 use super::driver::{Driver, Received};
 use super::resp::{Parsed, RespReply};
-use super::run::{Ahead, Fate, Service, request_limits};
-use super::session::Named;
+use super::run::{Fate, Service, request_limits};
 use super::shared::count;
 use crate::command::Limits;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
@@ -126,16 +126,16 @@ impl<D: Driver> Service<D> {
         let mut ahead = Ahead::default();
         for member in members.iter_mut() {
             let Some(connection) = of(connections, member.key) else { continue };
-            let first = ahead.commands.len();
+            let first = ahead.len();
             ahead.begin_another();
             let all = self.plan(connection, &input[member.input.clone()], &limits, &mut ahead);
             if !all {
-                ahead.commands.truncate(first);
+                ahead.truncate(first);
                 connection.parser = Default::default();
             }
-            member.commands = first..ahead.commands.len();
+            member.commands = first..ahead.len();
         }
-        if ahead.commands.is_empty() {
+        if ahead.is_empty() {
             return;
         }
         // Where each command's reply ends.
@@ -157,16 +157,15 @@ impl<D: Driver> Service<D> {
             let ran = end.min(done).max(first);
             let before = |command: usize| if command == 0 { start } else { ends[command - 1] };
             let said = if ran > first { before(first)..before(ran) } else { 0..0 };
-            let last = &ahead.commands[ran.max(first + 1) - 1];
-            Named::Table { number: last.number, prefix: last.prefix }.note(&connection.client);
-            let mut used = if ran > first { ahead.commands[ran - 1].end } else { 0 };
+            ahead.named(ran.max(first + 1) - 1).note(&connection.client);
+            let mut used = if ran > first { ahead.end_of(ran - 1) } else { 0 };
             self.put_in_outbox(connection, said);
             if ran < end && ran == done && outcome != Outcome::Done {
                 // That one was not to be run here and now.
                 let said = output.len();
                 if let Some(call) = calls.nth(done) {
                     self.hand_over(connection, &call, outcome, output);
-                    used = ahead.commands[done].end;
+                    used = ahead.end_of(done);
                 }
                 self.put_in_outbox(connection, said..output.len());
             }
@@ -188,16 +187,20 @@ impl<D: Driver> Service<D> {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         while at < input.len() {
+            if let Some(end) = ahead.add_known(input, at) {
+                at = end;
+                continue;
+            }
             let Ok(Parsed::Command { consumed }) =
                 connection.parser.next(&input[at..], &mut args, &parse_limits)
             else {
                 break;
             };
             let end = at + consumed;
-            if ahead.commands.is_full() || !self.goes_with_others(connection, &input[at..], &args, end, ahead)
-            {
+            if !self.goes_with_others(connection, &input[at..], &args, end, ahead) {
                 break;
             }
+            ahead.expect_more(connection, &input[at..], &args, &parse_limits);
             at = end;
         }
         self.args = args;

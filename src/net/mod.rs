@@ -9,6 +9,7 @@
 //! The host's main thread takes no part in it, and this layer knows nothing of the module API.
 
 mod accept;
+mod ahead;
 mod client;
 mod connection;
 mod describe;

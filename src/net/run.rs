@@ -4,23 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
+use super::ahead::Ahead;
 use super::connection::{Connection, State};
 use super::driver::{Driver, Received, Sent};
 use super::group::Group;
 use super::outbox::Piece;
-use super::resp::{ArgList, ArgRange, Parsed, RequestLimits, RespReply, room_for};
+use super::resp::{ArgList, Parsed, RequestLimits, RespReply, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
-use crate::limits::{
-    AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
-};
+use crate::limits::{AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
-use crate::store::Now;
 
 /// What is to become of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,16 +270,22 @@ impl<D: Driver> Service<D> {
         let mut ahead = Ahead::default();
         let mut at = 0;
         while at < input.len() {
+            if let Some(end) = ahead.add_known(input, at) {
+                at = end;
+                continue;
+            }
+            if ahead.is_full() {
+                break;
+            }
             match connection.parser.next(&input[at..], args, &parse_limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let end = at + consumed;
-                    if !ahead.commands.is_full()
-                        && self.goes_with_others(connection, &input[at..], args, end, &mut ahead)
-                    {
+                    if self.goes_with_others(connection, &input[at..], args, end, &mut ahead) {
+                        ahead.expect_more(connection, &input[at..], args, &parse_limits);
                         at = end;
                         continue;
                     }
-                    if ahead.commands.is_empty() {
+                    if ahead.is_empty() {
                         self.run_alone(connection, &input[at..], args, &limits, output);
                         // One that must be tried again has not been run.
                         let again = matches!(connection.state, State::Deferred | State::Again);
@@ -291,17 +294,17 @@ impl<D: Driver> Service<D> {
                 }
                 Ok(Parsed::Empty { consumed }) => {
                     at += consumed;
-                    if ahead.commands.is_empty() {
+                    if ahead.is_empty() {
                         return at;
                     }
                     continue;
                 }
-                Ok(Parsed::Incomplete { missing }) if ahead.commands.is_empty() => {
+                Ok(Parsed::Incomplete { missing }) if ahead.is_empty() => {
                     connection.missing = missing;
                     connection.has_commands = false;
                     return at;
                 }
-                Err(error) if ahead.commands.is_empty() => {
+                Err(error) if ahead.is_empty() => {
                     if connection.session.wants_replies() {
                         connection.session.reply(output).error(&error.text());
                     }
@@ -314,10 +317,10 @@ impl<D: Driver> Service<D> {
             connection.parser = Default::default();
             break;
         }
-        if ahead.commands.is_empty() { at } else { self.run_ahead(connection, &ahead, &limits, output) }
+        if ahead.is_empty() { at } else { self.run_ahead(connection, &ahead, &limits, output) }
     }
 
-    /// Adds a command to those that run together, if it is one that can: on one shard,
+    /// Adds a command to those that run together, if there is room and it is one that can: on one shard,
     /// allowed, and with nothing in its way.
     #[inline]
     pub(super) fn goes_with_others<'i>(
@@ -328,33 +331,22 @@ impl<D: Driver> Service<D> {
         end: usize,
         ahead: &mut Ahead<'i>,
     ) -> bool {
-        let Some(&name) = args.ranges().first() else { return false };
-        if args.is_inline() || args.len() > AHEAD_ARGUMENTS {
+        if args.is_empty() || args.is_inline() || args.len() > AHEAD_ARGUMENTS || ahead.is_full() {
             return false;
         }
-        let name = &input[name.start..name.end];
-        // Most commands of a pipeline are the same: what was found out about the last one holds.
-        if let Some(last) = ahead.last_like(name, args.len()) {
-            ahead.lay_out(input, args.ranges());
-            ahead.add(Planned { end, ..last });
-            return true;
-        }
-        let Some(Named::Table { number, prefix }) = Named::find(name) else {
+        let list = Args::new(ahead.lay_out(input, args));
+        let Some(Named::Table { number, prefix }) = Named::find(list.get(0)) else {
             return false;
         };
         let row = COMMANDS[number];
-        if !row.is_on_one_shard(args.len()) {
-            return false;
-        }
         let session = &connection.session;
-        let list = Args::new(ahead.lay_out(input, args.ranges()));
-        let free = session.is_plain()
+        let free = row.is_on_one_shard(list.len())
+            && session.is_plain()
             && row.check_arity(&list).is_ok()
             && self.engine().port_gate(row.flags) == Gate::Go
             && session.may(self.engine(), number, &list);
         if free {
-            let on_all_keys = session.may_on_all_keys(number);
-            ahead.add(Planned { number, prefix, on_all_keys, end, args: (0, 0) });
+            ahead.add(number, prefix, end);
         }
         free
     }
@@ -371,31 +363,26 @@ impl<D: Driver> Service<D> {
         let seat = engine.worker_seat(self.worker);
         let mut calls = ahead.calls(engine, connection.session.db, limits);
         let mut reply = RespReply::new(output, connection.session.resp3);
-        let (done, outcome) = match &ahead.commands[..] {
+        let (done, outcome) = if ahead.len() == 1 {
             // By itself it needs no preparation.
-            [_] => {
-                match calls.clone().next().map(|call| engine.attempt(seat, &call, Taking::WORKER, &mut reply))
-                {
-                    Some(Outcome::Done) => (1, Outcome::Done),
-                    other => (0, other.unwrap_or(Outcome::Busy)),
-                }
+            match calls.clone().next().map(|call| engine.attempt(seat, &call, Taking::WORKER, &mut reply)) {
+                Some(Outcome::Done) => (1, Outcome::Done),
+                other => (0, other.unwrap_or(Outcome::Busy)),
             }
-            _ => {
-                let enough = reply.len() + HELD_OUTPUT;
-                engine.attempt_run(seat, calls.clone(), &mut reply, |reply| reply.len() > enough)
-            }
+        } else {
+            let enough = reply.len() + HELD_OUTPUT;
+            engine.attempt_run(seat, calls.clone(), &mut reply, |reply| reply.len() > enough)
         };
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
-        let last = &ahead.commands[done.min(ahead.commands.len() - 1)];
-        Named::Table { number: last.number, prefix: last.prefix }.note(&connection.client);
+        ahead.named(done.min(ahead.len() - 1)).note(&connection.client);
         if outcome == Outcome::Done {
-            return ahead.commands[done - 1].end;
+            return ahead.end_of(done - 1);
         }
         // That one was not to be run here and now.
         let Some(call) = calls.nth(done) else { return 0 };
         self.hand_over(connection, &call, outcome, output);
-        ahead.commands[done].end
+        ahead.end_of(done)
     }
 
     /// Runs one command by itself.
@@ -523,82 +510,4 @@ fn no_large_reply(_: usize, _: &Tape) {}
 #[inline]
 pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
     RequestLimits { max_bulk_bytes: limits.max_value_bytes, authenticated: connection.session.user.is_some() }
-}
-
-/// Commands that run together.
-#[derive(Default)]
-pub(super) struct Ahead<'i> {
-    args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
-    pub(super) commands: ArrayVec<Planned, AHEAD>,
-    /// The first one of the connection whose commands are being added.
-    own: usize,
-}
-
-/// One of them.
-#[derive(Clone, Copy)]
-pub(super) struct Planned {
-    pub(super) number: usize,
-    pub(super) prefix: &'static str,
-    /// Whether its user may run it whatever its keys are.
-    on_all_keys: bool,
-    /// Where its arguments begin, and end.
-    args: (usize, usize),
-    /// Where it ends in the input.
-    pub(super) end: usize,
-}
-
-impl<'i> Ahead<'i> {
-    /// What is added from here on is another connection's.
-    pub(super) fn begin_another(&mut self) {
-        self.own = self.commands.len();
-    }
-
-    /// Lays out the arguments of a command that may be added next.
-    #[inline]
-    fn lay_out(&mut self, input: &'i [u8], ranges: &[ArgRange]) -> &[&'i [u8]] {
-        let first = self.end();
-        self.args.truncate(first);
-        self.args.extend(ranges.iter().map(|range| &input[range.start..range.end]));
-        &self.args[first..]
-    }
-
-    /// Where the arguments of the commands end.
-    #[inline]
-    fn end(&self) -> usize {
-        self.commands.last().map_or(0, |last| last.args.1)
-    }
-
-    /// Adds the command whose arguments were laid out.
-    #[inline]
-    fn add(&mut self, planned: Planned) {
-        let args = (self.end(), self.args.len());
-        self.commands.push(Planned { args, ..planned });
-    }
-
-    /// The last command, if it was called by that very name with so many arguments, and whatever holds
-    /// for it holds for such a one on any key.
-    #[inline]
-    fn last_like(&self, name: &[u8], arguments: usize) -> Option<Planned> {
-        let last = *self.commands.get(self.own..)?.last()?;
-        let (first, end) = last.args;
-        (last.on_all_keys && end - first == arguments && self.args[first] == name).then_some(last)
-    }
-
-    #[inline]
-    pub(super) fn calls(
-        &self,
-        engine: &Engine,
-        db: u32,
-        limits: &Limits,
-    ) -> impl Iterator<Item = Call<'_>> + Clone {
-        let clock = engine.config.clock;
-        self.commands.iter().map(move |planned| Call {
-            command: planned.number,
-            args: Args::new(&self.args[planned.args.0..planned.args.1]),
-            db,
-            now: Now::lazy(clock),
-            limits: *limits,
-            prefix: planned.prefix,
-        })
-    }
 }

@@ -21,7 +21,7 @@ fn an_experiment_of_the_port_has_figures_for_every_leg() {
     std::fs::create_dir_all(&directory).expect("a directory");
     let report = directory.join("report");
     let output = Command::new(BENCH)
-        .args(["run", "--quick", "--seconds", "0.05", "--experiment", EXPERIMENT, "--directory"])
+        .args(["run", "--quick", "--seconds", "0.5", "--experiment", EXPERIMENT, "--directory"])
         .arg(&report)
         .env("MIDI_MODULE", module)
         .current_dir(&directory)

@@ -8,4 +8,4 @@ mod reply;
 mod request;
 
 pub use reply::RespReply;
-pub use request::{ArgList, ArgRange, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
+pub use request::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};

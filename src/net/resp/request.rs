@@ -121,6 +121,51 @@ impl ArgList {
     }
 }
 
+/// What a command of the form that nearly all have begins with: the lines of its count and its name. Others
+/// that begin so are the same command with as many arguments.
+#[derive(Clone, Copy)]
+pub struct Head {
+    bytes: u128,
+    mask: u128,
+    len: usize,
+    arguments: usize,
+}
+
+impl Head {
+    /// That of the command which `input` begins with, and which was cut into `args`. `None` for one that
+    /// is too long to be looked at all at once, or of another form.
+    pub fn of(input: &[u8], args: &ArgList, limits: &RequestLimits) -> Option<Head> {
+        let name = args.ranges().first().filter(|_| !args.is_inline && limits.allow_plain())?;
+        let len = name.end + LINE_END;
+        let mask = u128::MAX >> (size_of::<u128>().checked_sub(len)? * 8);
+        let (count, _) = plain_head(input).filter(|&head| head == (args.len, name.end - name.start))?;
+        Some(Head { bytes: leading(input)? & mask, mask, len, arguments: count - 1 })
+    }
+
+    /// Cuts another such command from the beginning of `input`: its name, then the arguments. Its length. `None`
+    /// says nothing, except that what was given to `take` is to be forgotten.
+    #[inline(always)]
+    pub fn take<'i>(&self, input: &'i [u8], mut take: impl FnMut(&'i [u8])) -> Option<usize> {
+        if leading(input)? & self.mask != self.bytes {
+            return None;
+        }
+        take(&input[HEAD..self.len - LINE_END]);
+        let mut rest = &input[self.len..];
+        for _ in 0..self.arguments {
+            let (length, line) = plain_line(b'$', rest)?;
+            take(rest.get(line..line + length)?);
+            rest = rest.get(line + length + LINE_END..)?;
+        }
+        Some(input.len() - rest.len())
+    }
+}
+
+/// The first bytes, as one number.
+#[inline(always)]
+fn leading(input: &[u8]) -> Option<u128> {
+    input.first_chunk().map(|bytes| u128::from_le_bytes(*bytes))
+}
+
 /// What a client may ask for.
 pub struct RequestLimits {
     /// The longest argument: Redis's proto-max-bulk-len.
@@ -223,6 +268,12 @@ pub struct RequestParser {
 }
 
 impl RequestParser {
+    /// Whether the next call begins with a new command.
+    #[inline]
+    pub fn is_between(&self) -> bool {
+        !self.within
+    }
+
     /// Takes the next command from the beginning of `input`. While it is incomplete, the next
     /// call must get the same bytes again with more behind them. After an error there is no next call.
     ///
@@ -558,6 +609,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The head of a command, and what it takes from another input.
+    fn known(input: &[u8], limits: &RequestLimits, other: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
+        let mut args = ArgList::default();
+        RequestParser::default().next(input, &mut args, limits).expect("a command");
+        let mut taken = Vec::new();
+        let length = Head::of(input, &args, limits)?.take(other, |arg| taken.push(arg.to_vec()))?;
+        Some((length, taken))
+    }
+
+    /// Every byte of some commands is made every other one: what is taken for a known one is that very one.
+    #[test]
+    fn known_commands_are_no_others() {
+        for (first_one, count, len) in [
+            ("*1\r\n$6\r\nDBSIZE\r\n", 1, 0),
+            ("*2\r\n$3\r\nGET\r\n$1\r\na\r\n", 2, 9),
+            ("*3\r\n$6\r\nINCRBY\r\n$1\r\na\r\n$0\r\n\r\n", 3, 999),
+        ] {
+            let name = &first_one[..first_one.find("$1").unwrap_or(first_one.len())];
+            let input = format!("{name}{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count - 1));
+            let whole = known(first_one.as_bytes(), &ANYBODY, input.as_bytes());
+            assert_eq!(whole, Some((input.len(), command(input.as_bytes()))));
+            for at in 0..input.len().min(40) {
+                assert_eq!(known(first_one.as_bytes(), &ANYBODY, &input.as_bytes()[..at]), None);
+                for byte in 0..=u8::MAX {
+                    let mut input = input.clone().into_bytes();
+                    input[at] = byte;
+                    if let Some((consumed, taken)) = known(first_one.as_bytes(), &ANYBODY, &input) {
+                        assert_eq!(first(&input, &ANYBODY), Ok((Parsed::Command { consumed }, taken)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_plain_commands_are_known() {
+        let get = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
+        assert!(known(get, &ANYBODY, get).is_some());
+        let narrow = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
+        assert_eq!(known(get, &narrow, get), None);
+        assert_eq!(known(get, &STRANGER, get), None);
+        for other in [&b"GET aaaaaaaaaaaaaaaaaa\r\n"[..], b"*2\r\n$7\r\nGETINFO\r\n$1\r\na\r\n"] {
+            assert_eq!(known(other, &ANYBODY, other), None, "{}", text(other));
+        }
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        bytes.escape_ascii().to_string()
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Commands that run together: cut out of the input, allowed, and laid out for the shards.
+
+use arrayvec::ArrayVec;
+
+use super::connection::Connection;
+use super::resp::{ArgList, Head, RequestLimits};
+use super::session::Named;
+use crate::command::{Args, Limits};
+use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
+use crate::shard::{Call, Engine};
+use crate::store::Now;
+
+/// Commands that run together.
+#[derive(Default)]
+pub(super) struct Ahead<'i> {
+    args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
+    commands: ArrayVec<Planned, AHEAD>,
+    /// What the connection's last commands of two kinds looked like, where all that was found out about
+    /// them holds for any other that looks so. Many programs read and write in turn.
+    known: [Option<Known>; 2],
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct Planned {
+    number: u16,
+    /// Where its arguments begin, and end.
+    args: (u16, u16),
+    prefix: &'static str,
+    /// Where it ends in the input.
+    end: usize,
+}
+
+/// A command that may be called on every key.
+#[derive(Clone, Copy)]
+struct Known {
+    head: Head,
+    number: u16,
+    prefix: &'static str,
+}
+
+impl<'i> Ahead<'i> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Whether there is no room for another one.
+    pub(super) fn is_full(&self) -> bool {
+        self.commands.is_full()
+    }
+
+    /// Leaves only so many.
+    pub(super) fn truncate(&mut self, commands: usize) {
+        self.commands.truncate(commands);
+    }
+
+    /// What is added from here on is another connection's.
+    pub(super) fn begin_another(&mut self) {
+        self.known = [None, None];
+    }
+
+    /// Where a command ends in its connection's input.
+    pub(super) fn end_of(&self, command: usize) -> usize {
+        self.commands[command].end
+    }
+
+    /// How a command was called.
+    pub(super) fn named(&self, command: usize) -> Named {
+        let planned = &self.commands[command];
+        Named::Table { number: planned.number.into(), prefix: planned.prefix }
+    }
+
+    /// Where the arguments of the commands end.
+    #[inline]
+    fn args_end(&self) -> usize {
+        self.commands.last().map_or(0, |last| last.args.1.into())
+    }
+
+    /// Lays out the arguments of a command that may be added next; not of an inline one.
+    #[inline]
+    pub(super) fn lay_out(&mut self, input: &'i [u8], args: &ArgList) -> &[&'i [u8]] {
+        let first = self.args_end();
+        self.args.truncate(first);
+        let ranges = args.ranges().iter().take(AHEAD_ARGUMENTS);
+        self.args.extend(ranges.map(|range| &input[range.start..range.end]));
+        &self.args[first..]
+    }
+
+    /// Adds the command whose arguments were laid out; it ends there in the input.
+    #[inline]
+    pub(super) fn add(&mut self, number: usize, prefix: &'static str, end: usize) {
+        let (number, args) = (number as u16, (self.args_end() as u16, self.args.len() as u16));
+        self.commands.push(Planned { number, args, prefix, end });
+    }
+
+    /// Remembers what the last command looks like, if it may be called on every key: others that look so
+    /// are added without another look. It is the connection's, cut from the beginning of `input`.
+    pub(super) fn expect_more(
+        &mut self,
+        connection: &Connection,
+        input: &[u8],
+        args: &ArgList,
+        limits: &RequestLimits,
+    ) {
+        let Some(&Planned { number, prefix, .. }) = self.commands.last() else { return };
+        if connection.session.may_on_all_keys(number.into())
+            && let Some(head) = Head::of(input, args, limits)
+        {
+            self.known = [Some(Known { head, number, prefix }), self.known[0]];
+        }
+    }
+
+    /// Adds the command that stands at `at`, if it is known; says where it ends.
+    #[inline]
+    pub(super) fn add_known(&mut self, input: &'i [u8], at: usize) -> Option<usize> {
+        if self.commands.is_full() {
+            return None;
+        }
+        let first = self.args_end();
+        for known in self.known.iter().flatten() {
+            self.args.truncate(first);
+            let args = &mut self.args;
+            let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else { continue };
+            let (number, prefix, end) = (known.number, known.prefix, at + length);
+            self.commands.push(Planned { number, args: (first as u16, self.args.len() as u16), prefix, end });
+            return Some(end);
+        }
+        None
+    }
+
+    /// The commands as calls in a database, in the order added.
+    #[inline]
+    pub(super) fn calls(
+        &self,
+        engine: &Engine,
+        db: u32,
+        limits: &Limits,
+    ) -> impl Iterator<Item = Call<'_>> + Clone {
+        let clock = engine.config.clock;
+        self.commands.iter().map(move |planned| Call {
+            command: planned.number.into(),
+            args: Args::new(&self.args[planned.args.0.into()..planned.args.1.into()]),
+            db,
+            now: Now::lazy(clock),
+            limits: *limits,
+            prefix: planned.prefix,
+        })
+    }
+}
