@@ -103,7 +103,9 @@ impl OneKey<'_> {
             None => reply.null(),
             Some(found) => {
                 let entry = self.table.entry(found);
-                self.limits.reply(entry.value_len())?;
+                if self.limits.has_reply_limit() {
+                    self.limits.reply(entry.value_len())?;
+                }
                 reply.value(&entry);
             }
         }

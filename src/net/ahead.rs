@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::connection::Connection;
 use super::resp::{ArgList, Head, RequestLimits};
-use super::session::Named;
+use super::session::{Named, Rights};
 use crate::command::{Args, Limits};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
 use crate::shard::{Call, Engine};
@@ -18,6 +18,8 @@ pub(super) struct Ahead<'i> {
     /// What the connection's last commands of two kinds looked like, where all that was found out about
     /// them holds for any other that looks so. Many programs read and write in turn.
     known: [Option<Known>; 2],
+    /// For whom that holds.
+    rights: Option<Rights>,
 }
 
 /// One of them.
@@ -60,9 +62,14 @@ impl<'i> Ahead<'i> {
         self.commands.truncate(commands);
     }
 
-    /// What is added from here on is another connection's.
-    pub(super) fn begin_another(&mut self) {
-        self.known = [None, None];
+    /// What is added from here on is another connection's. What is known of commands stays known where
+    /// the same user's rights hold.
+    pub(super) fn begin_another(&mut self, connection: &Connection) {
+        let rights = connection.session.rights();
+        if Some(rights) != self.rights || !connection.parser.is_between() {
+            self.known = [None, None];
+        }
+        self.rights = Some(rights);
     }
 
     /// Where a command ends in its connection's input.

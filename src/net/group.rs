@@ -91,7 +91,7 @@ impl<D: Driver> Service<D> {
         if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
     }
 
-    /// Serves the group; what is to become of its connections, [`Service::group_fates`] tells.
+    /// Serves the group; what is to become of its connections, [`Service::take_fates`] tells.
     pub fn serve_group(&mut self, connections: &mut Slab<Connection>) {
         let mut members = std::mem::take(&mut self.group.members);
         let input = std::mem::take(&mut self.input);
@@ -127,7 +127,7 @@ impl<D: Driver> Service<D> {
         for member in members.iter_mut() {
             let Some(connection) = of(connections, member.key) else { continue };
             let first = ahead.len();
-            ahead.begin_another();
+            ahead.begin_another(connection);
             let all = self.plan(connection, &input[member.input.clone()], &limits, &mut ahead);
             if !all {
                 ahead.truncate(first);
@@ -223,9 +223,14 @@ impl<D: Driver> Service<D> {
         self.group.members.iter().map(|member| member.key).collect()
     }
 
-    /// What is to become of the connections that the group had.
-    pub fn group_fates(&mut self) -> Vec<(Key, Fate)> {
+    /// What is to become of the connections that the group had. The list is to be given back.
+    pub fn take_fates(&mut self) -> Vec<(Key, Fate)> {
         std::mem::take(&mut self.group.fates)
+    }
+
+    /// Gives the list back when it is empty.
+    pub fn give_back_fates(&mut self, fates: Vec<(Key, Fate)>) {
+        self.group.fates = fates;
     }
 }
 

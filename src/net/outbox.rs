@@ -46,8 +46,11 @@ impl<D: Driver> Service<D> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Everything has been sent. One very large reply does not make every later one dear.
-    pub fn clear_output(&mut self) {
+    /// Everything has been sent; `sent` is what [`Service::take_outbox`] gave. One very large reply does not
+    /// make every later one dear.
+    pub fn clear_output(&mut self, mut sent: Vec<Piece>) {
+        sent.clear();
+        self.outbox = sent;
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::new();

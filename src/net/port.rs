@@ -114,9 +114,9 @@ impl<D: Driver> WorkerPort<D> {
             self.after_panic();
             keys.into_iter().for_each(|key| self.close(key));
         }
-        for (key, fate) in self.service.group_fates() {
-            self.settle(key, fate);
-        }
+        let mut fates = self.service.take_fates();
+        fates.drain(..).for_each(|(key, fate)| self.settle(key, fate));
+        self.service.give_back_fates(fates);
         if self.service.output_is_full() {
             self.send_all();
         }
@@ -133,13 +133,14 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Sends what this turn's connections are answered.
     fn send_all(&mut self) {
-        for piece in self.service.take_outbox() {
+        let pieces = self.service.take_outbox();
+        for piece in &pieces {
             let Some(connection) = self.connections.get_mut(piece.key.slot as usize) else { continue };
-            if connection.key == piece.key && self.service.send_piece(connection, &piece) == Fate::Ends {
+            if connection.key == piece.key && self.service.send_piece(connection, piece) == Fate::Ends {
                 self.close(piece.key);
             }
         }
-        self.service.clear_output();
+        self.service.clear_output(pieces);
     }
 
     fn accept(&mut self, listener: usize) {

@@ -41,6 +41,14 @@ pub struct Session {
     pub(super) saying: Option<Box<Saying>>,
 }
 
+/// A user, as of some epoch: sessions for which they are equal have equal rights.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Where it lies, if anybody has logged in; sessions of one user share it.
+    user: Option<usize>,
+    epoch: u64,
+}
+
 /// Whether a client wants replies: CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
@@ -207,6 +215,12 @@ impl Session {
     #[inline]
     pub fn kind(&self) -> (u32, bool) {
         (self.db, self.resp3)
+    }
+
+    /// What its rights follow from.
+    #[inline]
+    pub fn rights(&self) -> Rights {
+        Rights { user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()), epoch: self.epoch }
     }
 
     /// Whether it may call that command of the table on every key.

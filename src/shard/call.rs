@@ -209,7 +209,7 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         let table = held.db(call.db);
-        let before = table.census();
+        let (census, changes) = (table.census(), table.changes());
         let mut events = Events::new(self.is_listening(), call.db);
         if events.are_wanted() {
             table.note_expired();
@@ -226,18 +226,34 @@ impl Engine {
             };
             said(call, result, reply)
         });
-        let change = table.census() - before;
-        seat.book(call.db, change);
-        if self.is_metered(seat, call) {
-            self.spend_credit(change.bytes + table.shared_bytes(hash, call.first_key()) as i64);
+        // Keys that expire are no changes.
+        if table.changes() != changes || table.census().expired != census.expired {
+            self.book_change(seat, call, hash, shard, table, census);
         }
-        self.note_due(shard, table);
         if events.are_wanted() {
             self.leave_expired(call.db, table);
             let key = call.first_key();
             events.list().iter().for_each(|noted| self.leave_news(noted.db, key, noted.event));
         }
         outcome
+    }
+
+    /// Books what a command on one key has done to its table.
+    fn book_change(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        table: &mut Table,
+        before: Census,
+    ) {
+        let change = table.census() - before;
+        seat.book(call.db, change);
+        if self.is_metered(seat, call) {
+            self.spend_credit(change.bytes + table.shared_bytes(hash, call.first_key()) as i64);
+        }
+        self.note_due(shard, table);
     }
 
     #[inline]

@@ -50,7 +50,7 @@ impl Bucket {
     #[inline]
     fn matching(&self, tag: u8) -> u32 {
         let (line, _) = self.0.as_chunks::<16>();
-        equal_bytes(line[0], tag) & ((1 << SLOTS) - 1)
+        equal_bytes(&line[0], tag) & ((1 << SLOTS) - 1)
     }
 
     #[inline]
@@ -112,12 +112,11 @@ impl Bucket {
 /// A bit for each byte of `line` that equals `byte`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
-    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
-    let whole = u128::from_le_bytes(line);
-    // SAFETY: these need SSE2, which every x86-64 processor has.
+fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    // SAFETY: these need SSE2, which every x86-64 processor has; what is loaded is 16 bytes at any address.
     unsafe {
-        let line = _mm_set_epi64x((whole >> 64) as i64, whole as i64);
+        let line = _mm_loadu_si128(line.as_ptr().cast());
         _mm_movemask_epi8(_mm_cmpeq_epi8(line, _mm_set1_epi8(byte as i8))) as u32
     }
 }
@@ -125,7 +124,7 @@ fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
 /// A bit for each byte of `line` that equals `byte`.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-fn equal_bytes(line: [u8; 16], byte: u8) -> u32 {
+fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
     line.iter().enumerate().fold(0, |bits, (at, &other)| bits | u32::from(other == byte) << at)
 }
 

@@ -1,6 +1,7 @@
 //! What a client is answered: replies as bytes.
 
 use crate::command::Reply;
+use crate::store::Entry;
 
 /// Writes replies in RESP2 or RESP3 behind what `out` holds.
 pub struct RespReply<'a> {
@@ -89,12 +90,17 @@ impl Reply for RespReply<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn bulk(&mut self, bytes: &[u8]) {
         self.out.reserve(bytes.len() + HEAD_BYTES);
         self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn value(&mut self, entry: &Entry) {
+        self.bulk(entry.value().bytes());
     }
 
     fn verbatim(&mut self, text: &[u8]) {
