@@ -20,7 +20,7 @@ load() { target/release/midi-bench load --server "$dir/$door" --connections 1 --
 
 cd "$dir"
 valgrind --tool=callgrind --callgrind-out-file="$dir/out" --toggle-collect=readQueryFromClient \
-    --toggle-collect='*Service*::serve*' --log-file="$dir/log" \
+    --toggle-collect='*WorkerPort*::turn' --log-file="$dir/log" \
     "$MIDI_REDIS_SERVER" --port 0 --unixsocket "$dir/host" --save "" --loadmodule "$root/target/release/libmidi.so" \
     unixsocket "$dir/port" threads 1 >/dev/null &
 server=$!

@@ -281,7 +281,9 @@ impl<D: Driver> Service<D> {
                 Ok(Parsed::Command { consumed }) => {
                     let end = at + consumed;
                     if self.goes_with_others(connection, &input[at..], args, end, &mut ahead) {
-                        ahead.expect_more(connection, &input[at..], args, &parse_limits);
+                        if end < input.len() {
+                            ahead.expect_more(connection, &input[at..], args, &parse_limits);
+                        }
                         at = end;
                         continue;
                     }
