@@ -18,8 +18,8 @@ use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Call, Engine, ForMain, Home, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work, is_long,
-    long_work,
+    Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work,
+    is_long, long_work,
 };
 use crate::store::Now;
 
@@ -447,7 +447,7 @@ impl Door {
 
 /// For whom a job is that a blocked client waits for, and how it answers.
 fn job_client(db: u32, blocked: Blocked) -> (JobOwner, Box<dyn JobReply>) {
-    let owner = JobOwner { db, client: blocked.client_id(), gone: blocked.watch() };
+    let owner = JobOwner { db, client: blocked.client_id(), door: JobDoor::Host, gone: blocked.watch() };
     (owner, Box::new(BlockedReply::new(blocked)))
 }
 
