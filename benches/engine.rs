@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
-use midi::command::{Args, Reply, find};
+use midi::command::{Args, Cluster, Reply, find};
 use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
 use midi::store::{Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
 
@@ -120,7 +120,8 @@ fn with_jemalloc() {
 
 /// An engine without threads: the seats of its workers are the benches'.
 fn engine(workers: usize, shards: usize) -> Arc<Engine> {
-    let config = Config { workers, shards, databases: 1, safemode: false, clock: || 0 };
+    let config =
+        Config { workers, shards, databases: 1, cluster: Cluster::Off, safemode: false, clock: || 0 };
     let settings = Settings {
         pool: AtomicBool::new(false),
         max_jobs: AtomicUsize::new(100),

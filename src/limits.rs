@@ -160,6 +160,12 @@ pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
 /// in a way that cannot be seen.
 pub const USERS_NOTICED_EVERY: Duration = Duration::from_secs(1);
 
+/// Names of flushed keys that the main thread is sent at once, where clients may have cached
+/// them: it takes some 100 µs to tell of them. A little more may come, for names come by the table's segment.
+pub const FLUSHED_NAMES: usize = 256;
+/// So many bytes of names at once.
+pub const FLUSHED_NAME_BYTES: usize = 64 << 10;
+
 /// Kept arguments that the main thread frees in a turn.
 pub const FREED_PER_TURN: usize = 64;
 

@@ -653,7 +653,7 @@ fn help_has_a_line_for_every_command() {
 }
 
 /// The fields of a job, in order, as RESP2 has them.
-const JOB_FIELDS: [&str; 7] = ["id", "command", "database", "client", "done", "total", "elapsed"];
+const JOB_FIELDS: [&str; 8] = ["id", "command", "database", "client", "door", "done", "total", "elapsed"];
 
 /// More than is made before it is ended.
 const MANY: i64 = 30_000_000;
@@ -683,10 +683,10 @@ fn jobs_shows_what_runs() {
         assert_eq!(names, JOB_FIELDS);
         check_job(&jobs[0]);
         let jobs = three.run("MIDI.JOBS").array();
-        assert!(matches!(&jobs[0], Value::Map(pairs) if pairs.len() == 7), "{jobs:?}");
+        assert!(matches!(&jobs[0], Value::Map(pairs) if pairs.len() == 8), "{jobs:?}");
         check_job(&jobs[0]);
         let line = &two.info("midi_jobs")["midi_job1"];
-        assert!(line.starts_with("command=populate,db=2,client="), "{line}");
+        assert!(line.starts_with("command=populate,db=2,client=") && line.contains(",door=host,"), "{line}");
         two.ok("MIDI.JOBS CANCEL 1");
         assert!(busy.read().is_error());
         server.wait_until_idle();

@@ -751,7 +751,7 @@ fn midi_jobs_shows_what_runs() {
             let job = job.map();
             assert_eq!(job["command"].text(), "populate");
             assert_eq!(job["database"], Value::Integer(3));
-            assert_eq!(job["client"], Value::Integer(id));
+            assert_eq!((&job["client"], job["door"].text()), (&Value::Integer(id), "host".to_owned()));
             assert_eq!(job["total"], Value::Integer(30_000_000));
             assert!((0..=30_000_000).contains(&job["done"].integer()));
             number = job["id"].integer();

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use midi::command::{Args, Keep, Reply, Tape, find};
+use midi::command::{Args, Cluster, Keep, Reply, Tape, find};
 use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking, long_work};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
@@ -27,7 +27,14 @@ const DATABASES: u32 = 3;
 
 fn engine(shards: usize) -> Engine {
     CLOCK.set(START);
-    let config = Config { workers: 1, shards, databases: DATABASES, safemode: false, clock: || CLOCK.get() };
+    let config = Config {
+        workers: 1,
+        shards,
+        databases: DATABASES,
+        cluster: Cluster::Off,
+        safemode: false,
+        clock: || CLOCK.get(),
+    };
     let settings = Settings {
         pool: AtomicBool::new(false),
         max_jobs: AtomicUsize::new(8),

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::port::Ported;
 use common::{Client, Mode, Server, Value, in_all_modes, wait_until};
 
 /// A subscriber to everything that is told of keys.
@@ -242,6 +243,90 @@ fn check_tracking(mode: Mode, server: &Server) {
 #[test]
 fn client_side_caching() {
     in_all_modes(check_tracking);
+}
+
+/// Names that are in midi, before a flush, in database 0.
+const FLUSHED: [&str; 4] = ["k", "key:17", "key:4999", "l"];
+
+/// Makes them, among many others, and one in database 3.
+fn fill(host: &mut Client) {
+    host.ok("MIDI.MSET k 1 l 1");
+    host.ok("MIDI.POPULATE 5000");
+    host.ok("SELECT 3");
+    host.ok("MIDI.SET elsewhere 1");
+    host.ok("SELECT 0");
+}
+
+/// A client's cache learns which keys are gone, and nothing of the host's own keys.
+fn check_flush(mode: Mode, ported: &Ported) {
+    let (mut host, mut port) = (ported.host(), ported.client());
+    host.ok("SET native 1");
+    let (mut client, mut broadcast) = (ported.host().resp3(), ported.host().resp3());
+    client.ok("CLIENT TRACKING ON");
+    broadcast.ok("CLIENT TRACKING ON BCAST PREFIX l PREFIX native");
+    let mut check = |what: &str, flush: &mut dyn FnMut(&mut Client), all: bool| {
+        fill(&mut host);
+        // What the last flush has left is told of here.
+        invalidated(&mut client);
+        invalidated(&mut broadcast);
+        client.run("GET native");
+        client.run("MIDI.MGET k l native key:17 key:4999");
+        client.ok("SELECT 3");
+        client.run("MIDI.GET elsewhere");
+        client.ok("SELECT 0");
+        assert_eq!(invalidated(&mut client), [""; 0], "{mode:?}: before {what}");
+        flush(&mut host);
+        let expected = if all { &["elsewhere"][..] } else { &[] }.iter().chain(&FLUSHED);
+        let expected: Vec<String> = expected.map(|&name| name.into()).collect();
+        let mut told = Vec::new();
+        wait_until("all have been told", || {
+            told.append(&mut invalidated(&mut client));
+            told.len() >= expected.len()
+        });
+        told.sort();
+        assert_eq!(told, expected, "{mode:?}: {what}");
+        assert_eq!(invalidated(&mut broadcast), ["l"], "{mode:?}: {what}, broadcast");
+    };
+    for flush in ["MIDI.FLUSHDB", "MIDI.FLUSHDB ASYNC", "MIDI.FLUSHALL SYNC", "MIDI.FLUSHALL ASYNC"] {
+        check(flush, &mut |host| host.ok(flush), flush.contains("ALL"));
+    }
+    check("FLUSHALL on the port", &mut |_| port.ok("FLUSHALL"), true);
+    let transaction = |client: &mut Client, flush: &str| {
+        client.ok("MULTI");
+        client.run(flush);
+        assert_eq!(client.run("EXEC"), Value::Array(vec![Value::ok()]));
+    };
+    check("MULTI", &mut |host| transaction(host, "MIDI.FLUSHDB"), false);
+    check("MULTI on the port", &mut |_| transaction(&mut ported.client(), "FLUSHDB"), false);
+    check("a script", &mut |host| _ = host.call(&["EVAL", "redis.call('MIDI.FLUSHALL')", "0"]), true);
+}
+
+#[test]
+fn flushes_reach_caches() {
+    for mode in Mode::ALL {
+        check_flush(mode, &Ported::start(mode.builder()));
+    }
+}
+
+/// A flush of the host's is told as ever: everything is gone. The host tells nothing of SWAPDB, and
+/// neither does midi.
+#[test]
+fn the_hosts_flush_and_exchanges() {
+    in_all_modes(|mode, server| {
+        let (mut host, mut client) = (server.client(), server.client().resp3());
+        client.ok("CLIENT TRACKING ON");
+        fill(&mut host);
+        client.run("MIDI.GET k");
+        host.ok("FLUSHALL");
+        assert_eq!(client.read(), Value::Push(vec![Value::bulk("invalidate"), Value::Null]));
+        assert_eq!(invalidated(&mut client), [""; 0], "{mode:?}");
+        for prefix in ["", "MIDI."] {
+            host.ok(&format!("{prefix}SET of{prefix} 1"));
+            client.run(&format!("{prefix}GET of{prefix}"));
+            host.ok(&format!("{prefix}SWAPDB 0 1"));
+            assert_eq!(invalidated(&mut client), [""; 0], "{mode:?}");
+        }
+    });
 }
 
 /// Listening changes nothing for WATCH.

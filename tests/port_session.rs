@@ -818,10 +818,12 @@ fn jobs_of_a_port_are_cancelled() {
     let (mut client, mut host) = (ported.client(), ported.host());
     for cancelled_from_host in [false, true] {
         let mut busy = ported.client();
+        let own = busy.id();
         busy.send_line("POPULATE 3000000");
         wait_until("it runs", || !client.run("JOBS").array().is_empty());
-        let jobs = host.run("MIDI.JOBS").array();
-        let id = jobs[0].clone().map()["id"].integer();
+        let job = host.run("MIDI.JOBS").array().remove(0).map();
+        assert_eq!((job["client"].integer(), job["door"].text()), (own, "port".to_owned()));
+        let id = job["id"].integer();
         let door = if cancelled_from_host { &mut host } else { &mut client };
         door.ok(&format!("MIDI.JOBS CANCEL {id}"));
         assert_eq!(busy.read(), Value::error(&format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL")));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midi::command::{Args, Reply, Tape, find};
+use midi::command::{Args, Cluster, Reply, Tape, find};
 use midi::shard::{
     Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat,
     Settings, Taking, Verdict, Waker, Workers, long_work,
@@ -51,7 +51,7 @@ fn clock() -> UnixMs {
 static CLOCK: AtomicI64 = AtomicI64::new(1_600_000_000_000);
 
 fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 'static) -> Arc<Engine> {
-    let config = Config { workers, shards, databases: 4, safemode: false, clock };
+    let config = Config { workers, shards, databases: 4, cluster: Cluster::Off, safemode: false, clock };
     let settings = Settings {
         pool: AtomicBool::new(false),
         max_jobs: AtomicUsize::new(100),

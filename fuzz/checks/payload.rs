@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crc::{CRC_64_REDIS, Crc};
-use midi::command::{Args, find};
+use midi::command::{Args, Cluster, find};
 use midi::net::resp::RespReply;
 use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
 use midi::store::Now;
@@ -60,7 +60,14 @@ fn text(reply: &[u8]) -> &[u8] {
 }
 
 fn engine() -> Engine {
-    let config = Config { workers: 1, shards: 1, databases: 1, safemode: false, clock: || 1_600_000_000_000 };
+    let config = Config {
+        workers: 1,
+        shards: 1,
+        databases: 1,
+        cluster: Cluster::Off,
+        safemode: false,
+        clock: || 1_600_000_000_000,
+    };
     let settings = Settings {
         pool: AtomicBool::new(false),
         max_jobs: AtomicUsize::new(1),

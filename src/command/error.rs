@@ -29,6 +29,8 @@ pub enum Error {
     SameObject,
     /// No database has that number.
     DbOutOfRange,
+    /// The host is a node of a cluster, where this is not to be had.
+    NotInCluster(&'static str),
     /// SWAPDB's first number is none.
     InvalidFirstDb,
     /// SWAPDB's second number is none.
@@ -147,6 +149,7 @@ impl Error {
             Error::NoSuchKey => "ERR no such key".into(),
             Error::SameObject => "ERR source and destination objects are the same".into(),
             Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::NotInCluster(what) => format!("ERR {what} is not allowed in cluster mode").into(),
             Error::InvalidFirstDb => "ERR invalid first DB index".into(),
             Error::InvalidSecondDb => "ERR invalid second DB index".into(),
             Error::OutOfIntRange => {

@@ -404,6 +404,17 @@ pub trait HeldTables {
     fn table_in(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table);
 }
 
+/// What databases are to a host that may be a node of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// It is none.
+    Off,
+    /// A cluster has database 0 alone.
+    OneDatabase,
+    /// A cluster has several, which cannot be exchanged.
+    ManyDatabases,
+}
+
 /// What a command on several keys has in its hands.
 pub struct ManyKeys<'a> {
     /// All arguments.
@@ -414,6 +425,8 @@ pub struct ManyKeys<'a> {
     pub db: u32,
     /// How many databases there are.
     pub databases: u32,
+    /// Whether others than the client's may be touched.
+    pub cluster: Cluster,
     /// For keys that move when a table grows.
     pub hasher: &'a KeyHasher,
     /// When it happens.

@@ -4,7 +4,8 @@
 use std::ptr;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply,
+    arg, word,
 };
 use crate::store::Entry;
 
@@ -141,6 +142,9 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = CopyOptions::parse(&args, cx.db, cx.databases)?;
     let from = Place { number: 0, key: args.get(1), db: cx.db };
     let to = Place { number: 1, key: args.get(2), db: options.db };
+    if cx.cluster == Cluster::OneDatabase && from.db != to.db {
+        return Err(Error::NotInCluster("Copying to another database"));
+    }
     if from.db == to.db && from.key == to.key {
         return Err(Error::SameObject);
     }
@@ -155,6 +159,9 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    if cx.cluster == Cluster::OneDatabase {
+        return Err(Error::NotInCluster("MOVE"));
+    }
     let args = cx.args;
     let from = Place { number: 0, key: args.get(1), db: cx.db };
     let to = Place { db: database(&args, 2, cx.databases)?, ..from };

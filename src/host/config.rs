@@ -11,7 +11,7 @@ use redis_module::raw;
 use super::api::{Ctx, RawString, api, bytes, c_text, leaked, string};
 use super::descriptors;
 use super::door::door;
-use crate::command::parse_integer;
+use crate::command::{Cluster, parse_integer};
 use crate::limits;
 use crate::shard::{Config, PortConfig, Settings};
 
@@ -357,14 +357,31 @@ fn split_unit(value: &str) -> (&str, i64) {
     binary.into_iter().chain(decimal).find_map(strip).unwrap_or((value, 1))
 }
 
+fn is_cluster(ctx: Ctx) -> bool {
+    ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
+/// How many databases the host has, and what they are to it; `None` where it does not tell.
+pub fn databases(ctx: Ctx) -> Option<(u32, Cluster)> {
+    let number = |name| ctx.config_number(name).and_then(|count| u32::try_from(count).ok());
+    let count = number(c"databases")?;
+    Some(match number(c"cluster-databases") {
+        _ if !is_cluster(ctx) => (count, Cluster::Off),
+        None => (count, Cluster::OneDatabase),
+        // Valkey from 9 on.
+        Some(count) => (count, Cluster::ManyDatabases),
+    })
+}
+
 /// What the engine is made with.
-pub fn engine_config(databases: u32) -> Config {
+pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
     let threads = NUMBERS[0].value.load(Ordering::Relaxed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Config {
         workers: if threads == 0 { cores } else { threads as usize },
         shards: NUMBERS[1].value.load(Ordering::Relaxed) as usize,
         databases,
+        cluster,
         safemode: SAFEMODE.value.load(Ordering::Relaxed),
         clock: super::api::clock_ms,
     }
@@ -398,7 +415,6 @@ pub fn settings() -> Settings {
 
 /// How the ports are to be opened.
 pub fn port_config(ctx: Ctx) -> PortConfig {
-    let cluster = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0;
     let own = BIND.value.lock().clone();
     let host = || ctx.config_text(c"bind").map(|text| String::from_utf8_lossy(&text).into_owned());
     let bind = if own.trim().is_empty() { host().unwrap_or_default() } else { own };
@@ -411,7 +427,7 @@ pub fn port_config(ctx: Ctx) -> PortConfig {
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
-        obstacle: cluster.then_some("cluster-enabled is yes, and midi's ports know no cluster"),
+        obstacle: is_cluster(ctx).then_some("cluster-enabled is yes, and midi's ports know no cluster"),
     }
 }
 

@@ -18,8 +18,8 @@ use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Call, Engine, ForMain, Home, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work, is_long,
-    long_work,
+    Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work,
+    is_long, long_work,
 };
 use crate::store::Now;
 
@@ -340,19 +340,12 @@ impl Door {
         let mut tape = Tape::default();
         let (outcome, work) = args.with(|args| {
             let call = engine.call_of(&request, args);
-            let outcome = match engine.late_refusal(&call) {
-                Some(error) => {
-                    call.refuse(error, &mut tape);
-                    Outcome::Done
-                }
-                None => engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut tape),
-            };
-            let wanted = outcome == Outcome::Long && request.home == Home::Main;
-            let work = wanted.then(|| engine.room_for_job().and_then(|()| long_work(engine, &call)));
-            if let Some(Err(error)) = work {
-                call.refuse(error, &mut tape);
-            }
-            (outcome, work)
+            // Whatever happens, there is a client that waits.
+            guarded(None, || Some(self.run_here(&call, request.home, &mut tape))).unwrap_or_else(|| {
+                tape = Tape::default();
+                call.refuse(Error::Internal, &mut tape);
+                (Outcome::Done, None)
+            })
         });
         if request.home != Home::Main {
             // A port starts its jobs itself.
@@ -360,7 +353,7 @@ impl Door {
             (request.args, request.reply) = (args, tape);
             return engine.send_back(request);
         }
-        if let Some(Ok(work)) = work {
+        if let Some(work) = work {
             engine.came_home();
             return self.start_job(request.command, request.db, work, Blocked::of_ticket(request.ticket));
         }
@@ -371,6 +364,26 @@ impl Door {
         }
         engine.came_home();
         Blocked::finish_request(request);
+    }
+
+    /// Runs it, waiting for tokens; gives what is to be started for a client of this door as a job.
+    fn run_here(&self, call: &Call<'_>, home: Home, tape: &mut Tape) -> (Outcome, Option<Work>) {
+        let engine = &*self.engine;
+        if let Some(error) = engine.late_refusal(call) {
+            call.refuse(error, tape);
+            return (Outcome::Done, None);
+        }
+        let outcome = engine.attempt(engine.main_seat(), call, Taking::Wait, tape);
+        if outcome != Outcome::Long || home != Home::Main {
+            return (outcome, None);
+        }
+        match engine.room_for_job().and_then(|()| long_work(engine, call)) {
+            Ok(work) => (outcome, Some(work)),
+            Err(error) => {
+                call.refuse(error, tape);
+                (Outcome::Done, None)
+            }
+        }
     }
 
     fn own_command(&self, ctx: Ctx, call: &Call<'_>, which: DoorCommand) {
@@ -434,7 +447,7 @@ impl Door {
 
 /// For whom a job is that a blocked client waits for, and how it answers.
 fn job_client(db: u32, blocked: Blocked) -> (JobOwner, Box<dyn JobReply>) {
-    let owner = JobOwner { db, client: blocked.client_id(), gone: blocked.watch() };
+    let owner = JobOwner { db, client: blocked.client_id(), door: JobDoor::Host, gone: blocked.watch() };
     (owner, Box::new(BlockedReply::new(blocked)))
 }
 

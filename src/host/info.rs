@@ -102,10 +102,11 @@ fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("jobs_started", &engine.jobs.started().to_string());
     for job in jobs {
         let value = format!(
-            "command={},db={},client={},done={},total={},elapsed_ms={}",
+            "command={},db={},client={},door={},done={},total={},elapsed_ms={}",
             job.name,
             job.db,
             job.client,
+            job.door.name(),
             job.done.load(Ordering::Relaxed),
             job.total.load(Ordering::Relaxed),
             job.elapsed().as_millis(),
@@ -220,12 +221,14 @@ fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
     let jobs = engine.jobs.list();
     reply.array(jobs.len());
     for job in jobs {
-        reply.map(7);
+        reply.map(8);
         number(reply, "id", job.id);
         reply.bulk(b"command");
         reply.bulk(job.name.as_bytes());
         number(reply, "database", job.db.into());
         number(reply, "client", job.client);
+        reply.bulk(b"door");
+        reply.bulk(job.door.name().as_bytes());
         number(reply, "done", job.done.load(Ordering::Relaxed));
         number(reply, "total", job.total.load(Ordering::Relaxed));
         number(reply, "elapsed", job.elapsed().as_millis() as u64);

@@ -64,10 +64,9 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
-    let databases = ctx.config_number(c"databases").and_then(|count| u32::try_from(count).ok());
-    let databases =
-        databases.ok_or("the host does not tell its number of databases (CONFIG GET databases)")?;
-    let engine_config = config::engine_config(databases);
+    let (databases, cluster) = config::databases(ctx)
+        .ok_or("the host does not tell its number of databases (CONFIG GET databases)")?;
+    let engine_config = config::engine_config(databases, cluster);
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);

@@ -8,26 +8,24 @@ use super::api::Ctx;
 use super::door::door;
 use crate::command::Class;
 
-/// Whether a client may have tracking on.
-static TRACKED: AtomicBool = AtomicBool::new(false);
-
 /// Whether any client ever wanted it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
 
 /// Looks whether anybody listens. Under the global lock: at load, when a setting
 /// has changed, and at every cron tick.
 pub fn refresh(ctx: Ctx) {
-    if TRACKED.load(Ordering::Relaxed) {
+    let engine = &door().engine;
+    if engine.is_tracked() {
         let clients = ctx.info_number(c"clients", c"tracking_clients");
-        TRACKED.store(clients != Some(0), Ordering::Relaxed);
+        engine.set_tracked(clients != Some(0));
     }
-    door().engine.set_listening(ctx.notifies() || TRACKED.load(Ordering::Relaxed));
+    engine.set_listening(ctx.notifies() || engine.is_tracked());
 }
 
 /// A client wants to be told of changes, or may get an error.
 pub fn tracking_begins() {
-    TRACKED.store(true, Ordering::Relaxed);
     EVER_TRACKED.store(true, Ordering::Relaxed);
+    door().engine.set_tracked(true);
     door().engine.set_listening(true);
 }
 
@@ -51,7 +49,7 @@ pub fn tell() {
 fn tell_all() {
     for news in door().engine.take_news() {
         let ctx = door().ctx();
-        if TRACKED.load(Ordering::Relaxed) {
+        if door().engine.is_tracked() {
             ctx.signal_modified(news.db, &news.key);
         }
         let class = match news.event.class {

@@ -9,7 +9,7 @@ use super::run::Service;
 use super::session::BUSY;
 use super::shared::{Answer, Mail, Shared};
 use crate::command::Action;
-use crate::shard::{Call, Engine, Host, JobOwner, Outcome, Taking, long_work};
+use crate::shard::{Call, Engine, Host, JobDoor, JobOwner, Outcome, Taking, long_work};
 use crate::store::Now;
 
 /// A connection that waits for another thread's word. Where that never comes, as after a
@@ -90,7 +90,8 @@ impl<D: Driver> Service<D> {
     /// Who a connection's job is for.
     pub(super) fn owner(&self, connection: &Connection) -> JobOwner {
         let client = &connection.client;
-        JobOwner { db: connection.session.db, client: client.id, gone: Arc::clone(&client.gone) }
+        let (db, gone) = (connection.session.db, Arc::clone(&client.gone));
+        JobOwner { db, client: client.id, door: JobDoor::Port, gone }
     }
 }
 

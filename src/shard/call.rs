@@ -363,8 +363,9 @@ impl Engine {
         events: &mut Events,
     ) -> Outcome {
         let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
-        let (db, databases) = (call.db, self.config.databases);
-        let mut cx = ManyKeys { args: call.args, tables, db, databases, hasher, now, limits, events };
+        let (db, databases, cluster) = (call.db, self.config.databases, self.config.cluster);
+        let mut cx =
+            ManyKeys { args: call.args, tables, db, databases, cluster, hasher, now, limits, events };
         seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
     }
 

@@ -22,7 +22,7 @@ use super::unit::Unit;
 use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
-use crate::command::Limits;
+use crate::command::{Cluster, Limits};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 
 /// What cannot change while the engine lives.
@@ -34,6 +34,8 @@ pub struct Config {
     pub shards: usize,
     /// Number of databases.
     pub databases: u32,
+    /// What they are where the host is a node of a cluster.
+    pub cluster: Cluster,
     /// Every command alone, in one serial order.
     pub safemode: bool,
     /// The wall clock.

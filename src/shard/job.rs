@@ -76,8 +76,10 @@ pub struct Job {
     pub name: &'static str,
     /// The client's database.
     pub db: u32,
-    /// The client's id; 0 for work of midi's own.
+    /// The client's id at its door; 0 for work of midi's own.
     pub client: u64,
+    /// Its client's door.
+    pub door: JobDoor,
     /// When it began.
     pub started: Instant,
     /// How much there is to do, in units of the command's own.
@@ -229,13 +231,38 @@ impl<'a> Slice<'a> {
     }
 }
 
+/// Whose clients a job's client is one of: each door has ids of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobDoor {
+    /// It is work of midi's own.
+    #[default]
+    None,
+    /// The host's.
+    Host,
+    /// Those of midi's ports.
+    Port,
+}
+
+impl JobDoor {
+    /// As MIDI.JOBS and INFO call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobDoor::None => "none",
+            JobDoor::Host => "host",
+            JobDoor::Port => "port",
+        }
+    }
+}
+
 /// Who a job is for.
 #[derive(Default)]
 pub struct JobOwner {
     /// The client's database.
     pub db: u32,
-    /// The client's id; 0 for work of midi's own.
+    /// The client's id at its door; 0 for work of midi's own.
     pub client: u64,
+    /// That door.
+    pub door: JobDoor,
     /// Set when the client goes away.
     pub gone: Arc<AtomicBool>,
 }
@@ -275,6 +302,7 @@ impl Engine {
             name,
             db: owner.db,
             client: owner.client,
+            door: owner.door,
             started: Instant::now(),
             total: AtomicU64::new(work.total),
             done: AtomicU64::new(0),

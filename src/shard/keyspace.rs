@@ -8,7 +8,7 @@ use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
-use crate::command::{Event, Keyspace, Reply, ScanArgs, swapped_dbs};
+use crate::command::{Cluster, Error, Event, Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
 
@@ -36,6 +36,9 @@ impl Engine {
     /// All tokens are waited for, which only the holder of the global lock may
     /// do; a worker says that it is work for that one.
     fn swap(&self, seat: &Seat, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
+        if self.config.cluster != Cluster::Off {
+            return said(call, Err(Error::NotInCluster("SWAPDB")), reply);
+        }
         let (a, b) = match swapped_dbs(&call.args, self.config.databases) {
             Ok(dbs) => dbs,
             Err(error) => return said(call, Err(error), reply),

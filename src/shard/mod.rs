@@ -34,7 +34,7 @@ pub use engine::{Config, Engine, HeldShard, Settings, Shard};
 pub use gate::{Gate, Gates};
 pub use host::{Errand, Host, Refusal, RefusalReason};
 pub use inbox::Inbox;
-pub use job::{Job, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
+pub use job::{Job, JobDoor, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
 pub use long::{is_long, long_work};
 pub use news::News;
 pub use port::{Port, PortConfig, PortSettings, Ports};

@@ -4,7 +4,11 @@
 //! Whoever changes a key while somebody listens leaves the news, in the order of the
 //! changes, before letting go of the shard. The main thread takes them to the host
 //! when no token is in its hands: what the host does then may call our commands.
+//!
+//! The keys of a flush are news for client-side caching only. Their names go to the main
+//! thread as the memory is freed, a few at a time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::counters::Seat;
@@ -27,7 +31,20 @@ pub struct News {
 #[derive(Default)]
 pub(super) struct NewsDesk {
     listening: AtomicBool,
+    tracked: AtomicBool,
     waiting: Inbox<News>,
+    /// Whether somebody has the right to send names of flushed keys.
+    naming: Arc<AtomicBool>,
+}
+
+/// The right to send names of flushed keys to the main thread: until it has told of
+/// them nobody sends more, so that they cannot hold it up, nor pile up.
+pub(super) struct Naming(Arc<AtomicBool>);
+
+impl Drop for Naming {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Engine {
@@ -40,6 +57,39 @@ impl Engine {
     #[inline]
     pub fn is_listening(&self) -> bool {
         self.news.listening.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether clients of the host may keep values in caches of their own, and so want to
+    /// hear what keys have gone.
+    pub fn set_tracked(&self, tracked: bool) {
+        self.news.tracked.store(tracked, Ordering::Relaxed);
+    }
+
+    /// Whether clients of the host may keep values in caches of their own.
+    pub fn is_tracked(&self) -> bool {
+        self.news.tracked.load(Ordering::Relaxed)
+    }
+
+    /// The right to send names of flushed keys, if nobody has it.
+    pub(super) fn may_name(&self) -> Option<Naming> {
+        let naming = &self.news.naming;
+        (!naming.swap(true, Ordering::Acquire)).then(|| Naming(Arc::clone(naming)))
+    }
+
+    /// Has the main thread tell of flushed keys; the right to send more ends with that.
+    pub(super) fn send_names(&self, names: Vec<Box<[u8]>>, naming: Naming) {
+        self.send_errand(Box::new(move |engine, _| {
+            names.iter().for_each(|key| engine.tell_flushed(key));
+            drop(naming);
+        }));
+    }
+
+    /// Tells clients that cache a key that it has gone. For the holder of the global lock.
+    ///
+    /// Caches know no databases, but WATCH does: so it is told of the last one, where a transaction
+    /// of somebody who has watched the key since is hit least likely.
+    pub(super) fn tell_flushed(&self, key: &[u8]) {
+        self.tell(self.config.databases - 1, key);
     }
 
     /// Whether news wait to be told.

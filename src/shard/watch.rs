@@ -93,7 +93,7 @@ impl Engine {
         }
     }
 
-    fn tell(&self, db: u32, key: &[u8]) {
+    pub(super) fn tell(&self, db: u32, key: &[u8]) {
         if let Some(tell) = self.watch.tell.get() {
             tell(db, key);
         }

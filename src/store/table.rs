@@ -509,6 +509,12 @@ pub struct Remains {
 }
 
 impl Remains {
+    /// Calls `name` with each key that [`Remains::free_some`] frees next.
+    pub fn name_next(&self, mut name: impl FnMut(&[u8])) {
+        let segment = self.segments.last();
+        segment.into_iter().flat_map(Segment::entries).for_each(|entry| name(entry.key()));
+    }
+
     /// Frees one segment; tells how many keys that were.
     pub fn free_some(&mut self) -> usize {
         let freed = self.segments.pop().map_or(0, |segment| segment.used());

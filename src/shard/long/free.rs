@@ -1,16 +1,18 @@
-//! Freeing what FLUSHDB and FLUSHALL took out.
+//! Freeing what FLUSHDB and FLUSHALL took out, and telling clients that may have cached it.
 
 use std::sync::Arc;
 
 use super::SayOk;
+use crate::limits::{FLUSHED_NAME_BYTES, FLUSHED_NAMES};
 use crate::shard::{Engine, Part, Progress, Slice, Work};
 use crate::store::Remains;
 
-/// Frees tables, each worker its share; answers OK.
-pub(super) fn work(engine: &Engine, remains: Vec<Remains>) -> Work {
+/// Frees tables, each worker its share; answers OK. Where clients may have `cached` these keys,
+/// they have been told of them all by then.
+pub(super) fn work(engine: &Engine, remains: Vec<Remains>, cached: bool) -> Work {
     let total = remains.iter().map(|table| table.keys() as u64).sum();
     let mut parts: Vec<FreePart> = Vec::new();
-    parts.resize_with(engine.config.workers, FreePart::default);
+    parts.resize_with(engine.config.workers, || FreePart { tables: Vec::new(), cached });
     for (number, table) in remains.into_iter().enumerate() {
         parts[number % engine.config.workers].tables.push(table);
     }
@@ -22,9 +24,9 @@ pub(super) fn work(engine: &Engine, remains: Vec<Remains>) -> Work {
     }
 }
 
-#[derive(Default)]
 struct FreePart {
     tables: Vec<Remains>,
+    cached: bool,
 }
 
 impl Part for FreePart {
@@ -34,13 +36,46 @@ impl Part for FreePart {
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let engine = slice.engine;
+        // Who had cached them may have left meanwhile.
+        if !self.cached || !engine.is_tracked() {
+            return self.free(slice, |_| true);
+        }
+        if slice.is_endless() {
+            return self.free(slice, |table| {
+                table.name_next(|key| engine.tell_flushed(key));
+                true
+            });
+        }
+        // Also when nothing is left to free: then the last names have been told.
+        let Some(naming) = engine.may_name() else { return Progress::Blocked };
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        let progress = self.free(slice, |table| {
+            table.name_next(|key| {
+                bytes += key.len();
+                names.push(key.into());
+            });
+            names.len() < FLUSHED_NAMES && bytes < FLUSHED_NAME_BYTES
+        });
+        if names.is_empty() {
+            return progress;
+        }
+        engine.send_names(names, naming);
+        Progress::More
+    }
+}
+
+impl FreePart {
+    /// Frees as long as there is time, and `go_on`, which sees each table before the next piece of it goes, agrees.
+    fn free(&mut self, slice: &Slice<'_>, mut go_on: impl FnMut(&Remains) -> bool) -> Progress {
         while let Some(table) = self.tables.last_mut() {
+            let more = go_on(table);
             let freed = table.free_some();
             slice.advance(freed as u64);
             if table.is_empty() {
                 self.tables.pop();
             }
-            if slice.spent() {
+            if slice.spent() || !more {
                 return Progress::More;
             }
         }

@@ -93,8 +93,8 @@ impl LcsPart {
             let keys = call.row().key_arguments(&call.args);
             let values = engine.with_many(slice.seat, &call, keys, taking, |tables, events| {
                 let (hasher, now, limits) = (&engine.hasher, &call.now, &call.limits);
-                let (db, databases) = (call.db, engine.config.databases);
-                ManyKeys { args, tables, db, databases, hasher, now, limits, events }.lcs_values()
+                let (db, databases, cluster) = (call.db, engine.config.databases, engine.config.cluster);
+                ManyKeys { args, tables, db, databases, cluster, hasher, now, limits, events }.lcs_values()
             });
             // It reads only, so a token not to be had is all that can be in the way.
             values.ok()

@@ -60,18 +60,25 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
 fn flush(engine: &Engine, call: &Call<'_>, only: Option<u32>) -> Result<Work, Error> {
     let waits = flush_waits(&call.args)?;
     let remains = engine.flush(only);
+    // Asked now: who comes later has cached none of these.
+    let cached = engine.is_tracked();
     if waits {
-        return Ok(free::work(engine, remains));
+        return Ok(free::work(engine, remains, cached));
     }
-    engine.free_later(remains);
-    Ok(free::work(engine, Vec::new()))
+    engine.start_freeing(remains, cached);
+    Ok(free::work(engine, Vec::new(), false))
 }
 
 impl Engine {
-    /// Frees what a flush took out, on the workers, bit by bit.
+    /// Frees what a flush of the host's took out, on the workers, bit by bit. The host tells those who
+    /// cache its keys that all are gone.
     pub fn free_later(&self, remains: Vec<Remains>) {
+        self.start_freeing(remains, false);
+    }
+
+    fn start_freeing(&self, remains: Vec<Remains>, cached: bool) {
         if !remains.is_empty() {
-            self.start_own_job("free", free::work(self, remains));
+            self.start_own_job("free", free::work(self, remains, cached));
         }
     }
 }

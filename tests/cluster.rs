@@ -1,0 +1,55 @@
+//! The promise: on a node of a cluster, which has database 0 alone, what midi's commands answer is
+//! what the host's do.
+
+mod common;
+
+use common::{Client, Mode, Value, wait_until};
+
+/// Commands that name another database, or would; `{t}` puts keys into one slot.
+const LINES: [&str; 17] = [
+    "SET {t}k 1",
+    "COPY {t}k {t}l",
+    "COPY {t}k {t}l DB 0 REPLACE",
+    "COPY {t}k {t}l DB 1",
+    "COPY {t}k {t}k DB 1",
+    "COPY {t}k {t}k",
+    "COPY {t}nosuch {t}l DB 1",
+    "COPY {t}k {t}l DB 99",
+    "COPY {t}k {t}l DB x",
+    "MOVE {t}k 1",
+    "MOVE {t}k 0",
+    "MOVE {t}k x",
+    "MOVE {t}nosuch 1",
+    "SWAPDB 0 1",
+    "SWAPDB 1 1",
+    "SWAPDB x 1",
+    "RENAME {t}k {t}m",
+];
+
+fn check(client: &mut Client, what: &str) {
+    for line in LINES {
+        let native = client.run(line);
+        assert_eq!(client.run(&format!("MIDI.{line}")), native, "{what}: {line}");
+    }
+    for prefix in ["", "MIDI."] {
+        assert_eq!(client.run(&format!("{prefix}GET {{t}}l")), Value::bulk("1"));
+        assert_eq!(client.integer(&format!("{prefix}DEL {{t}}l {{t}}m")), 2);
+    }
+}
+
+#[test]
+fn other_databases_are_refused_in_the_hosts_words() {
+    for mode in Mode::ALL {
+        let server = mode.builder().config("cluster-enabled yes").start();
+        let mut client = server.client();
+        client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
+        wait_until("the cluster is up", || client.run("CLUSTER INFO").text().contains("cluster_state:ok"));
+        check(&mut client, &format!("{mode:?}"));
+        client.ok("MULTI");
+        for line in ["MIDI.MOVE {t}k 1", "MIDI.SWAPDB 0 1"] {
+            assert!(!client.run(line).is_error());
+        }
+        let refusal = |what: &str| Value::error(&format!("ERR {what} is not allowed in cluster mode"));
+        assert_eq!(client.run("EXEC"), Value::Array(vec![refusal("MOVE"), refusal("SWAPDB")]));
+    }
+}
