@@ -165,13 +165,13 @@ fn new_dir() -> PathBuf {
     dir.canonicalize().expect("just made")
 }
 
-/// A port for a server. Not one of those that the system gives out: until the server listens, a connection
-/// might get it; and the bus of a cluster's node is 10,000 above, so it must not be too high either.
+/// A port for a server. Not one of those from 32,768 on that the system gives out: until the server listens, a
+/// connection might get it. Nor is the bus of a cluster's node one of them, 10,000 above.
 pub fn free_port() -> u16 {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     loop {
         let number = std::process::id() as usize * 61 + NUMBER.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 20_000) as u16;
+        let port = 10_000 + (number % 12_000) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
