@@ -443,6 +443,25 @@ fn command_info_is_that_of_the_stock_command() {
     }
 }
 
+/// Tips, for clients of clusters and proxies.
+#[test]
+fn tips_are_those_of_the_stock_command() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client();
+    let mut tips = |name: &str| {
+        let info = client.run(&format!("COMMAND INFO {name}")).array().remove(0).array();
+        info[7].clone().sorted()
+    };
+    // Redis tells those of OBJECT's subcommands, which midi has none of.
+    for name in STOCK.into_iter().chain(["info"]) {
+        assert_eq!(tips(&format!("midi.{name}")), tips(name), "{name}");
+    }
+    assert_eq!(
+        tips("midi.dbsize"),
+        ["request_policy:all_shards", "response_policy:agg_sum"].map(Value::bulk)
+    );
+}
+
 /// Key specs: where keys are and what happens to them.
 #[test]
 fn key_specs_are_those_of_the_stock_command() {

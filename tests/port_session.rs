@@ -611,6 +611,7 @@ fn command_describes_the_ports_commands_as_redis_its_own() {
             assert_eq!(texts(&own[2]), texts(&of_redis[2]), "flags of {name}");
         }
         assert_eq!(texts(&own[6]), texts(&of_redis[6]), "categories of {name}");
+        assert_eq!(texts(&own[7]), texts(&of_redis[7]), "tips of {name}");
         assert_eq!(key_specs(&own[8]), key_specs(&of_redis[8]), "keys of {name}");
         compared += 1;
     }

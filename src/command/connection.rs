@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::spec::tips;
 use super::table::{NAME_BYTES, packed};
 use super::{Access, Arg, ArgKind, Args, Docs, Keys, arg, word};
 
@@ -18,6 +19,8 @@ pub struct PortCommand {
     pub flags: &'static str,
     /// ACL categories, without `@`.
     pub categories: &'static str,
+    /// Tips of COMMAND, in Redis's words.
+    pub tips: &'static [&'static str],
     /// What Redis's documentation files it under.
     pub group: &'static str,
     /// Which arguments are keys.
@@ -146,6 +149,7 @@ const fn connection(
         open: false,
         flags,
         categories,
+        tips: &[],
         group: "connection",
         keys: Keys::None,
         docs,
@@ -191,6 +195,11 @@ impl PortCommand {
 
     const fn categories(mut self, categories: &'static str) -> Self {
         self.categories = categories;
+        self
+    }
+
+    const fn tips(mut self, tips: &'static [&'static str]) -> Self {
+        self.tips = tips;
         self
     }
 
@@ -259,7 +268,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
         PortAction::Ping,
         docs("Says PONG, or the message.").takes(&[arg("message", ArgKind::String).optional()]),
     )
-    .categories("fast connection"),
+    .categories("fast connection")
+    .tips(&[tips::ALL_SHARDS, tips::ALL_SUCCEEDED]),
     connection(
         "echo",
         2,
@@ -333,7 +343,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
             ]),
         )]),
     ),
-    client("client|info", 2, NOSCRIPT, ClientCommand::Info, docs("Describes the connection.")),
+    client("client|info", 2, NOSCRIPT, ClientCommand::Info, docs("Describes the connection."))
+        .tips(&[tips::ANY_OUTPUT]),
     client(
         "client|list",
         -2,
@@ -344,7 +355,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
             arg("client-id", ArgKind::Integer).token("ID").optional().multiple(),
         ]),
     )
-    .categories("admin slow dangerous connection"),
+    .categories("admin slow dangerous connection")
+    .tips(&[tips::ANY_OUTPUT]),
     client(
         "client|kill",
         -3,
@@ -385,20 +397,23 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
         )]),
     ),
     client("client|help", 2, PLAIN, ClientCommand::Help, docs("Lists CLIENT's subcommands.")),
-    describe("command", -1, Describe::All, docs("Describes all commands of the port.").costs(PER_COMMAND)),
+    describe("command", -1, Describe::All, docs("Describes all commands of the port.").costs(PER_COMMAND))
+        .tips(&[tips::ANY_ORDER]),
     describe("command|count", 2, Describe::Count, docs("Counts the commands of the port.")),
     describe(
         "command|info",
         -2,
         Describe::Info,
         docs("Describes commands, for programs.").costs(PER_COMMAND).takes(NAMES),
-    ),
+    )
+    .tips(&[tips::ANY_ORDER]),
     describe(
         "command|docs",
         -2,
         Describe::Docs,
         docs("Describes commands, for people.").costs(PER_COMMAND).takes(NAMES),
-    ),
+    )
+    .tips(&[tips::ANY_ORDER]),
     describe(
         "command|list",
         -2,
@@ -409,7 +424,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
         )
         .token("FILTERBY")
         .optional()]),
-    ),
+    )
+    .tips(&[tips::ANY_ORDER]),
     describe(
         "command|getkeys",
         -4,
@@ -435,7 +451,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
         PortAction::Info,
         docs("Tells about the server and midi.")
             .takes(&[arg("section", ArgKind::String).optional().multiple()]),
-    ),
+    )
+    .tips(&[tips::ANY_OUTPUT, tips::ALL_SHARDS, tips::SPECIAL_RESPONSE]),
     server("config", -2, "", "slow", PortAction::Container, docs("Commands about settings.")),
     server(
         "config|get",
@@ -458,7 +475,8 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
     ),
     server("acl", -2, "", "slow", PortAction::Container, docs("Commands about users.")),
     server("acl|whoami", 2, NOSCRIPT, "slow", PortAction::WhoAmI, docs("Tells who the client is.")),
-    server("time", 1, FAST, "fast", PortAction::Time, docs("Tells the server's time.")),
+    server("time", 1, FAST, "fast", PortAction::Time, docs("Tells the server's time."))
+        .tips(&[tips::ANY_OUTPUT]),
     transaction("multi", 1, PortAction::Multi, docs("Begins a transaction: what follows is queued.")),
     PortCommand {
         flags: "noscript loading stale skip_slowlog",

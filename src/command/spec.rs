@@ -1,10 +1,23 @@
 //! What the rows of the command table say, in the terms of Redis's COMMAND: for the host,
 //! which registers them, and for the ports, which answer COMMAND themselves.
 
-use super::{Access, Action, Arg, ArgKind, Command, Keys, Keyspace};
+use super::{Access, Action, Arg, ArgKind, Command, DoorCommand, Keys, Keyspace};
 
 /// The first version with these commands.
 pub const SINCE: &str = "0.1.0";
+
+/// Tips of COMMAND, in Redis's words.
+pub(super) mod tips {
+    pub const MULTI_SHARD: &str = "request_policy:multi_shard";
+    pub const ALL_SHARDS: &str = "request_policy:all_shards";
+    pub const SPECIAL_REQUEST: &str = "request_policy:special";
+    pub const ALL_SUCCEEDED: &str = "response_policy:all_succeeded";
+    pub const SUM: &str = "response_policy:agg_sum";
+    pub const LEAST: &str = "response_policy:agg_min";
+    pub const SPECIAL_RESPONSE: &str = "response_policy:special";
+    pub const ANY_OUTPUT: &str = "nondeterministic_output";
+    pub const ANY_ORDER: &str = "nondeterministic_output_order";
+}
 
 /// Keys that are found in one way, and that one thing happens to.
 pub struct KeySpec {
@@ -130,6 +143,28 @@ impl Command {
             (matches!(self.keys, Keys::CountedPairs(_)), "movablekeys"),
         ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)
+    }
+
+    /// What Redis tells clients of clusters, and proxies, about sharing it out and about its reply.
+    pub fn tips(&self) -> &'static [&'static str] {
+        use tips::*;
+        match self.action {
+            Action::EachKey(_) => &[MULTI_SHARD, SUM],
+            Action::ManyKeys(_) => match self.keys {
+                Keys::All(_) => &[MULTI_SHARD],
+                Keys::Pairs(Access::Insert) => &[MULTI_SHARD, LEAST],
+                Keys::Pairs(_) => &[MULTI_SHARD, ALL_SUCCEEDED],
+                _ => &[],
+            },
+            Action::Keyspace(Keyspace::Keys) => &[ALL_SHARDS, ANY_ORDER],
+            Action::Keyspace(Keyspace::RandomKey) => &[ALL_SHARDS, ANY_OUTPUT],
+            Action::Keyspace(Keyspace::Scan) => &[ANY_OUTPUT, SPECIAL_REQUEST],
+            Action::Keyspace(Keyspace::DbSize) => &[ALL_SHARDS, SUM],
+            Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll) => &[ALL_SHARDS, ALL_SUCCEEDED],
+            Action::Door(DoorCommand::Info) => &[ANY_OUTPUT, ALL_SHARDS, SPECIAL_RESPONSE],
+            _ if matches!(self.name, "ttl" | "pttl" | "dump") => &[ANY_OUTPUT],
+            _ => &[],
+        }
     }
 
     /// What Redis's documentation files it under.

@@ -71,6 +71,7 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
     };
     let (summary, complexity, since) =
         (c_text(command.docs.summary), c_text(command.docs.complexity), c_text(SINCE));
+    let tips = c_text(&command.tips().join(" "));
     let mut specs = key_specs(command.keys);
     let mut args = arguments(command.docs.args);
     let info = raw::RedisModuleCommandInfo {
@@ -79,7 +80,7 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
         complexity: complexity.as_ptr(),
         since: since.as_ptr(),
         history: ptr::null_mut(),
-        tips: ptr::null(),
+        tips: if tips.is_empty() { ptr::null() } else { tips.as_ptr() },
         arity: command.arity,
         key_specs: specs.as_mut_ptr(),
         args: if command.docs.args.is_empty() { ptr::null_mut() } else { args.as_mut_ptr() },

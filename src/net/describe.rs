@@ -105,6 +105,13 @@ impl Named {
         }
     }
 
+    fn tips(self) -> &'static [&'static str] {
+        match self {
+            Named::Table { number, .. } => COMMANDS[number].tips(),
+            Named::Port(number) => PORT_COMMANDS[number].tips,
+        }
+    }
+
     fn group(self) -> &'static str {
         match self {
             Named::Table { number, .. } => COMMANDS[number].group(),
@@ -142,8 +149,8 @@ impl Named {
         [first, last, step].into_iter().for_each(|number| reply.integer(number.into()));
         reply.set(self.categories().count());
         self.categories().for_each(|category| reply.status(format!("@{category}").as_bytes()));
-        // Tips: none.
-        reply.set(0);
+        reply.set(self.tips().len());
+        self.tips().iter().for_each(|tip| reply.bulk(tip.as_bytes()));
         reply.set(specs.len());
         specs.iter().for_each(|spec| tell_spec(spec, reply));
         let subcommands = self.subcommands();
