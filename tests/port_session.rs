@@ -43,7 +43,7 @@ fn masked(line: &str, reply: Value) -> Value {
             list.iter().map(|number| Value::bulk("0".repeat(number.bytes().len().min(3)))).collect(),
         ),
         Value::Map(pairs) if line.starts_with("HELLO") => {
-            let own = |name: &Value| name.text() == "id";
+            let own = |name: &Value| ["id", "modules"].contains(&name.text().as_str());
             Value::Map(
                 pairs
                     .into_iter()
@@ -52,8 +52,10 @@ fn masked(line: &str, reply: Value) -> Value {
             )
         }
         Value::Array(mut flat) if line.starts_with("HELLO") => {
-            let at = flat.iter().position(|word| *word == Value::bulk("id")).expect("an id");
-            flat[at + 1] = Value::Null;
+            for own in ["id", "modules"] {
+                let at = flat.iter().position(|word| *word == Value::bulk(own)).expect("its own");
+                flat[at + 1] = Value::Null;
+            }
             Value::Array(flat)
         }
         Value::Bulk(text) | Value::Verbatim(text) if line.starts_with("CLIENT INFO") => {
@@ -810,6 +812,21 @@ fn import_and_export_through_the_port() {
             assert_eq!(host.run(&format!("MIDI.{line}")), refusal, "{mode:?}: {line}");
         }
     });
+}
+
+/// HELLO tells of the host's modules, midi among them, as the host does.
+#[test]
+fn hello_tells_of_modules() {
+    let ported = ported();
+    let (mut client, mut host) = (ported.client(), ported.host());
+    for protocol in ["2", "3"] {
+        let modules = |client: &mut Client| client.run(&format!("HELLO {protocol}")).map()["modules"].clone();
+        let (of_host, of_port) = (modules(&mut host), modules(&mut client));
+        assert_eq!(of_port, of_host);
+        let midi = of_host.array().remove(0).map();
+        assert_eq!(midi["name"], Value::bulk("midi"));
+        assert!(midi["args"].clone().array().contains(&Value::bulk("port")), "{midi:?}");
+    }
 }
 
 /// A long command of a port is listed at both doors, and ended from either.

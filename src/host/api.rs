@@ -31,7 +31,7 @@ macro_rules! first_missing {
 pub fn missing() -> Option<&'static str> {
     first_missing! {
         RedisModule_ACLAddLogEntry RedisModule_ACLCheckCommandPermissions RedisModule_ACLCheckKeyPermissions RedisModule_Alloc RedisModule_AvoidReplicaTraffic
-        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement RedisModule_CallReplyLength
+        RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement RedisModule_CallReplyInteger RedisModule_CallReplyLength
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
         RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateModuleUser
         RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd RedisModule_Free
@@ -214,6 +214,8 @@ impl Ctx {
 pub enum Answer {
     /// Any kind of text, but no error's.
     Text(Vec<u8>),
+    /// An integer.
+    Number(i64),
     /// An array.
     List(Vec<Answer>),
     /// Everything else.
@@ -231,6 +233,7 @@ impl Answer {
         unsafe {
             match api!(RedisModule_CallReplyType)(reply) as isize {
                 raw::REDISMODULE_REPLY_STRING => Answer::Text(reply_text(reply).to_vec()),
+                raw::REDISMODULE_REPLY_INTEGER => Answer::Number(api!(RedisModule_CallReplyInteger)(reply)),
                 raw::REDISMODULE_REPLY_ARRAY => {
                     let elements = 0..api!(RedisModule_CallReplyLength)(reply);
                     let element = |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));

@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::door;
-use super::{descriptors, gates, guarded, kept, lock, news, unit, users};
+use super::{descriptors, gates, guarded, kept, lock, modules, news, unit, users};
 use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -24,6 +24,7 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_gate_event),
         (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_gate_event),
         (raw::REDISMODULE_EVENT_LOADING, on_loading),
+        (raw::REDISMODULE_EVENT_MODULE_CHANGE, modules::on_change),
     ];
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
@@ -77,6 +78,7 @@ fn turn() {
 
 fn before_sleep(ctx: Ctx) {
     turn();
+    modules::refresh(ctx);
     gates::before_sleep(ctx);
     lock::run_starving(ctx);
     news::tell();

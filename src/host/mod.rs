@@ -20,6 +20,7 @@ mod kept;
 mod keys;
 mod load;
 mod lock;
+mod modules;
 mod news;
 mod questions;
 mod register;

@@ -656,7 +656,8 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"role");
     reply.bulk(if engine.gates().has(Gates::REPLICA) { b"replica" } else { b"master" });
     reply.bulk(b"modules");
-    reply.array(0);
+    let modules = engine.modules();
+    if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }
 
 /// Redis's words on what a user may not do.

@@ -1,11 +1,12 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows no host and
 //! no socket.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::call::Taking;
@@ -22,7 +23,7 @@ use super::unit::Unit;
 use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
-use crate::command::{Cluster, Limits};
+use crate::command::{Cluster, Limits, Tape};
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 
 /// What cannot change while the engine lives.
@@ -126,6 +127,8 @@ pub struct Engine {
     /// Asks the host whether, and how much, midi may write.
     ask_host: OnceLock<fn()>,
     host: OnceLock<Box<dyn Host>>,
+    /// What HELLO tells of the host's modules.
+    modules: Mutex<Arc<Tape>>,
     ports: OnceLock<Box<dyn Ports>>,
     pub(super) draws: AtomicU64,
 }
@@ -178,6 +181,7 @@ impl Engine {
             wake_main,
             ask_host: OnceLock::new(),
             host: OnceLock::new(),
+            modules: Mutex::default(),
             ports: OnceLock::new(),
             draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         })
@@ -301,6 +305,16 @@ impl Engine {
     /// What the host calls its version, as clients understand it.
     pub fn host_version(&self) -> &str {
         self.host.get().map_or("7.0.0", |host| host.version())
+    }
+
+    /// Sets what HELLO tells of the host's modules: a list.
+    pub fn set_modules(&self, list: Tape) {
+        *self.modules.lock() = Arc::new(list);
+    }
+
+    /// What HELLO tells of the host's modules; nothing yet where it is empty.
+    pub fn modules(&self) -> Arc<Tape> {
+        Arc::clone(&self.modules.lock())
     }
 
     /// The host, where it has been introduced. For the holder of the global lock.

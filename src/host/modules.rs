@@ -1,0 +1,51 @@
+//! What modules the host has: HELLO on midi's ports tells of them, as the host's does.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::api::{Answer, Ctx, RawCtx};
+use super::door::door;
+use crate::command::{Reply, Tape};
+
+/// Whether the host is to be asked: midi itself is on its list only after it was loaded.
+static MAY_HAVE_CHANGED: AtomicBool = AtomicBool::new(true);
+
+/// Another module was loaded, or unloaded; it may still be on the list.
+pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    MAY_HAVE_CHANGED.store(true, Ordering::Relaxed);
+}
+
+/// Asks the host for its list where that may have changed. Under the global lock, between commands.
+pub fn refresh(ctx: Ctx) {
+    if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
+        MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
+        door().engine.set_modules(list(ctx));
+    }
+}
+
+/// The list as HELLO tells it: a map for each.
+fn list(ctx: Ctx) -> Tape {
+    let mut tape = Tape::default();
+    let modules = ctx.call(c"MODULE", &[b"LIST"]).list();
+    tape.array(modules.len());
+    for module in modules {
+        let fields = module.list();
+        tape.map(fields.len() / 2);
+        fields.into_iter().for_each(|field| say(field, &mut tape));
+    }
+    tape
+}
+
+fn say(answer: Answer, tape: &mut Tape) {
+    match answer {
+        Answer::Text(text) => tape.bulk(&text),
+        Answer::Number(number) => tape.integer(number),
+        Answer::List(list) => {
+            tape.array(list.len());
+            list.into_iter().for_each(|element| say(element, tape));
+        }
+        Answer::Other => tape.null(),
+    }
+}
