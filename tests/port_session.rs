@@ -67,8 +67,10 @@ fn masked(line: &str, reply: Value) -> Value {
 
 /// Fields of a client's line that are neither its own nor sizes of buffers; of the others, their names.
 fn fields(line: &[u8]) -> Vec<Value> {
-    const COMPARED: [&str; 12] =
-        ["name", "flags", "db", "sub", "psub", "ssub", "multi", "events", "cmd", "user", "redir", "resp"];
+    const COMPARED: [&str; 13] = [
+        "name", "flags", "db", "sub", "psub", "ssub", "multi", "argv-mem", "events", "cmd", "user", "redir",
+        "resp",
+    ];
     // Those that Redis 7.2 added.
     const NEWER: [&str; 2] = ["lib-name", "lib-ver"];
     let line = String::from_utf8_lossy(line).into_owned();
@@ -532,12 +534,14 @@ fn clients_in_transactions_are_listed_as_such() {
         text.contains(" flags=x ") && text.contains(" multi=2 ") && text.contains(" cmd=ping "),
         "{text}"
     );
+    assert!(!text.contains(" multi-mem=0 "), "{text}");
     other.run("EXEC");
     let text = line(&mut client, id);
     assert!(
         text.contains(" flags=N ") && text.contains(" multi=-1 ") && text.contains(" cmd=exec "),
         "{text}"
     );
+    assert!(text.contains(" argv-mem=0 multi-mem=0 "), "{text}");
 }
 
 #[test]

@@ -22,6 +22,11 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) {
         let client = Arc::clone(&connection.client);
+        if matches!(which, ClientCommand::Info | ClientCommand::List) {
+            connection.show_condition();
+            let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
+            client.condition.arguments.store(bytes, Ordering::Relaxed);
+        }
         match which {
             ClientCommand::Id => connection.session.reply(output).integer(client.id as i64),
             ClientCommand::GetName => {
@@ -39,17 +44,13 @@ impl<D: Driver> Service<D> {
             }
             ClientCommand::SetInfo => say(connection, output, set_info(&client, args)),
             ClientCommand::Info => {
-                connection.show_condition();
                 let line = line(&self.shared, &client, self.shared.clock(self.now));
                 connection.session.reply(output).verbatim(&line);
             }
-            ClientCommand::List => {
-                connection.show_condition();
-                match self.listed(args) {
-                    Ok(text) => connection.session.reply(output).verbatim(&text),
-                    Err(text) => connection.session.reply(output).error(&text),
-                }
-            }
+            ClientCommand::List => match self.listed(args) {
+                Ok(text) => connection.session.reply(output).verbatim(&text),
+                Err(text) => connection.session.reply(output).error(&text),
+            },
             ClientCommand::Kill => self.kill(connection, args, output),
             ClientCommand::NoEvict => {
                 let on = on_or_off(args);
@@ -65,6 +66,7 @@ impl<D: Driver> Service<D> {
             ClientCommand::Reply => reply_mode(connection, args, output),
             ClientCommand::Help => help(args, &mut connection.session.reply(output)),
         }
+        client.condition.arguments.store(0, Ordering::Relaxed);
     }
 
     /// CLIENT LIST's text.
@@ -271,13 +273,14 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
         (String::from_utf8_lossy(&names.library), String::from_utf8_lossy(&names.library_version));
     let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
     let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
+    let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
     let command = Named::of_packed(client.last_command.load(Ordering::Relaxed)).map(Named::full_name);
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write!(
         text,
         "id={} addr={} laddr={} fd={} name={name} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} \
-         qbuf={unread} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={unsent} oll=0 omem={unsent_memory} \
+         qbuf={unread} qbuf-free={} argv-mem={arguments} multi-mem={queued} rbs=0 rbp=0 obl={unsent} oll=0 omem={unsent_memory} \
          tot-mem={} events={} cmd={} user={user} redir=-1 resp={} lib-name={library} lib-ver={version}",
         client.id,
         client.address,
@@ -289,7 +292,7 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
         client.db.load(Ordering::Relaxed),
         of(&condition.queued) as i64 - 1,
         unread_memory.saturating_sub(unread),
-        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory,
+        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory + arguments + queued,
         if unsent > 0 { "rw" } else { "r" },
         command.as_deref().unwrap_or("NULL"),
         if is(&condition.resp3) { 3 } else { 2 },

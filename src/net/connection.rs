@@ -92,6 +92,7 @@ impl Connection {
         condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
         condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
         condition.queued.store(self.session.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
+        condition.queued_bytes.store(self.session.queued_bytes(), Ordering::Relaxed);
         condition.unread.store(self.unread.len(), Ordering::Relaxed);
         condition.unread_memory.store(self.unread.capacity(), Ordering::Relaxed);
         condition.unsent.store(self.unsent.len(), Ordering::Relaxed);

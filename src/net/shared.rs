@@ -132,6 +132,10 @@ pub struct Condition {
     pub closing: AtomicBool,
     /// One more than there are commands queued between MULTI and EXEC; 0 elsewhere.
     pub queued: AtomicUsize,
+    /// Bytes of those commands.
+    pub queued_bytes: AtomicUsize,
+    /// Bytes of the arguments of the command that runs, where it is CLIENT LIST or INFO.
+    pub arguments: AtomicUsize,
     /// CLIENT NO-EVICT ON.
     pub no_evict: AtomicBool,
     /// Bytes received and not run.
