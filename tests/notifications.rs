@@ -367,5 +367,6 @@ fn on_valkey() {
             same_events(&server, &mut listener, lines);
         }
         check_tracking(mode, &server);
+        check_flush(mode, &Ported::start(mode.builder().binary(&path)));
     }
 }
