@@ -15,10 +15,10 @@ use crate::store::Now;
 pub(super) struct Ahead<'i> {
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
     commands: ArrayVec<Planned, AHEAD>,
-    /// What the connection's last commands of two kinds looked like, where all that was found out about
-    /// them holds for any other that looks so. Many programs read and write in turn.
+    /// What the last commands of two kinds looked like, where all that was found out about them holds for
+    /// any other that looks so. Two, for many programs read and write in turn.
     known: [Option<Known>; 2],
-    /// For whom that holds.
+    /// For whom that holds, where connections are served together.
     rights: Option<Rights>,
 }
 
