@@ -17,8 +17,8 @@ test: ## all tests, against Redis and, where it can be had, Valkey
 test-clients: ## clients in Python, Node, Go and Java, and Redis's own tools, against midi's port
 	@bash scripts/test-clients.sh
 
-test-long: ## loom, the sanitizers, the fuzzer and long random tests
-	@bash scripts/test-long.sh
+test-long: ## loom, the sanitizers, the fuzzer and long random tests; STAGES= chooses some
+	@bash scripts/test-long.sh $(STAGES)
 
 lint: ## formatting and clippy, warnings are errors
 	@bash scripts/cargo.sh fmt --all --check

@@ -2,7 +2,8 @@
 //! command that is written again is read again.
 
 use midi::command::Reply;
-use midi::net::resp::{ArgList, Parsed, RequestLimits, RequestParser, RespReply};
+use midi::limits::ARGUMENTS_KEPT;
+use midi::net::resp::{ArgList, Head, Parsed, RequestLimits, RequestParser, RespReply};
 
 /// The first byte says whose stream it is, the second how it is cut.
 pub fn check(data: &[u8]) {
@@ -12,25 +13,37 @@ pub fn check(data: &[u8]) {
         authenticated: mode & 2 == 0,
     };
     let stream = if mode & 4 == 0 { stream.to_vec() } else { unfolded(stream) };
-    let whole = heard(&stream, &limits, |_| stream.len());
-    assert_eq!(heard(&stream, &limits, steps(*cut)), whole);
+    let whole = heard(&stream, &limits, &mut used_list(16), |_| stream.len());
+    // One list serves all connections: here it has had a command so long that it is not kept.
+    let mut args = used_list(if mode & 8 == 0 { 0 } else { ARGUMENTS_KEPT + 1 });
+    assert_eq!(heard(&stream, &limits, &mut args, steps(*cut)), whole);
     if stream.len() < 4096 {
-        assert_eq!(heard(&stream, &limits, |_| 1), whole);
+        assert_eq!(heard(&stream, &limits, &mut args, |_| 1), whole);
+    }
+    if mode & 16 != 0 {
+        both_are_heard(&stream, &limits, steps(*cut), &whole);
     }
     whole.commands.iter().for_each(|command| comes_back(command));
 }
 
-/// In such a stream 0xff stands for many times the byte before it: lines become too long.
+/// In such a stream 0xff stands for many times the byte before it, so that lines become too long; 0xfe
+/// for many times the seven bytes before it, which may be an argument: the list of them becomes too long.
 fn unfolded(stream: &[u8]) -> Vec<u8> {
-    const TIMES: usize = 22_000;
+    const LINE: usize = 22_000;
+    const ARGUMENT: usize = b"$1\r\na\r\n".len();
     let (mut unfolded, mut folds) = (Vec::new(), 0);
     for &byte in stream {
-        match unfolded.last() {
-            Some(&last) if byte == 0xff && folds < 4 => {
-                folds += 1;
-                unfolded.resize(unfolded.len() + TIMES, last);
-            }
-            _ => unfolded.push(byte),
+        let (repeated, times) = match byte {
+            0xff => (1, LINE),
+            0xfe => (ARGUMENT, ARGUMENTS_KEPT),
+            _ => (0, 0),
+        };
+        if times > 0 && folds < 4 && unfolded.len() >= repeated {
+            folds += 1;
+            let again = unfolded[unfolded.len() - repeated..].repeat(times);
+            unfolded.extend(again);
+        } else {
+            unfolded.push(byte);
         }
     }
     unfolded
@@ -54,48 +67,102 @@ struct Heard {
     error: Option<Vec<u8>>,
 }
 
-/// A list that has had a longer command, as most have.
-fn used_list() -> ArgList {
-    let input = b"*16\r\n".iter().chain(b"$0\r\n\r\n".repeat(16).iter()).copied().collect::<Vec<u8>>();
-    let limits = RequestLimits { max_bulk_bytes: 1, authenticated: true };
+/// A list that has had a command of so many arguments, as most have had a longer one.
+fn used_list(arguments: usize) -> ArgList {
     let mut args = ArgList::default();
-    let parsed = RequestParser::default().next(&input, &mut args, &limits);
-    assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
+    if arguments > 0 {
+        let input = [format!("*{arguments}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(arguments)].concat();
+        let limits = RequestLimits { max_bulk_bytes: 1, authenticated: true };
+        let parsed = RequestParser::default().next(&input, &mut args, &limits);
+        assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
+    }
     args
 }
 
-fn heard(stream: &[u8], limits: &RequestLimits, mut step: impl FnMut(usize) -> usize) -> Heard {
-    let (mut parser, mut args, mut heard) = (RequestParser::default(), used_list(), Heard::default());
-    // What the current command cannot be shorter than.
-    let (mut end, mut least) = (0, 0);
-    while end < stream.len() {
-        end = stream.len().min(end + step(end));
+/// A connection that receives a stream piece by piece.
+#[derive(Default)]
+struct Listener {
+    parser: RequestParser,
+    heard: Heard,
+    /// How much of the stream has come.
+    end: usize,
+    /// What the current command cannot be shorter than.
+    least: usize,
+    /// What the last command looked like.
+    known: Option<Head>,
+}
+
+impl Listener {
+    /// So many more bytes come. False where nothing more can.
+    fn hear(&mut self, stream: &[u8], limits: &RequestLimits, args: &mut ArgList, bytes: usize) -> bool {
+        self.end = stream.len().min(self.end + bytes);
         loop {
-            let input = &stream[heard.understood..end];
-            let consumed = match parser.next(input, &mut args, limits) {
+            let input = &stream[self.heard.understood..self.end];
+            let expected = self.recognised(input);
+            let parsed = self.parser.next(input, args, limits);
+            if let Some((consumed, list)) = expected {
+                assert_eq!(parsed, Ok(Parsed::Command { consumed }), "one like the last");
+                assert!(args.iter(input).eq(list), "one like the last");
+            }
+            let consumed = match parsed {
                 Ok(Parsed::Incomplete { missing }) => {
                     assert!(missing > 0, "something is missing");
-                    least = input.len() + missing;
-                    break;
+                    self.least = input.len() + missing;
+                    return self.end < stream.len();
                 }
                 Ok(Parsed::Empty { consumed }) => consumed,
                 Ok(Parsed::Command { consumed }) => {
-                    assert!(consumed >= least, "no more was missing than came");
+                    assert!(consumed >= self.least, "no more was missing than came");
                     assert!(!args.is_empty());
-                    heard.commands.push(args.iter(input).map(<[u8]>::to_vec).collect());
+                    self.heard.commands.push(args.iter(input).map(<[u8]>::to_vec).collect());
+                    self.known = Head::of(input, args, limits);
                     consumed
                 }
                 Err(error) => {
-                    heard.error = Some(error.text());
-                    return heard;
+                    self.heard.error = Some(error.text());
+                    return false;
                 }
             };
             assert!(consumed > 0 && consumed <= input.len());
-            heard.understood += consumed;
-            least = 0;
+            self.heard.understood += consumed;
+            self.least = 0;
         }
     }
-    heard
+
+    /// The next command, if it is known to be one like the last: its length, and its arguments.
+    fn recognised<'i>(&self, input: &'i [u8]) -> Option<(usize, Vec<&'i [u8]>)> {
+        let known = self.known.filter(|_| self.parser.is_between())?;
+        let mut list = Vec::new();
+        let length = known.take(input, |arg| list.push(arg))?;
+        Some((length, list))
+    }
+}
+
+fn heard(
+    stream: &[u8],
+    limits: &RequestLimits,
+    args: &mut ArgList,
+    mut step: impl FnMut(usize) -> usize,
+) -> Heard {
+    let mut listener = Listener::default();
+    while listener.hear(stream, limits, args, step(listener.end)) {}
+    listener.heard
+}
+
+/// Two connections take turns with one list: neither hears anything of the other.
+fn both_are_heard(
+    stream: &[u8],
+    limits: &RequestLimits,
+    mut step: impl FnMut(usize) -> usize,
+    whole: &Heard,
+) {
+    let (mut first, mut second, mut args) = (Listener::default(), Listener::default(), used_list(16));
+    let (mut first_goes_on, mut second_goes_on) = (true, true);
+    while first_goes_on || second_goes_on {
+        first_goes_on = first_goes_on && first.hear(stream, limits, &mut args, step(0));
+        second_goes_on = second_goes_on && second.hear(stream, limits, &mut args, step(0));
+    }
+    assert_eq!((&first.heard, &second.heard), (whole, whole));
 }
 
 /// A command, written as an array of strings, is that command.
@@ -105,6 +172,6 @@ fn comes_back(command: &[Vec<u8>]) {
     writer.array(command.len());
     command.iter().for_each(|arg| writer.bulk(arg));
     let limits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
-    let again = heard(&bytes, &limits, |_| bytes.len());
+    let again = heard(&bytes, &limits, &mut used_list(16), |_| bytes.len());
     assert_eq!(again, Heard { commands: vec![command.to_vec()], understood: bytes.len(), error: None });
 }
