@@ -21,6 +21,7 @@ use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
+use super::server::POPULATE_ARGUMENTS_MAX;
 use super::session::{BUSY, Judged, Named, Session, login_of, refusal, selected};
 use super::shared::count;
 use crate::command::{
@@ -654,7 +655,8 @@ fn populate<'a>(
     db: u32,
     limits: &Limits,
 ) -> Option<Call<'a>> {
-    if which != PortAction::Debug || !args.is(1, "populate") {
+    let is_populate = which == PortAction::Debug && args.is(1, "populate");
+    if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
         return None;
     }
     let now = Now::lazy(engine.config.clock);
