@@ -344,7 +344,9 @@ impl<D: Driver> Service<D> {
         if transaction.watching.is_lost() {
             return connection.session.reply(output).ok();
         }
-        if transaction.watching.len() + keys.len() > limits.max_atomic_keys {
+        // Once: when it is tried again, some of its keys are watched already.
+        let is_new = transaction.tries == 0;
+        if is_new && transaction.watching.len() + keys.len() > limits.max_atomic_keys {
             let error = Error::TooManyKeys(limits.max_atomic_keys);
             return connection.session.reply(output).error(&error.text("watch", args));
         }
