@@ -254,6 +254,29 @@ fn who_is_deleted_is_sent_away() {
     assert!(ported.client_of("v").run("GET k").is_error());
 }
 
+/// Hosts before 7.2 do not tell whose EXEC it is, so it might be one that replaces a user.
+#[test]
+fn who_is_changed_stays_whatever_was_deleted_before() {
+    let ported = ported();
+    let mut admin = ported.host();
+    for user in ["gone", "u"] {
+        admin.ok(&format!("ACL SETUSER {user} on >{user} +@all ~*"));
+    }
+    let mut client = ported.client_of("u");
+    admin.integer("ACL DELUSER gone");
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let transaction = ["MULTI", "PING", "EXEC"].map(words);
+    for (rule, allowed) in [("-midi.get", false), ("+midi.get", true), ("-@all", false)] {
+        let change = ["ACL", "SETUSER", "u", rule].map(str::to_owned).to_vec();
+        admin.pipeline(&transaction);
+        admin.ok(&change.join(" "));
+        assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
+        // All in one go.
+        admin.pipeline(&[transaction.to_vec(), vec![change]].concat());
+        assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
+    }
+}
+
 #[test]
 fn acl_load_is_seen() {
     let (ported, file) = users_file::start();

@@ -115,6 +115,24 @@ fn memory_above_the_limit_is_refused() {
     assert!(same(&mut host, &mut port).is_empty());
 }
 
+#[test]
+fn a_replica_has_no_limit_of_memory_unless_it_is_set_to() {
+    let ported = ported();
+    let (mut host, mut port) = (ported.host(), ported.client());
+    host.ok("REPLICAOF 127.0.0.1 1");
+    host.ok("CONFIG SET maxmemory 1");
+    assert_eq!(kinds(&same(&mut host, &mut port)), ["READONLY"; 3]);
+    port.ok("MULTI");
+    assert_eq!(port.run("GET k").text(), "QUEUED");
+    port.ok("DISCARD");
+    host.ok("CONFIG SET replica-read-only no");
+    assert!(same(&mut host, &mut port).is_empty());
+    host.ok("CONFIG SET replica-ignore-maxmemory no");
+    assert_eq!(kinds(&same(&mut host, &mut port)), ["OOM"]);
+    host.ok("CONFIG SET maxmemory 0");
+    host.ok("REPLICAOF NO ONE");
+}
+
 /// How far memory may go beyond the limit.
 const OVERSHOOT: i64 = 12 << 20;
 

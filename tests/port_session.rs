@@ -153,6 +153,8 @@ const SCENES: [&[&str]; 12] = [
         "ACL WHOAMI x",
         "ACL WHOAMI",
         "DEBUG",
+        "DEBUG POPULATE",
+        "DEBUG PoPulate 1 k 1 x",
     ],
     &[
         "CLIENT KILL",
@@ -434,13 +436,16 @@ fn stream(mut client: Client, lines: &[&str]) -> Vec<Value> {
 #[test]
 fn client_reply_mutes_as_in_redis() {
     let (redis, ported) = (plain(), ported());
-    let scenes: [&[&str]; 9] = [
+    let scenes: [&[&str]; 12] = [
         &["PING a", "CLIENT REPLY OFF", "PING b", "FOO", "GET k", "CLIENT REPLY ON", "PING c"],
         &["CLIENT REPLY SKIP", "PING a", "PING b", "GET k"],
         &["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING a", "PING b"],
         &["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING a"],
         &["CLIENT REPLY OFF", "CLIENT REPLY SKIP", "PING a", "CLIENT REPLY ON", "PING b"],
         &["CLIENT REPLY OFF", "PING a", "RESET", "PING b"],
+        &["CLIENT REPLY SKIP", "RESET", "PING a"],
+        &["CLIENT REPLY SKIP", "", "PING a", "PING b"],
+        &["CLIENT REPLY SKIP", "PING a", "", "PING b", "CLIENT REPLY OFF", "", "PING c"],
         &[
             "CLIENT REPLY SKIP",
             "CONFIG GET maxmemory",
@@ -481,6 +486,9 @@ fn commands_of_the_host_are_said_to_be_there() {
         ("ACL SETUSER x", "acl|setuser"),
         ("DEBUG SLEEP 0", "debug|sleep"),
         ("BGSAVE", "bgsave"),
+        ("MEMORY STATS", "memory|stats"),
+        ("memory Malloc-Stats x", "memory|malloc-stats"),
+        ("MEMORY doctor", "memory|doctor"),
     ] {
         let expected = format!("ERR unknown command '{name}' on midi's port; use the host's port");
         assert_eq!(client.run(line), Value::error(&expected), "{line}");

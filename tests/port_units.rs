@@ -724,6 +724,11 @@ fn a_connection_that_ends_runs_nothing() {
     assert_eq!(ported.client().integer("EXISTS k"), 0);
 }
 
+/// Takes its time between two writes.
+const SLOW_SCRIPT: &str = "redis.call('MIDI.SET', 'a', 1) local from = redis.call('TIME') \
+    repeat local now = redis.call('TIME') until (now[1] - from[1]) * 1000000 + now[2] - from[2] > 300000 \
+    redis.call('MIDI.SET', 'b', 1)";
+
 /// A script of the host's that takes its time holds its shards; transactions wait for it and do not
 /// hold up their worker's other connections.
 #[test]
@@ -731,10 +736,7 @@ fn a_unit_of_the_host_is_waited_for() {
     let ported = Ported::start(Mode::Adaptive.builder().load("threads 1"));
     let (mut host, mut client, mut other) = (ported.host(), ported.client(), ported.client());
     client.ok("MSET a 0 b 0");
-    let script = "redis.call('MIDI.SET', 'a', 1) local from = redis.call('TIME') \
-                  repeat local now = redis.call('TIME') until (now[1] - from[1]) * 1000000 + now[2] - from[2] > 300000 \
-                  redis.call('MIDI.SET', 'b', 1)";
-    host.send(&encoded(&["EVAL", script, "0"]));
+    host.send(&encoded(&["EVAL", SLOW_SCRIPT, "0"]));
     std::thread::sleep(Duration::from_millis(50));
     client.send(&["MULTI", "GET a", "GET b", "EXEC"].map(|line| encoded(&words(line))).concat());
     other.ok("SET other 1");
@@ -744,4 +746,19 @@ fn a_unit_of_the_host_is_waited_for() {
     let both = client.read().array();
     assert_eq!(both[0], both[1], "half a script");
     host.read();
+}
+
+/// WATCH whose keys are not all to be had at once is tried again; those that it has got do not count twice.
+#[test]
+fn watch_waits_for_a_unit_of_the_host() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("max-atomic-keys 2"));
+    let (mut host, mut client) = (ported.host(), ported.client());
+    host.send(&encoded(&["EVAL", SLOW_SCRIPT, "0"]));
+    std::thread::sleep(Duration::from_millis(50));
+    client.ok("WATCH free a");
+    host.read();
+    let text = "ERR too many keys for one atomic command (midi.max-atomic-keys 2)";
+    assert_eq!(client.run("WATCH other"), Value::error(text));
+    client.ok("SET a 2");
+    assert_eq!(exec(&mut client, &["PING"]), Value::NullArray);
 }

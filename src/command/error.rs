@@ -53,6 +53,8 @@ pub enum Error {
     NotAString,
     /// No subcommand of OBJECT or MEMORY has that name.
     UnknownSubcommand,
+    /// The same of one about the host's own memory: under its standard name that is the host's command.
+    HostsSubcommand,
     /// Too few or too many arguments for the subcommand.
     SubcommandArity,
     /// OBJECT FREQ: nothing counts how often keys are used.
@@ -163,7 +165,11 @@ impl Error {
             Error::WrongPayload => "ERR DUMP payload version or checksum are wrong".into(),
             Error::BadData => "ERR Bad data format".into(),
             Error::NotAString => "ERR the DUMP payload is not of a string; midi holds strings only".into(),
-            Error::UnknownSubcommand => {
+            Error::HostsSubcommand if !name.contains('.') => {
+                let subcommand = args.get(1).to_ascii_lowercase();
+                elsewhere(&[name.as_bytes(), b"|", &subcommand].concat())
+            }
+            Error::UnknownSubcommand | Error::HostsSubcommand => {
                 let hint = format!("'. Try {} HELP.", name.to_uppercase());
                 error_about("ERR unknown subcommand '", shown(args.get(1)), &hint)
             }
@@ -249,6 +255,11 @@ impl Error {
 /// An error's text with something in it that a client said: up to its first NUL, and on one line.
 pub fn error_about(before: &str, said: &[u8], after: &str) -> Vec<u8> {
     one_line(&[before.as_bytes(), printable(said), after.as_bytes()].concat())
+}
+
+/// What a port says of a command that the host has.
+pub fn elsewhere(name: &[u8]) -> Vec<u8> {
+    error_about("ERR unknown command '", name, "' on midi's port; use the host's port")
 }
 
 /// Redis shows so much of a subcommand that it does not know.

@@ -32,7 +32,7 @@ pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use connection::{
     ClientCommand, Describe, PORT_COMMANDS, PortAction, PortCall, PortCommand, find_port, subcommands,
 };
-pub use error::{Error, error_about, unknown_command};
+pub use error::{Error, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};

@@ -69,6 +69,9 @@ const OBJECT_HELP: &[&str] = &[
 const MEMORY_HELP: &[&str] =
     &["USAGE <key> [SAMPLES <count>]", "    The bytes that the key takes.", "HELP", "    These lines."];
 
+/// MEMORY's that are about a whole server.
+const HOSTS_SUBCOMMANDS: [&str; 4] = ["doctor", "malloc-stats", "purge", "stats"];
+
 /// Longest text of a 64-bit integer.
 const INT_BYTES: usize = 20;
 /// Redis keeps values up to this length in one block with their header.
@@ -115,7 +118,12 @@ fn memory(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// The subcommand at argument 1, with a right number of arguments.
 fn subcommand(args: &Args<'_>, known: &[(&'static str, i32)]) -> Result<&'static str, Error> {
     let found = known.iter().find(|(name, _)| args.is(1, name));
-    let &(name, arity) = found.ok_or(Error::UnknownSubcommand)?;
+    let is_hosts = || known == MEMORY_ARITIES && HOSTS_SUBCOMMANDS.iter().any(|name| args.is(1, name));
+    let &(name, arity) = match found {
+        Some(found) => found,
+        None if is_hosts() => return Err(Error::HostsSubcommand),
+        None => return Err(Error::UnknownSubcommand),
+    };
     if takes(arity, args) { Ok(name) } else { Err(Error::SubcommandArity) }
 }
 

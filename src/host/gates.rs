@@ -149,6 +149,8 @@ fn look(ctx: Ctx) {
         PAUSE_ALL.store(false, Ordering::Relaxed);
     }
     let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
+    // A replica may be set to have no limit; that it is above it, the flag says all the same.
+    let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
     let gates = Gates::OPEN
         .and_if(loading, Gates::LOADING)
         .and_if(has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_STALE) && !seen(&SERVES_STALE), Gates::STALE)
@@ -158,8 +160,8 @@ fn look(ctx: Ctx) {
         .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::READ_ONLY)
         .and_if(seen(&DISK_ERROR), Gates::DISK_ERROR)
         .and_if(!replica && seen(&FEW_REPLICAS), Gates::FEW_REPLICAS)
-        .and_if(has(raw::REDISMODULE_CTX_FLAGS_OOM), Gates::OUT_OF_MEMORY)
-        .and_if(has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY), Gates::METERED)
+        .and_if(limited && has(raw::REDISMODULE_CTX_FLAGS_OOM), Gates::OUT_OF_MEMORY)
+        .and_if(limited, Gates::METERED)
         .and_if(has(raw::REDISMODULE_CTX_FLAGS_AOF), Gates::AOF_ON)
         .and_if(seen(&REPLICAS), Gates::HAS_REPLICAS);
     door().engine.set_gates(gates);

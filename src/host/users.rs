@@ -337,6 +337,10 @@ pub fn before_config(filter: *mut Filter) {
 }
 
 fn before_change(filter: *mut Filter, replaces: bool) {
+    // What an EXEC has changed is not to be taken for this one's.
+    if NOTICE.load(Ordering::Relaxed) && !any_changed() {
+        end_notice();
+    }
     if queues(filter) {
         QUEUED.store(true, Ordering::Relaxed);
         let (client, mut queued) = (client_id(filter), QUEUED_BY.lock());
@@ -358,7 +362,7 @@ pub fn before_exec(filter: *mut Filter) {
     let Some(&(_, replaces)) = queued.iter().find(|(other, _)| *other == client) else { return };
     if client.is_none() {
         // Any EXEC may be the one. It is looked into before its client gets the reply.
-        REPLACED.fetch_or(replaces, Ordering::Relaxed);
+        NOTICE_REPLACES.fetch_or(replaces, Ordering::Relaxed);
         NOTICE.store(true, Ordering::Relaxed);
     } else {
         queued.retain(|(other, _)| *other != client);
@@ -380,6 +384,9 @@ const QUEUED_BY_MAX: usize = 256;
 
 /// An EXEC has come that may have changed users.
 static NOTICE: AtomicBool = AtomicBool::new(false);
+
+/// It may have replaced them, too.
+static NOTICE_REPLACES: AtomicBool = AtomicBool::new(false);
 
 /// Redis 7.2 and later tell.
 fn client_id(filter: *mut Filter) -> Option<u64> {
@@ -409,7 +416,6 @@ pub fn refresh(ctx: Ctx) {
         look_again(ctx);
     }
     if NOTICE.load(Ordering::Relaxed) {
-        NOTICE.store(false, Ordering::Relaxed);
         notice_changes(ctx);
     }
 }
@@ -418,7 +424,7 @@ pub fn refresh(ctx: Ctx) {
 fn look_again(ctx: Ctx) {
     let engine = &door().engine;
     let open = Description::of_user(ctx, DEFAULT_USER).is_some_and(|user| user.on && user.open);
-    let replaced = REPLACED.swap(false, Ordering::Relaxed);
+    let replaced = REPLACED.swap(false, Ordering::Relaxed) | end_notice();
     engine.users.refresh(open, replaced, |name| look(ctx, name));
     engine.users.find_or_look(DEFAULT_USER, |name| look(ctx, name));
     engine.wake_ports();
@@ -436,12 +442,22 @@ pub fn on_cron(ctx: Ctx) {
 }
 
 fn notice_changes(ctx: Ctx) {
-    let seen = SEEN.lock();
-    let any = seen.iter().any(|(name, (before, _))| rules_text(name).is_none_or(|now| now != *before));
-    drop(seen);
-    if any {
+    if any_changed() {
         look_again(ctx);
+    } else {
+        end_notice();
     }
+}
+
+/// Whether any user's rules are others than when they were last looked at.
+fn any_changed() -> bool {
+    SEEN.lock().iter().any(|(name, (before, _))| rules_text(name).is_none_or(|now| now != *before))
+}
+
+/// What EXEC may have changed has been looked into; whether users may have been replaced by it.
+fn end_notice() -> bool {
+    NOTICE.store(false, Ordering::Relaxed);
+    NOTICE_REPLACES.swap(false, Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -297,6 +297,8 @@ impl<D: Driver> Service<D> {
                 Ok(Parsed::Empty { consumed }) => {
                     at += consumed;
                     if ahead.is_empty() {
+                        // CLIENT REPLY SKIP takes it for a command.
+                        connection.session.begin_command();
                         return at;
                     }
                     continue;

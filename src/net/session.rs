@@ -154,7 +154,10 @@ impl Session {
     /// Makes it as it was when it was new: RESET.
     fn reset(&mut self, engine: &Engine, client: &Client) {
         self.resp3 = false;
-        self.replies = Replies::Wanted;
+        // A reply that CLIENT REPLY SKIP has given up stays so, be it this one.
+        if self.replies != Replies::Skipping {
+            self.replies = Replies::Wanted;
+        }
         self.leave_transaction();
         self.select(0, client);
         client.names.lock().name.clear();

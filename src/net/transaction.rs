@@ -21,6 +21,7 @@ use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
+use super::server::POPULATE_ARGUMENTS_MAX;
 use super::session::{BUSY, Judged, Named, Session, login_of, refusal, selected};
 use super::shared::count;
 use crate::command::{
@@ -343,7 +344,9 @@ impl<D: Driver> Service<D> {
         if transaction.watching.is_lost() {
             return connection.session.reply(output).ok();
         }
-        if transaction.watching.len() + keys.len() > limits.max_atomic_keys {
+        // Once: when it is tried again, some of its keys are watched already.
+        let is_new = transaction.tries == 0;
+        if is_new && transaction.watching.len() + keys.len() > limits.max_atomic_keys {
             let error = Error::TooManyKeys(limits.max_atomic_keys);
             return connection.session.reply(output).error(&error.text("watch", args));
         }
@@ -654,7 +657,8 @@ fn populate<'a>(
     db: u32,
     limits: &Limits,
 ) -> Option<Call<'a>> {
-    if which != PortAction::Debug || !args.is(1, "populate") {
+    let is_populate = which == PortAction::Debug && args.is(1, "populate");
+    if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
         return None;
     }
     let now = Now::lazy(engine.config.clock);
