@@ -79,9 +79,22 @@ pub fn door() -> &'static Door {
     DOOR.get().expect("opened before anything could ask for it")
 }
 
-/// Whether there is a door yet.
+/// The host has taken the module back.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there has been a door.
 pub fn opened() -> bool {
     DOOR.get().is_some()
+}
+
+/// The door, if there is one.
+pub fn while_open() -> Option<&'static Door> {
+    DOOR.get().filter(|_| !CLOSED.load(Ordering::Relaxed))
+}
+
+/// Nobody comes through it any more.
+pub fn close() {
+    CLOSED.store(true, Ordering::Relaxed);
 }
 
 /// What the host calls for a command.
@@ -128,6 +141,11 @@ impl Door {
     /// A context for the holder of the global lock.
     pub fn ctx(&self) -> Ctx {
         Ctx(self.ctx as *mut RawCtx)
+    }
+
+    /// The descriptor that ends the main loop's sleep.
+    pub fn wakes_at(&self) -> c_int {
+        self.waker.descriptor()
     }
 
     /// Calls so far have ended the main thread's sleep.

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
-use super::door::door;
-use super::{descriptors, gates, guarded, kept, lock, modules, news, unit, users};
+use super::door::{door, while_open};
+use super::{descriptors, gates, guarded, kept, load, lock, modules, news, unit, users};
 use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -39,6 +39,14 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
     }
 }
 
+/// Takes back what the host would go on calling.
+pub fn close_door() {
+    // SAFETY: what EventLoopAdd was given.
+    unsafe {
+        api!(RedisModule_EventLoopDel)(door().wakes_at(), raw::REDISMODULE_EVENTLOOP_READABLE as c_int);
+    }
+}
+
 /// The sleep is over: the call is forgotten, and nothing else. What it was for has been seen to by
 /// AFTER_SLEEP, or will be by BEFORE_SLEEP: the main thread never sleeps before it has looked.
 ///
@@ -56,6 +64,7 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
     guarded((), || {
+        load::settle();
         // A script that yields turns the loop on some hosts: it goes on as one unit.
         unit::main_turned();
         if !unit::end_if_over() {
@@ -122,7 +131,7 @@ extern "C" fn before_fork() {
 
 /// The child keeps no port open. It may take no lock here, and takes none.
 extern "C" fn in_child() {
-    let ports = if super::door::opened() { door().engine.ports() } else { None };
+    let ports = while_open().and_then(|door| door.engine.ports());
     for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
         // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
         unsafe { libc::close(listener) };

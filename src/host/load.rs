@@ -1,8 +1,12 @@
 //! Loading the module: what must be there, in which order things begin.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
@@ -18,6 +22,17 @@ const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
 
 /// A share of the ports for each worker.
 pub type Shares = Vec<Box<dyn Port + Send>>;
+
+/// The workers. They never end, unless the host takes the module back.
+static WORKERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// Whether the host's main loop has turned since the module was loaded.
+static SETTLED: AtomicBool = AtomicBool::new(false);
+
+/// The host's main loop turns: from here on the module stays.
+pub fn settle() {
+    SETTLED.store(true, Ordering::Relaxed);
+}
 
 /// Opens the ports, or says for the log why it cannot. The last argument counts a caught panic.
 pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
@@ -61,6 +76,9 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     if let Some(function) = api::missing() {
         return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
     }
+    if door::opened() {
+        return Err("this process has loaded midi before; restart it".into());
+    }
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
@@ -76,7 +94,8 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     engine.meet_host(Box::new(TheHost::new(ctx)));
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
-    Workers::start(&engine, count_panic, ports).map_err(|error| format!("cannot start threads: {error}"))?;
+    let workers = Workers::start(&engine, count_panic, ports);
+    *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     door::open(ctx, Arc::clone(&engine), waker);
     let told =
@@ -115,11 +134,54 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
 
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and
 /// the data would be gone.
+///
+/// But MODULE LOADEX takes a module back that has only just been loaded, where it names a setting that the module
+/// does not have; and Redis from 8 on ends where the module does not agree.
 pub fn on_unload(ctx: *mut RawCtx) -> c_int {
+    let ctx = Ctx(ctx);
+    if !SETTLED.load(Ordering::Relaxed) && insists(&door::door().engine) && super::guarded(false, withdraw) {
+        let text = "midi: not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server \
+                    before you load midi again.";
+        log(ctx, Level::Warning, text);
+        return raw::REDISMODULE_OK as c_int;
+    }
     log(
-        Ctx(ctx),
+        ctx,
         Level::Warning,
         "midi: MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead.",
     );
     raw::REDISMODULE_ERR as c_int
+}
+
+/// Whether the host ends where a module that it takes back stays. Valkey calls itself Redis 7.2.
+fn insists(engine: &Engine) -> bool {
+    let major = engine.host_version().split('.').next();
+    major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 8)
+}
+
+/// Ends what the host does not end itself. False where that cannot be done.
+fn withdraw() -> bool {
+    if !stay_in_memory() {
+        return false;
+    }
+    door::close();
+    events::close_door();
+    door::door().engine.workers().stop();
+    WORKERS.lock().drain(..).for_each(|worker| _ = worker.join());
+    true
+}
+
+/// Has the library stay where it is when the host closes it: handlers of forks point to it.
+fn stay_in_memory() -> bool {
+    let mut library = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the structure is written to where the call succeeds; its name is the loader's own.
+    unsafe {
+        let here: *const c_void = (stay_in_memory as fn() -> bool) as *const c_void;
+        libc::dladdr(here, library.as_mut_ptr()) != 0
+            && !libc::dlopen(
+                library.assume_init().dli_fname,
+                libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+            )
+            .is_null()
+    }
 }
