@@ -38,7 +38,7 @@ asan_stage() {
     heading "address sanitizer: store, shards and ports without a server"
     have_nightly || return 0
     run sanitize -Zsanitizer=address asan test --release --locked --target "$host" \
-        --no-fail-fast --lib --test model --test fuzz --test shard_threads --test port_threads
+        --no-fail-fast --lib --test model --test shard_threads --test port_threads
     heading "address sanitizer: the module inside the servers"
     # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
     # have none, so clang's is preloaded. Its malloc then serves the host as well: blocks from
