@@ -95,6 +95,8 @@ fuzz_stage() {
     have_nightly || return 0
     local tools=$root/target/tools target
     local PATH=$tools/bin:$PATH
+    # The fuzzer itself is C++.
+    have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
     for target in request payload glob; do
