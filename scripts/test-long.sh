@@ -38,7 +38,7 @@ asan_stage() {
     heading "address sanitizer: store, shards and ports without a server"
     have_nightly || return 0
     run sanitize -Zsanitizer=address asan test --release --locked --target "$host" \
-        --no-fail-fast --lib --test model --test fuzz --test shard_threads --test port_threads
+        --no-fail-fast --lib --test model --test shard_threads --test port_threads
     heading "address sanitizer: the module inside the servers"
     # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
     # have none, so clang's is preloaded. Its malloc then serves the host as well: blocks from
@@ -95,6 +95,8 @@ fuzz_stage() {
     have_nightly || return 0
     local tools=$root/target/tools target
     local PATH=$tools/bin:$PATH
+    # The fuzzer itself is C++.
+    have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
     for target in request payload glob; do

@@ -17,7 +17,7 @@ use common::Random;
 
 #[test]
 fn requests() {
-    run("request", checks::request::check, 200_000);
+    run("request", checks::request::check, 100_000);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The promise: the workers' ports serve many clients at once, and every reply is right,
 //! whatever the others do meanwhile: come and go, are killed, run transactions and jobs, have
-//! the main thread asked.
+//! the main thread asked. Nor does it matter how what a client sends falls into reads.
 //!
 //! Real sockets and real threads on a real engine, with a host that is played by this
 //! test. So the thread sanitizer sees the ports' code, which it cannot inside a server:
@@ -15,12 +15,14 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{Client, Random, Value, encoded, free_port, now_ms, wait_until, words};
+use common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
 use midi::command::{COMMANDS, Cluster, DoorCommand, PORT_COMMANDS, Tape};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
@@ -464,4 +466,147 @@ fn many_shards() {
 #[test]
 fn one_after_the_other() {
     all_at_once(16, true);
+}
+
+/// Stands for the client in keys and values; no other byte is like it.
+const MARK: u8 = 0xf0;
+
+/// Clients that send the same.
+const ALIKE: u8 = 4;
+
+/// What clients send: `K` is a key, `V` a value.
+const LINES: [&str; 37] = [
+    "SET K V",
+    "SET K V",
+    "SET K V",
+    "GET K",
+    "GET K",
+    "GET K",
+    "GET K",
+    "SET K V NX GET",
+    "APPEND K V",
+    "INCR N",
+    "INCRBY N 7",
+    "INCR K",
+    "DEL K",
+    "DEL K K",
+    "EXISTS K K",
+    "MGET K K N",
+    "MSET K V N 5",
+    "GETSET K V",
+    "STRLEN K",
+    "SETRANGE K 3 V",
+    "GETRANGE K 1 -2",
+    "COPY K K",
+    "RENAME K K",
+    "TYPE K",
+    "GET",
+    "SET K",
+    "NOSUCH V",
+    "midi.get K",
+    "MIDI.SET K V",
+    "ECHO V",
+    "PING",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "WATCH K",
+    "UNWATCH",
+];
+
+/// The last thing that most clients send, and what it is answered.
+const LAST: [&[u8]; 2] = [b"DISCARD\r\nECHO the-end\r\n", b"$7\r\nthe-end\r\n"];
+
+/// What others send last. They hear of nothing behind it, or the system might throw away what they were told.
+const NO_REQUESTS: [&[u8]; 4] = [b"*x\r\n", b"*2\r\n$3\r\nGET\r\n!\r\n", b"*1\r\n$-1\r\n", b"GET \"\r\n"];
+
+fn stream(random: &mut Random) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..1 + random.below(60) {
+        let line = random.pick(&LINES);
+        let mut words = words(line);
+        for word in &mut words {
+            match &word[..] {
+                b"K" => *word = vec![b'k', MARK, b'0' + random.below(3) as u8],
+                b"N" => *word = vec![b'n', MARK],
+                b"V" => {
+                    let longest = *[4, 30, 300, 30_000].get(random.below(30)).unwrap_or(&20);
+                    *word = vec![b'a' + random.below(26) as u8; random.below(longest)];
+                    word.push(MARK);
+                }
+                _ => {}
+            }
+        }
+        match random.below(12) {
+            0 if !words.concat().is_empty() => stream.extend([&words.join(&b' ')[..], b"\r\n"].concat()),
+            1 => stream.extend_from_slice(b"\r\n*0\r\n"),
+            _ => stream.extend(encoded(&words)),
+        }
+    }
+    stream.extend_from_slice(if random.below(4) == 0 { random.pick(&NO_REQUESTS) } else { LAST[0] });
+    stream
+}
+
+/// The same as another client sends it, or was told it.
+fn with_mark(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
+    bytes.iter().map(|&byte| if byte == from { to } else { byte }).collect()
+}
+
+/// Everything that a client is told, to the end of the stream or of the connection.
+fn told(socket: &mut TcpStream) -> Vec<u8> {
+    let (mut told, mut piece) = (Vec::new(), [0; 4096]);
+    while !told.ends_with(LAST[1]) {
+        match socket.read(&mut piece).expect("a reply, or the end") {
+            0 => break,
+            some => told.extend_from_slice(&piece[..some]),
+        }
+    }
+    told
+}
+
+/// Clients send the same, each about keys of its own: one in one piece, the others in pieces of any size.
+fn all_are_told_the_same(running: &Running, random: &mut Random) {
+    let stream = stream(random);
+    let mut sockets: Vec<(TcpStream, Vec<u8>, usize)> = (MARK..MARK + ALIKE)
+        .map(|mark| {
+            let socket = TcpStream::connect(("127.0.0.1", running.port)).expect("a connection");
+            socket.set_nodelay(true).expect("an option");
+            socket.set_read_timeout(Some(HANG)).expect("an option");
+            (socket, with_mark(&stream, MARK, mark), 0)
+        })
+        .collect();
+    while sockets.iter().any(|(_, bytes, sent)| *sent < bytes.len()) {
+        let which = random.below(sockets.len());
+        let (socket, bytes, sent) = &mut sockets[which];
+        let longest = if random.below(10) == 0 { 20_000 } else { 60 };
+        let length = if which == 0 { bytes.len() } else { 1 + random.below(longest) };
+        let end = bytes.len().min(*sent + length);
+        socket.write_all(&bytes[*sent..end]).expect("it is open");
+        *sent = end;
+    }
+    let mut told =
+        (MARK..).zip(&mut sockets).map(|(mark, (socket, ..))| with_mark(&told(socket), mark, MARK));
+    let first = told.next().expect("several clients");
+    for other in told {
+        assert!(first == other, "{}\n{}\n{}", shown(&stream), shown(&first), shown(&other));
+    }
+    drop(sockets);
+    let mut client = running.client();
+    client.ok("FLUSHDB");
+}
+
+fn shown(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+#[test]
+fn pieces_do_not_matter() {
+    for shards in [1, 64] {
+        let (running, mut random) = (Running::start(shards, false), Random::new(shards as u64));
+        for _ in 0..rounds() {
+            all_are_told_the_same(&running, &mut random);
+        }
+        running.end();
+    }
 }
