@@ -324,6 +324,63 @@ fn reset(stream: &TcpStream) {
     assert_eq!(done, 0);
 }
 
+/// More than the sockets hold: the last of it is sent when there is room.
+#[test]
+fn half_closed_connections_are_answered_to_the_end() {
+    in_all_modes(|server| {
+        let value = "x".repeat(100_000);
+        let mut all = encoded(&["SET", "large", &value]);
+        (0..80).for_each(|_| all.extend(encoded(&["GET", "large"])));
+        all.extend(encoded(&["PING"]));
+        for _ in 0..3 {
+            let mut stream = open(server);
+            stream.write_all(&all).expect("a connection");
+            stream.shutdown(Shutdown::Write).expect("a connection");
+            std::thread::sleep(Duration::from_millis(100));
+            let reply = said(&mut stream);
+            let expected = "+OK\r\n+PONG\r\n".len() + 80 * "$100000\r\n\r\n".len() + 80 * value.len();
+            assert!(reply.ends_with(b"+PONG\r\n"), "{} bytes of {expected}", reply.len());
+            assert_eq!(reply.len(), expected);
+        }
+    });
+}
+
+/// A long command whose client sends no more answers in full or with an error, never in part.
+#[test]
+fn half_closed_connections_get_no_half_replies() {
+    in_all_modes(|server| {
+        let commands = [
+            &["DEBUG", "POPULATE", "100000"][..],
+            &["PING"],
+            &["KEYS", "*"],
+            &["FLUSHALL"],
+            &["ECHO", "end"],
+        ];
+        let all: Vec<u8> = commands.iter().flat_map(|args| encoded(args)).collect();
+        let end = "+OK\r\n$3\r\nend\r\n";
+        for number in 0..40 {
+            let mut stream = open(server);
+            stream.write_all(&all).expect("a connection");
+            std::thread::sleep(Duration::from_millis(2 * number));
+            stream.shutdown(Shutdown::Write).expect("a connection");
+            let reply = String::from_utf8(said(&mut stream)).expect("text");
+            let told: Vec<&str> = reply.split("\r\n").collect();
+            let keys = told[2].strip_prefix('*').map(|count| count.parse::<usize>().expect("a number"));
+            let expected = match keys {
+                Some(count) => 3 + 2 * count,
+                None => 3,
+            };
+            assert!(
+                keys.is_some() || told[2].contains(" has ended: its client sends no more"),
+                "{}",
+                told[2]
+            );
+            assert_eq!(told[1], "+PONG");
+            assert_eq!(told[expected..].join("\r\n"), end, "after {}", told[2]);
+        }
+    });
+}
+
 /// A client that says it has nothing more to send still gets its replies. (Not those of jobs: for all that
 /// can be seen it has gone away, and jobs end then. So no KEYS here.)
 #[test]

@@ -77,6 +77,8 @@ pub enum Error {
     NoSuchJob,
     /// The job was cancelled by MIDI.JOBS CANCEL.
     JobCancelled(u64),
+    /// The job's client has closed its sending half; it may as well be gone.
+    JobLeft(u64),
     /// A long command came to the host's `maxmemory`.
     OutOfMemory,
     /// The host has AOF on, which midi does not write to yet.
@@ -204,6 +206,7 @@ impl Error {
                 format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})").into()
             }
             Error::NoSuchJob => "ERR no such job".into(),
+            Error::JobLeft(id) => format!("ERR job {id} has ended: its client sends no more").into(),
             Error::JobCancelled(id) => format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into(),
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Error::AofOn => "MISCONF midi does not write its data to the AOF yet, so it refuses writes \

@@ -32,6 +32,11 @@ impl Waiting {
         self.shared.send(self.worker, mail(self.key));
     }
 
+    /// Whether it is still there, as the client of that id.
+    pub fn is_there(&self, client: u64) -> bool {
+        self.shared.find(client).is_some()
+    }
+
     /// Sends it what it waits for.
     pub fn ends(mut self, mail: impl FnOnce(Key) -> Mail) {
         self.ended = true;

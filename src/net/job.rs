@@ -16,6 +16,7 @@ use crate::store::Entry;
 /// A reply that another thread makes, sent to the connection in pieces.
 pub struct PortReply {
     to: Waiting,
+    client: u64,
     resp3: bool,
     bytes: Vec<u8>,
 }
@@ -25,6 +26,7 @@ impl PortReply {
     pub fn new(shared: &Arc<Shared>, worker: usize, connection: &Connection) -> Box<Self> {
         Box::new(PortReply {
             to: Waiting::new(shared, worker, connection.key),
+            client: connection.client.id,
             resp3: connection.session.resp3,
             bytes: Vec::new(),
         })
@@ -82,6 +84,11 @@ impl JobReply for PortReply {
             self.to.send(|key| Mail::Part { key, bytes, last: false });
         }
         self
+    }
+
+    /// Half a reply with others behind it would be none.
+    fn is_awaited(&self) -> bool {
+        self.to.is_there(self.client)
     }
 
     fn finish(self: Box<Self>) {

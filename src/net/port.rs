@@ -92,7 +92,7 @@ impl<D: Driver> WorkerPort<D> {
         connection.readable |= event.input;
         connection.ended |= event.ended;
         if event.ended && connection.is_waiting() {
-            // Whoever works for it may stop; its reply will find nobody.
+            // It may as well be gone: whoever works for it may stop.
             connection.client.gone.store(true, Ordering::Relaxed);
         }
         match self.service.gather(connection) {

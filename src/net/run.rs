@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
-use super::connection::{Connection, State};
+use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Received, Sent};
 use super::group::Group;
 use super::outbox::Piece;
@@ -106,7 +106,16 @@ impl<D: Driver> Service<D> {
         }
         self.put_in_outbox(connection, said..output.len());
         self.output = output;
-        if sent == Fate::Ends { sent } else { fate }
+        match fate {
+            _ if sent == Fate::Ends => sent,
+            Fate::Ends if connection.ended && !connection.unsent.is_empty() => {
+                // It sends no more; what it has been answered, it may still read.
+                connection.state = State::Closing;
+                connection.unread = Backlog::default();
+                Fate::Stays
+            }
+            fate => fate,
+        }
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
@@ -209,10 +218,8 @@ impl<D: Driver> Service<D> {
         buffer.reserve(INPUT_BYTES);
         let received = self.driver.receive(&connection.socket, buffer);
         connection.has_commands |= !buffer.is_empty();
-        if !self.note_received(connection, received) {
-            // It may still read; if it is gone, sending tells.
-            (connection.ended, connection.readable) = (true, false);
-        }
+        // It may still read; if it is gone, sending tells.
+        self.note_received(connection, received);
         if self.is_over_query_limit(connection.unread.len()) {
             return Fate::Ends;
         }
@@ -233,7 +240,10 @@ impl<D: Driver> Service<D> {
         let (bytes, more) = match received {
             Received::More(bytes) => (bytes, true),
             Received::All(bytes) => (bytes, connection.ended),
-            Received::End => return false,
+            Received::End => {
+                (connection.ended, connection.readable) = (true, false);
+                return false;
+            }
         };
         connection.readable = more;
         if bytes > 0 {

@@ -343,7 +343,7 @@ impl<D: Driver> Service<D> {
 
     /// Runs a command of the table, if it is allowed.
     fn run_table_command(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
-        if let Err(error) = call.row().check_arity(&call.args) {
+        if let Err(error) = call.row().check_form(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
         }
         match self.check_rights(connection, call) {

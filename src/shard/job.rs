@@ -62,6 +62,11 @@ pub struct Work {
 pub trait JobReply: Send {
     /// The sink.
     fn sink(&mut self) -> &mut dyn Reply;
+    /// Whether its client may still read it after [`JobOwner::gone`] was set: then it has only said that
+    /// it will send no more.
+    fn is_awaited(&self) -> bool {
+        false
+    }
     /// The reply is complete.
     fn finish(self: Box<Self>);
 }
@@ -90,6 +95,8 @@ pub struct Job {
     stop: AtomicU8,
     /// Set by the door when nobody waits for the job any more.
     client_gone: Arc<AtomicBool>,
+    /// A part ended before it was done, because of that or because the job was stopped.
+    cut_short: AtomicBool,
     refusal: Mutex<Option<Error>>,
     task: Arc<dyn Task>,
     reply: Mutex<Option<Box<dyn JobReply>>>,
@@ -123,7 +130,7 @@ impl Job {
     /// What it answers instead of a result, if it was stopped.
     fn error(&self) -> Option<Error> {
         match self.stop.load(Ordering::Relaxed) {
-            GO_ON => self.client_gone.load(Ordering::Relaxed).then_some(Error::JobCancelled(self.id)),
+            GO_ON => self.cut_short.load(Ordering::Relaxed).then_some(Error::JobLeft(self.id)),
             CANCELLED => Some(Error::JobCancelled(self.id)),
             _ => Some(self.refusal.lock().unwrap_or(Error::Internal)),
         }
@@ -309,6 +316,7 @@ impl Engine {
             parts_left: AtomicUsize::new(work.parts.len()),
             stop: AtomicU8::new(GO_ON),
             client_gone: owner.gone,
+            cut_short: AtomicBool::new(false),
             refusal: Mutex::new(None),
             task: work.task,
             reply: Mutex::new(reply),
@@ -351,13 +359,18 @@ impl Share {
     pub(super) fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress {
         let slice = Slice::short(engine, seat, Some(&self.job));
         match &mut self.stage {
-            Stage::Work(part) if self.job.stopped() && !part.must_finish() => self.finish_part(engine, seat),
+            Stage::Work(part) if self.job.stopped() && !part.must_finish() => {
+                self.job.cut_short.store(true, Ordering::Relaxed);
+                self.finish_part(engine, seat)
+            }
             Stage::Work(part) => match part.slice(&slice) {
                 Progress::Done => self.finish_part(engine, seat),
                 other => other,
             },
             // The reply of a client that went away need not be complete.
-            Stage::Reply(_) if self.job.client_gone.load(Ordering::Relaxed) => self.finish_job(engine, seat),
+            Stage::Reply(reply) if self.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() => {
+                self.finish_job(engine, seat)
+            }
             Stage::Reply(reply) => {
                 if self.job.task.reply(reply.sink(), &slice) {
                     self.finish_job(engine, seat)
