@@ -364,7 +364,8 @@ fn malformed_requests_are_answered_as_redis_answers_them() {
         compare(&server, &case, &ANYBODY);
         compare(&server, &[PING, &case[..65_536 - PING.len()]].concat(), &ANYBODY);
     }
-    compare(&server, &encoded(&["ECHO".to_owned(), "x".repeat(100_000)]), &ANYBODY);
+    // More than Redis reads at once, and no more than it sends at once: it sends nothing to who has ended.
+    compare(&server, &encoded(&["ECHO".to_owned(), "x".repeat(40_000)]), &ANYBODY);
     compare(&server, &encoded(&vec!["PING"; 5000]), &ANYBODY);
 }
 
