@@ -359,6 +359,10 @@ impl<D: Driver> Service<D> {
             Gate::Wait => return connection.state = State::Deferred,
             Gate::Refuse(error) => return call.refuse(error, &mut connection.session.reply(output)),
         }
+        // A key without a value is found when everybody else has nothing against the command.
+        if let Err(error) = call.row().check_arity(&call.args) {
+            return call.refuse(error, &mut connection.session.reply(output));
+        }
         if self.engine().config.safemode || matches!(call.row().action, Action::Door(_)) {
             return self.on_main(connection, call);
         }
