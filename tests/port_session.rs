@@ -372,6 +372,8 @@ fn strangers_are_told_what_redis_tells_them() {
             "OBJECT ENCODING",
             "OBJECT ENCODING k",
             "MEMORY USAGE",
+            "MSET a 1 b",
+            "MSET a",
             "CLIENT ID",
             "COMMAND COUNT",
             "INFO server",

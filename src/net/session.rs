@@ -359,7 +359,7 @@ impl<D: Driver> Service<D> {
             Gate::Wait => return connection.state = State::Deferred,
             Gate::Refuse(error) => return call.refuse(error, &mut connection.session.reply(output)),
         }
-        // A value without a key: Redis says so when it runs the command.
+        // A key without a value is found when everybody else has nothing against the command.
         if let Err(error) = call.row().check_arity(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
         }
