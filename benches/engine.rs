@@ -122,17 +122,7 @@ fn with_jemalloc() {
 fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     let config =
         Config { workers, shards, databases: 1, cluster: Cluster::Off, safemode: false, clock: || 0 };
-    let settings = Settings {
-        pool: AtomicBool::new(false),
-        max_jobs: AtomicUsize::new(100),
-        max_queued: AtomicUsize::new(100_000),
-        max_pattern_bytes: AtomicUsize::new(100),
-        max_key_bytes: AtomicUsize::new(1 << 20),
-        max_value_bytes: AtomicUsize::new(1 << 20),
-        keep_bytes: AtomicUsize::new(1 << 20),
-        max_atomic_keys: AtomicUsize::new(10_000),
-        port: Default::default(),
-    };
+    let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     Arc::new(Engine::new(config, settings, Box::new(|| {})).expect("eventfds"))
 }
 

@@ -31,14 +31,14 @@ asan_runtime() {
 
 loom_stage() {
     heading "loom: every interleaving of the small concurrent parts"
-    run env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$root/target/loom" cargo test --release --locked --test loom
+    run env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$root/target/loom" cargo test --release --locked --test engine
 }
 
 asan_stage() {
     heading "address sanitizer: store, shards and ports without a server"
     have_nightly || return 0
     run sanitize -Zsanitizer=address asan test --release --locked --target "$host" \
-        --no-fail-fast --lib --test model --test shard_threads --test port_threads
+        --no-fail-fast --lib --test model --test engine
     heading "address sanitizer: the module inside the servers"
     # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
     # have none, so clang's is preloaded. Its malloc then serves the host as well: blocks from
@@ -85,7 +85,7 @@ tsan_stage() {
     local test=(test --release --locked --target "$host" ${std[@]+"${std[@]}"})
     export TSAN_OPTIONS=$options
     run sanitize "$flags" tsan "${test[@]}" --lib -- store shard
-    run sanitize "$flags" tsan "${test[@]}" --test shard_threads --test port_threads
+    run sanitize "$flags" tsan "${test[@]}" --test engine -- _threads::
     unset TSAN_OPTIONS
 }
 
@@ -108,19 +108,19 @@ fuzz_stage() {
 
 random_stage() {
     heading "random operations against the model, random requests and replies"
-    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model --test resp
+    run env PROPTEST_CASES=20000 cargo test --release --locked --lib --test model --test engine -- --skip _threads::
 }
 
 differential_stage() {
     heading "random commands against the stock commands"
     run cargo build --release --locked
-    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test differential
+    run env MIDI_DIFFERENTIAL_COMMANDS=1000000 cargo test --release --locked --test host differential::
 }
 
 linearizability_stage() {
     heading "histories of many clients: is there an order that explains them"
     run cargo build --release --locked
-    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test linearizability
+    run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
 }
 
 # The sources of Redis have the units; they are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
@@ -135,7 +135,7 @@ redis_units_stage() {
         MIDI_REDIS_TESTS=$sources/tests
     fi
     run cargo build --release --locked
-    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test redis_suite
+    run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
 }
 
 all=(loom asan tsan fuzz random differential linearizability redis_units)

@@ -389,17 +389,8 @@ pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
 
 /// What can change later, as it stands now.
 pub fn settings() -> Settings {
-    let settings = Settings {
-        pool: AtomicBool::new(POOL.load(Ordering::Relaxed)),
-        max_jobs: AtomicUsize::default(),
-        max_queued: AtomicUsize::default(),
-        max_pattern_bytes: AtomicUsize::default(),
-        max_key_bytes: AtomicUsize::default(),
-        max_value_bytes: AtomicUsize::default(),
-        keep_bytes: AtomicUsize::default(),
-        max_atomic_keys: AtomicUsize::default(),
-        port: Default::default(),
-    };
+    let settings = Settings::default();
+    settings.pool.store(POOL.load(Ordering::Relaxed), Ordering::Relaxed);
     for number in &NUMBERS {
         if let Some(live) = number.live {
             live(&settings).store(number.value.load(Ordering::Relaxed) as usize, Ordering::Relaxed);

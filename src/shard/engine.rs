@@ -24,6 +24,7 @@ use super::users::Users;
 use super::watch::Watch;
 use super::worker::{Message, Workers};
 use crate::command::{Cluster, Limits, Tape};
+use crate::limits;
 use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
 
 /// What cannot change while the engine lives.
@@ -64,6 +65,24 @@ pub struct Settings {
     pub max_atomic_keys: AtomicUsize,
     /// Those of the ports.
     pub port: PortSettings,
+}
+
+/// What limits.rs says.
+impl Default for Settings {
+    fn default() -> Self {
+        let size = |limit: i64| AtomicUsize::new(limit as usize);
+        Settings {
+            pool: AtomicBool::new(false),
+            max_jobs: size(limits::MAX_JOBS_DEFAULT),
+            max_queued: size(limits::MAX_QUEUED_DEFAULT),
+            max_pattern_bytes: size(limits::MAX_PATTERN_BYTES_DEFAULT),
+            max_key_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
+            max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
+            keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
+            max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
+            port: PortSettings::default(),
+        }
+    }
 }
 
 impl Settings {

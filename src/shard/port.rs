@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use super::queue::Request;
+use crate::limits;
 
 /// A worker's share of the ports. It lives on the worker's thread.
 pub trait Port {
@@ -59,7 +60,7 @@ impl PortConfig {
 }
 
 /// What can change at any time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PortSettings {
     /// `midi.maxclients`: connections of all ports together.
     pub max_clients: AtomicUsize,
@@ -80,4 +81,22 @@ pub struct PortSettings {
     /// The ports' descriptors are this at least: the host gives lower ones to its own
     /// clients, and refuses those that are too high.
     pub first_descriptor: AtomicUsize,
+}
+
+/// What limits.rs says; there is no limit where it says nothing.
+impl Default for PortSettings {
+    fn default() -> Self {
+        let size = |limit: i64| AtomicUsize::new(limit as usize);
+        PortSettings {
+            max_clients: size(limits::MAX_CLIENTS_DEFAULT),
+            timeout: AtomicUsize::new(0),
+            keepalive: AtomicUsize::new(0),
+            query_limit: size(limits::QUERY_LIMIT_DEFAULT),
+            output_hard: size(limits::OUTPUT_HARD_DEFAULT),
+            output_soft: AtomicUsize::new(0),
+            output_soft_seconds: AtomicUsize::new(0),
+            protected: AtomicBool::new(false),
+            first_descriptor: AtomicUsize::new(0),
+        }
+    }
 }

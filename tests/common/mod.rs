@@ -8,6 +8,7 @@
 
 mod client;
 mod door;
+mod free_port;
 pub mod grammar;
 pub mod linear;
 pub mod port;
@@ -18,8 +19,9 @@ mod twin;
 
 pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;
+pub use free_port::free_port;
 pub use random::Random;
-pub use server::{Builder, Server, free_port, module, redis_server};
+pub use server::{Builder, Server, module, redis_server};
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +71,19 @@ pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
         println!("mode: {mode:?}");
         body(mode, &mode.server());
     }
+}
+
+/// Runs one test body in all three modes with both protocols, a host's command and midi's side by side.
+pub fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
+    in_all_modes(|_, server| {
+        for client in [server.client(), server.client().resp3()] {
+            let twin = &mut Twin::new(client);
+            body(twin);
+            twin.flush();
+            twin.client().ok("SELECT 0");
+            twin.client().ok("FLUSHALL");
+        }
+    });
 }
 
 /// Runs `noise` over and over on `threads` connections of their own, while

@@ -1,7 +1,6 @@
 //! One redis-server per test, in a directory of its own, gone at the end.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Value};
-use super::{HANG, wait_until};
+use super::{HANG, free_port, wait_until};
 
 /// The server binary to test with.
 pub fn redis_server() -> PathBuf {
@@ -163,19 +162,6 @@ fn new_dir() -> PathBuf {
     let dir = std::env::temp_dir().join(format!("midi-test-{}-{number}", std::process::id()));
     fs::create_dir_all(&dir).expect("make the server's directory");
     dir.canonicalize().expect("just made")
-}
-
-/// A port for a server. Not one of those from 32,768 on that the system gives out: until the server listens, a
-/// connection might get it. Nor is the bus of a cluster's node one of them, 10,000 above.
-pub fn free_port() -> u16 {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    loop {
-        let number = std::process::id() as usize * 61 + NUMBER.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 12_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A running server. Dropping it checks that it is well, ends it, and removes

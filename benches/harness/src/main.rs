@@ -15,6 +15,8 @@ mod bench;
 mod control;
 mod echo;
 mod experiments;
+#[path = "../../../tests/common/free_port.rs"]
+mod free_port;
 mod goals;
 mod load;
 mod machine;

@@ -1,15 +1,14 @@
 //! Servers: which there are, how each is started, and the processes that run.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::control::Control;
+use crate::free_port::free_port;
 use crate::process::on_processors;
 
 /// How a program is started and spoken to.
@@ -391,9 +390,9 @@ fn versions(info: &str) -> String {
 
 fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     fs::create_dir_all(dir)?;
-    let host_port = free_port()?;
+    let host_port = free_port();
     let has_two = spec.args.iter().any(|arg| arg.contains(PORT));
-    let port = if has_two { free_port()? } else { host_port };
+    let port = if has_two { free_port() } else { host_port };
     let mut args = spec.kind.arguments(host_port, dir);
     args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &port.to_string())));
     let log = File::create(dir.join("log"))?;
@@ -422,23 +421,6 @@ fn file_name(arg: &str) -> String {
 
 fn slug(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
-}
-
-/// Where servers listen: so many ports from there on.
-const FIRST_PORT: u16 = 10_000;
-const PORTS: u16 = 20_000;
-
-/// Not one of those that the system gives out: until the server listens, a connection might get it.
-fn free_port() -> Result<u16> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..PORTS {
-        let number = std::process::id().wrapping_mul(61) + NUMBER.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST_PORT + (number % u32::from(PORTS)) as u16;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no free port from {FIRST_PORT} on")
 }
 
 #[cfg(test)]

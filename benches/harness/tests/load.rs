@@ -2,13 +2,16 @@
 //! hide what a stalled server kept it from sending. Against a real redis-server and the echo server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
+
+#[path = "../../../tests/common/free_port.rs"]
+mod free_port;
+use free_port::free_port;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_midi-bench");
 
@@ -56,18 +59,6 @@ impl Running {
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("a reply");
         line.trim_start_matches(':').trim().parse().unwrap_or_else(|_| panic!("{command}: {line}"))
-    }
-}
-
-/// A port for a server: none of those that connections are given, and each time another one.
-fn free_port() -> u16 {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(61) + NUMBER.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 20_000) as u16;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
     }
 }
 

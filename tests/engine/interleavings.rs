@@ -1,0 +1,583 @@
+//! Token, mailbox and sleep flag under loom, which tries every interleaving and
+//! every value that the memory model lets a load see:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release --test engine
+//! ```
+//!
+//! What is shown, for two or three threads and a few messages:
+//!
+//! * the data has one holder at a time, and each sees what the one before did;
+//! * every message is run once, and each thread's messages in their order;
+//! * where messages lie in a free shard, its owner has been told;
+//! * who waits for a token gets it, and who sleeps is woken.
+//!
+//! docs/design.md lists the mistakes that these models have been seen to catch.
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use midi::shard::{Held, Inbox, Left, Pushed, Released, Token, WaitingRoom};
+
+/// Tries all interleavings with up to so many preemptions (loom's advice is two
+/// or three: that finds all but all mistakes). LOOM_MAX_PREEMPTIONS overrides.
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.check(model);
+}
+
+/// A message whose content loom watches: reading it without having acquired
+/// what its writer released is an error.
+struct Letter {
+    from: usize,
+    number: UnsafeCell<usize>,
+}
+
+impl Letter {
+    fn new(from: usize, number: usize) -> Self {
+        let letter = Letter { from, number: UnsafeCell::new(0) };
+        // SAFETY: nobody else has the letter yet.
+        letter.number.with_mut(|inside| unsafe { *inside = number });
+        letter
+    }
+
+    fn read(self) -> (usize, usize) {
+        // SAFETY: the letter is ours alone; loom sees to it that it is.
+        (self.from, self.number.with(|inside| unsafe { *inside }))
+    }
+}
+
+type Hold<'a> = Held<'a, Vec<(usize, usize)>, Letter>;
+
+/// A shard whose data is the list of the letters that were run, and of the
+/// work that was done at once (as letters of their own).
+struct Shard {
+    token: Token<Vec<(usize, usize)>, Letter>,
+    room: WaitingRoom,
+    /// How often the owner has been told since it last looked.
+    told: AtomicUsize,
+}
+
+impl Shard {
+    fn new() -> Arc<Self> {
+        Arc::new(Shard {
+            token: Token::new(Vec::new()),
+            room: WaitingRoom::default(),
+            told: AtomicUsize::new(0),
+        })
+    }
+
+    fn release(&self, held: Hold<'_>) {
+        if held.release(&self.room) == Released::Pending {
+            self.told.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A worker with a request whose token it found busy: it leaves it, and
+    /// runs `at_most` if the shard turns out to be free.
+    fn push(&self, letter: Letter, at_most: usize) {
+        if let Pushed::Taken(mut held) = self.token.push(letter) {
+            run(&mut held, at_most);
+            self.release(held);
+        }
+    }
+
+    /// The owner, told or not.
+    fn owner_looks(&self, at_most: usize) {
+        if self.told.swap(0, Ordering::AcqRel) > 0
+            && let Some(mut held) = self.token.try_take_with_pending()
+        {
+            run(&mut held, at_most);
+            self.release(held);
+        }
+    }
+
+    /// All threads are done: the owner does what it was told of. Then nothing
+    /// may be left, and everything must have been run, each thread's in order.
+    fn ends_with(&self, expected: &[usize]) {
+        while self.told.load(Ordering::Acquire) > 0 {
+            self.owner_looks(usize::MAX);
+        }
+        let held = self.token.try_take().expect("messages are left, and nobody has been told");
+        for (from, &count) in expected.iter().enumerate() {
+            let numbers: Vec<usize> = held.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
+            assert_eq!(numbers, (0..count).collect::<Vec<_>>(), "thread {from}'s messages");
+        }
+        assert_eq!(held.len(), expected.iter().sum::<usize>());
+        assert_eq!(held.release(&self.room), Released::Clean);
+    }
+}
+
+fn run(held: &mut Hold<'_>, at_most: usize) {
+    for _ in 0..at_most {
+        let Some(letter) = held.next_pending() else {
+            return;
+        };
+        let done = letter.read();
+        held.push(done);
+    }
+}
+
+fn spawn(shard: &Arc<Shard>, work: impl FnOnce(&Shard) + 'static) -> thread::JoinHandle<()> {
+    let shard = Arc::clone(shard);
+    thread::spawn(move || work(&shard))
+}
+
+fn join(threads: Vec<thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_token_has_one_holder() {
+    check(4, || {
+        let shard = Shard::new();
+        let got = Arc::new(AtomicUsize::new(0));
+        let try_once = |from: usize| {
+            let got = Arc::clone(&got);
+            move |shard: &Shard| {
+                let held = if from == 0 { shard.token.try_take_long() } else { shard.token.try_take() };
+                if let Some(mut held) = held {
+                    got.fetch_add(1, Ordering::Relaxed);
+                    held.push((from, 0));
+                    shard.release(held);
+                }
+            }
+        };
+        let threads = vec![spawn(&shard, try_once(0)), spawn(&shard, try_once(1))];
+        try_once(2)(&shard);
+        join(threads);
+        let held = shard.token.try_take().unwrap();
+        assert_eq!(held.len(), got.load(Ordering::Relaxed));
+        assert!(!held.is_empty(), "somebody must have got it");
+        shard.release(held);
+        assert_eq!(shard.told.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn spinning_takes_or_gives_up() {
+    check(4, || {
+        let shard = Shard::new();
+        let other = spawn(&shard, |shard| {
+            if let Some(mut held) = shard.token.try_take() {
+                held.push((0, 0));
+                shard.release(held);
+            }
+        });
+        let mut own = 0;
+        if let Some(mut held) = shard.token.try_take_spinning(2) {
+            held.push((1, 0));
+            own = 1;
+            shard.release(held);
+        }
+        join(vec![other]);
+        let held = shard.token.try_take().unwrap();
+        let others = held.len() - own;
+        assert!(others <= 1 && own + others >= 1);
+        shard.release(held);
+    });
+}
+
+/// Two threads push two messages each; whoever finds the shard free runs some
+/// and leaves the rest to the owner.
+#[test]
+fn pushed_messages_run_once_and_in_order() {
+    for at_most in [1, 2] {
+        check(4, move || {
+            let shard = Shard::new();
+            let pusher = |from| {
+                move |shard: &Shard| {
+                    shard.push(Letter::new(from, 0), at_most);
+                    shard.push(Letter::new(from, 1), at_most);
+                }
+            };
+            let threads = vec![spawn(&shard, pusher(0))];
+            pusher(1)(&shard);
+            join(threads);
+            shard.ends_with(&[2, 2]);
+        });
+    }
+}
+
+/// The same with the owner looking after the shard at the same time.
+#[test]
+fn the_owner_runs_what_is_left() {
+    check(3, || {
+        let shard = Shard::new();
+        let threads = vec![
+            spawn(&shard, |shard| {
+                shard.push(Letter::new(0, 0), 0);
+                shard.push(Letter::new(0, 1), 1);
+            }),
+            spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
+        ];
+        shard.owner_looks(1);
+        shard.owner_looks(1);
+        join(threads);
+        shard.ends_with(&[2, 1]);
+    });
+}
+
+/// A holder takes several messages out of the word, runs one and lets go: the
+/// others wait inside, and stay older than what is pushed later.
+#[test]
+fn messages_left_inside_keep_their_place() {
+    check(3, || {
+        let shard = Shard::new();
+        let mut held = shard.token.try_take().unwrap();
+        for number in 0..3 {
+            assert!(matches!(shard.token.push(Letter::new(0, number)), Pushed::Queued));
+        }
+        run(&mut held, 1);
+        shard.release(held);
+        assert_eq!(shard.told.load(Ordering::Relaxed), 1);
+        let threads = vec![
+            spawn(&shard, |shard| shard.push(Letter::new(0, 3), 2)),
+            spawn(&shard, |shard| match shard.token.leave(Letter::new(1, 0)) {
+                Left::Queued => {}
+                Left::Free(letter) => shard.push(letter, 1),
+            }),
+        ];
+        shard.owner_looks(1);
+        join(threads);
+        shard.ends_with(&[4, 1]);
+    });
+}
+
+/// A shard with messages inside is not free: nobody overtakes them.
+#[test]
+fn messages_left_inside_are_not_overtaken() {
+    check(4, || {
+        let shard = Shard::new();
+        let mut held = shard.token.try_take().unwrap();
+        for number in 0..2 {
+            assert!(matches!(shard.token.push(Letter::new(0, number)), Pushed::Queued));
+        }
+        run(&mut held, 1);
+        shard.release(held);
+        let owner = spawn(&shard, |shard| shard.owner_looks(1));
+        if let Some(mut held) = shard.token.try_take() {
+            assert_eq!(held.len(), 2, "the owner has been there");
+            held.push((1, 0));
+            shard.release(held);
+        } else {
+            shard.push(Letter::new(1, 0), usize::MAX);
+        }
+        join(vec![owner]);
+        shard.ends_with(&[2, 1]);
+    });
+}
+
+/// Doors that leave a message where the token is busy, and go to a worker
+/// (here: push) where it has become free.
+#[test]
+fn left_messages_are_found() {
+    check(4, || {
+        let shard = Shard::new();
+        let door = |from| {
+            move |shard: &Shard| {
+                if let Some(mut held) = shard.token.try_take() {
+                    held.push((from, 0));
+                    shard.release(held);
+                } else if let Left::Free(letter) = shard.token.leave(Letter::new(from, 0)) {
+                    shard.push(letter, 1);
+                }
+            }
+        };
+        let threads = vec![spawn(&shard, door(0)), spawn(&shard, door(1))];
+        door(2)(&shard);
+        join(threads);
+        shard.ends_with(&[1, 1, 1]);
+    });
+}
+
+/// The holder of the global lock waits, while one thread holds the token (as
+/// a job does) and another pushes.
+#[test]
+fn the_waiter_is_let_in() {
+    for long in [false, true] {
+        check(3, move || {
+            let shard = Shard::new();
+            let threads = vec![
+                spawn(&shard, move |shard| {
+                    let held = if long { shard.token.try_take_long() } else { shard.token.try_take() };
+                    match held {
+                        Some(mut held) => {
+                            held.push((0, 0));
+                            shard.release(held);
+                        }
+                        None => shard.push(Letter::new(0, 0), 1),
+                    }
+                }),
+                spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
+            ];
+            let mut held = shard.token.take_waiting(&shard.room, 0);
+            held.push((2, 0));
+            shard.release(held);
+            join(threads);
+            shard.ends_with(&[1, 1, 1]);
+        });
+    }
+}
+
+/// The same where messages already wait inside: the waiter leaves them be.
+#[test]
+fn the_waiter_leaves_what_is_pending() {
+    check(4, || {
+        let shard = Shard::new();
+        let mut held = shard.token.try_take().unwrap();
+        for number in 0..2 {
+            assert!(matches!(shard.token.push(Letter::new(0, number)), Pushed::Queued));
+        }
+        run(&mut held, 1);
+        shard.release(held);
+        let owner = spawn(&shard, |shard| shard.owner_looks(usize::MAX));
+        let mut held = shard.token.take_waiting(&shard.room, 1);
+        held.push((1, 0));
+        shard.release(held);
+        join(vec![owner]);
+        shard.ends_with(&[2, 1]);
+    });
+}
+
+/// The holder of the global lock waits for one token while it holds another,
+/// and every other thread tries only. One room serves the whole keyspace.
+#[test]
+fn the_waiter_takes_several_tokens() {
+    check(4, || {
+        let keyspace = Arc::new((Shard::new(), Shard::new()));
+        let there = Arc::clone(&keyspace);
+        let other = thread::spawn(move || {
+            let (first, second) = &*there;
+            // In the opposite order, as nobody should; but it does not wait.
+            let Some(mut held) = second.token.try_take() else {
+                return;
+            };
+            if let Some(mut more) = first.token.try_take() {
+                more.push((0, 0));
+                held.push((0, 0));
+                assert_eq!(more.release(&first.room), Released::Clean);
+            }
+            assert_eq!(held.release(&first.room), Released::Clean);
+        });
+        let (first, second) = &*keyspace;
+        let mut a = first.token.take_waiting(&first.room, 0);
+        let mut b = second.token.take_waiting(&first.room, 0);
+        assert_eq!(a.len(), b.len(), "both or none");
+        a.push((1, 0));
+        b.push((1, 0));
+        assert_eq!(b.release(&first.room), Released::Clean);
+        assert_eq!(a.release(&first.room), Released::Clean);
+        join(vec![other]);
+    });
+}
+
+/// A unit lays its token aside between two commands: what others do comes before
+/// the first or after the last, and their messages are not forgotten.
+#[test]
+fn nothing_happens_within_a_unit() {
+    for long in [false, true] {
+        check(3, move || {
+            let shard = Shard::new();
+            let threads = vec![
+                spawn(&shard, move |shard| {
+                    let held =
+                        if long { shard.token.try_take_long() } else { shard.token.try_take_with_pending() };
+                    match held {
+                        Some(mut held) => {
+                            held.push((0, 0));
+                            shard.release(held);
+                        }
+                        None => shard.push(Letter::new(0, 0), 1),
+                    }
+                }),
+                spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
+            ];
+            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            let before = held.len();
+            assert!(new);
+            held.push((2, 0));
+            assert_eq!(held.release(&shard.room), Released::Clean);
+            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            assert!(!new && held.len() == before + 1);
+            held.push((2, 1));
+            assert_eq!(held.release(&shard.room), Released::Clean);
+            if shard.token.leave_unit() == Released::Pending {
+                shard.told.fetch_add(1, Ordering::AcqRel);
+            }
+            join(threads);
+            shard.ends_with(&[1, 1, 2]);
+        });
+    }
+}
+
+/// What a worker sleeps on, as its eventfd does: a call before the sleep ends it.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    call: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.call.notify_one();
+    }
+
+    fn sleep(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.call.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+/// A thread's inbox and what it sleeps on.
+struct Desk<M> {
+    inbox: Inbox<M>,
+    bell: Bell,
+}
+
+impl<M> Desk<M> {
+    fn new() -> Self {
+        Desk { inbox: Inbox::default(), bell: Bell::default() }
+    }
+
+    fn send(&self, message: M) {
+        if self.inbox.push(message) {
+            self.bell.ring();
+        }
+    }
+
+    /// As the workers' turn ends.
+    fn rest(&self) {
+        if self.inbox.may_sleep() {
+            self.bell.sleep();
+            self.inbox.awake();
+        }
+    }
+}
+
+/// A lost wake-up is a sleep without end, which loom reports as a deadlock.
+#[test]
+fn a_sleeper_is_woken() {
+    for (pushers, each) in [(1, 2), (2, 1)] {
+        check(3, move || {
+            let desk = Arc::new(Desk::new());
+            let threads = (0..pushers)
+                .map(|from| {
+                    let desk = Arc::clone(&desk);
+                    thread::spawn(move || (0..each).for_each(|number| desk.send(Letter::new(from, number))))
+                })
+                .collect();
+            let mut read = Vec::new();
+            while read.len() < pushers * each {
+                let found = desk.inbox.take();
+                if found.is_empty() {
+                    desk.rest();
+                }
+                read.extend(found.into_iter().map(Letter::read));
+            }
+            join(threads);
+            for from in 0..pushers {
+                let numbers: Vec<usize> =
+                    read.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
+                assert_eq!(numbers, (0..each).collect::<Vec<_>>());
+            }
+            assert!(desk.inbox.take().is_empty());
+        });
+    }
+}
+
+/// What an owner is sent, as in shard/worker.rs.
+enum Message {
+    Run(Letter),
+    Look,
+    Stop,
+}
+
+/// Doors, a shard, and its sleeping owner, put together as the engine does it.
+struct Whole {
+    shard: Arc<Shard>,
+    owner: Desk<Message>,
+}
+
+impl Whole {
+    fn release(&self, held: Hold<'_>) {
+        if held.release(&self.shard.room) == Released::Pending {
+            self.owner.send(Message::Look);
+        }
+    }
+
+    /// Engine::attempt, then Engine::enqueue.
+    fn door(&self, from: usize) {
+        if let Some(mut held) = self.shard.token.try_take() {
+            held.push((from, 0));
+            self.release(held);
+        } else if let Left::Free(letter) = self.shard.token.leave(Letter::new(from, 0)) {
+            self.owner.send(Message::Run(letter));
+        }
+    }
+
+    /// Worker::run, with a turn that runs one message and puts the rest off.
+    fn owner_works(&self) {
+        let (mut look, mut stopped) = (false, false);
+        while !stopped || look {
+            for message in self.owner.inbox.take() {
+                match message {
+                    Message::Run(letter) => {
+                        if let Pushed::Taken(mut held) = self.shard.token.push(letter) {
+                            run(&mut held, 1);
+                            look |= held.release(&self.shard.room) == Released::Pending;
+                        }
+                    }
+                    Message::Look => look = true,
+                    Message::Stop => stopped = true,
+                }
+            }
+            if look {
+                look = false;
+                if let Some(mut held) = self.shard.token.try_take_with_pending() {
+                    run(&mut held, 1);
+                    look = held.release(&self.shard.room) == Released::Pending;
+                }
+            } else if !stopped {
+                self.owner.rest();
+            }
+        }
+    }
+}
+
+fn whole_ends_well(preemptions: usize, main: fn(&Whole)) {
+    check(preemptions, move || {
+        let whole = Arc::new(Whole { shard: Shard::new(), owner: Desk::new() });
+        let there = Arc::clone(&whole);
+        let owner = thread::spawn(move || there.owner_works());
+        let there = Arc::clone(&whole);
+        let other = thread::spawn(move || there.door(0));
+        main(&whole);
+        join(vec![other]);
+        // Whatever the owner has to do, it was told before this.
+        whole.owner.send(Message::Stop);
+        join(vec![owner]);
+        whole.shard.ends_with(&[1, 1]);
+    });
+}
+
+#[test]
+fn two_doors_and_a_sleeping_owner() {
+    whole_ends_well(4, |whole| whole.door(1));
+}
+
+#[test]
+fn a_door_a_waiter_and_a_sleeping_owner() {
+    whole_ends_well(4, |whole| {
+        let mut held = whole.shard.token.take_waiting(&whole.shard.room, 0);
+        held.push((1, 0));
+        whole.release(held);
+    });
+}

@@ -1,0 +1,790 @@
+//! The promise: whatever thread a command runs on, it happens at one moment,
+//! between its call and its reply; nothing is lost, and the books are right.
+//!
+//! Real threads on a real engine, without a host. Under the thread sanitizer:
+//!
+//! ```text
+//! RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+//!     cargo +nightly test --target x86_64-unknown-linux-gnu --test engine shard_threads
+//! ```
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midi::command::{Args, Cluster, Reply, Tape, find};
+use midi::shard::{
+    Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat,
+    Settings, Taking, Verdict, Waker, Workers, long_work,
+};
+use midi::store::{Census, Now, UnixMs};
+use parking_lot::Mutex;
+
+/// Longer than anything here takes, however busy the machine is.
+const FOREVER: Duration = Duration::from_secs(60);
+
+fn clock() -> UnixMs {
+    CLOCK.load(Ordering::Relaxed)
+}
+
+/// Moved only by the test of expiry, whose keys alone have one.
+static CLOCK: AtomicI64 = AtomicI64::new(1_600_000_000_000);
+
+fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 'static) -> Arc<Engine> {
+    let config = Config { workers, shards, databases: 4, cluster: Cluster::Off, safemode: false, clock };
+    let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
+    let engine = Engine::new(config, settings, Box::new(wake_main)).expect("eventfds");
+    // No host is loading its data.
+    engine.set_gates(Gates::OPEN);
+    Arc::new(engine)
+}
+
+/// An element of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Ok,
+    Null,
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Array(usize),
+}
+
+/// Writes a reply down. No command here fails.
+#[derive(Default)]
+struct Record(Vec<Said>);
+
+impl Reply for Record {
+    fn simple(&mut self, text: &'static str) {
+        assert_eq!(text, "OK");
+        self.0.push(Said::Ok);
+    }
+    fn null(&mut self) {
+        self.0.push(Said::Null);
+    }
+    fn integer(&mut self, number: i64) {
+        self.0.push(Said::Integer(number));
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0.push(Said::Bulk(bytes.to_vec()));
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        self.bulk(text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        panic!("{}", String::from_utf8_lossy(text));
+    }
+    fn array(&mut self, len: usize) {
+        self.0.push(Said::Array(len));
+    }
+    fn map(&mut self, len: usize) {
+        self.array(2 * len);
+    }
+}
+
+fn played(tape: &Tape) -> Vec<Said> {
+    let mut record = Record::default();
+    tape.play(&mut record);
+    record.0
+}
+
+fn bulk_number(said: &Said) -> u64 {
+    match said {
+        Said::Null => 0,
+        Said::Bulk(digits) => std::str::from_utf8(digits).unwrap().parse().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bulk(number: u64) -> Said {
+    if number == 0 { Said::Null } else { Said::Bulk(number.to_string().into_bytes()) }
+}
+
+fn bulk_set(said: &[Said]) -> BTreeSet<Vec<u8>> {
+    let keys = said.iter().map(|said| match said {
+        Said::Bulk(key) => key.clone(),
+        other => panic!("{other:?}"),
+    });
+    let set: BTreeSet<Vec<u8>> = keys.collect();
+    assert_eq!(set.len(), said.len(), "a key twice in one reply");
+    set
+}
+
+/// Lends a call of this command line to `with`.
+fn with_call<R>(engine: &Engine, db: u32, line: &[String], with: impl FnOnce(&Call<'_>) -> R) -> R {
+    let list: Vec<&[u8]> = line.iter().map(String::as_bytes).collect();
+    with(&Call {
+        command: find(list[0]).expect("a command of the table"),
+        args: Args::new(&list),
+        db,
+        now: Now::lazy(engine.config.clock),
+        limits: engine.settings.limits(16 << 10),
+        prefix: "midi.",
+    })
+}
+
+fn line(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// xorshift64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// What all have done so far, to judge replies by.
+///
+/// * `own:N` is written by door N alone, with 1, 2, 3, …: whoever reads it gets
+///   at least what was finished before the read began, and at most what had
+///   been begun when it ended.
+/// * `chain:N` is swapped for values that nobody else uses: each comes back once.
+/// * `a:N`, `b:N`, `c:N` are written together, so they read the same together.
+/// * `lock:N` is had by one at a time.
+struct History {
+    begun: Vec<AtomicU64>,
+    finished: Vec<AtomicU64>,
+    unique: AtomicU64,
+    given: Vec<Mutex<BTreeSet<u64>>>,
+    taken: Vec<Mutex<BTreeSet<u64>>>,
+    inside: Vec<AtomicUsize>,
+}
+
+const CHAINS: usize = 4;
+
+/// A command of a history, and what its reply is judged by.
+#[derive(Debug)]
+enum Step {
+    Count(usize, u64),
+    Look(usize, u64),
+    Swap(usize, u64),
+    Together,
+    LookTogether,
+    Lock(usize),
+    Unlock,
+}
+
+impl History {
+    fn new(doors: usize) -> Self {
+        let numbers = || (0..doors).map(|_| AtomicU64::new(0)).collect();
+        let sets = || (0..CHAINS).map(|_| Mutex::default()).collect();
+        History {
+            begun: numbers(),
+            finished: numbers(),
+            unique: AtomicU64::new(0),
+            given: sets(),
+            taken: sets(),
+            inside: (0..CHAINS).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// What door `door` does next; a door that has a lock gives it back.
+    fn begin(&self, door: usize, random: &mut Random, has: Option<usize>) -> (Step, Vec<String>) {
+        if let Some(lock) = has
+            && random.below(2) == 0
+        {
+            self.inside[lock].fetch_sub(1, Ordering::AcqRel);
+            return (Step::Unlock, line(&["del", &format!("lock:{lock}")]));
+        }
+        let which = random.below(CHAINS as u64) as usize;
+        match random.below(8) {
+            0 | 1 => {
+                let number = self.begun[door].fetch_add(1, Ordering::AcqRel) + 1;
+                let words = ["set", &format!("own:{door}"), &number.to_string()];
+                (Step::Count(door, number), line(&words))
+            }
+            2 | 3 => {
+                let other = random.below(self.begun.len() as u64) as usize;
+                let least = self.finished[other].load(Ordering::Acquire);
+                (Step::Look(other, least), line(&["get", &format!("own:{other}")]))
+            }
+            4 => {
+                let number = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
+                self.given[which].lock().insert(number);
+                let words = ["set", &format!("chain:{which}"), &number.to_string(), "get"];
+                (Step::Swap(which, number), line(&words))
+            }
+            5 => {
+                let number = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
+                let (a, b, c) = (format!("a:{which}"), format!("b:{which}"), format!("c:{which}"));
+                let text = number.to_string();
+                (Step::Together, line(&["mset", &a, &text, &b, &text, &c, &text]))
+            }
+            6 => {
+                let (a, b, c) = (format!("a:{which}"), format!("b:{which}"), format!("c:{which}"));
+                (Step::LookTogether, line(&["mget", &a, &b, &c]))
+            }
+            _ if has.is_some() => (Step::LookTogether, line(&["exists", "a:0", "b:0", "c:0"])),
+            _ => (Step::Lock(which), line(&["set", &format!("lock:{which}"), "x", "nx"])),
+        }
+    }
+
+    /// Judges the reply.
+    fn end(&self, step: &Step, said: &[Said], has: &mut Option<usize>) {
+        match (step, said) {
+            (Step::Count(door, number), [Said::Ok]) => {
+                self.finished[*door].store(*number, Ordering::Release);
+            }
+            (Step::Look(door, least), [said]) => {
+                let (number, most) = (bulk_number(said), self.begun[*door].load(Ordering::Acquire));
+                assert!((*least..=most).contains(&number), "{number} is not in {least}..={most}");
+            }
+            (Step::Swap(chain, number), [said]) => {
+                let old = bulk_number(said);
+                assert_ne!(old, *number);
+                assert!(self.taken[*chain].lock().insert(old), "{old} came back twice");
+            }
+            (Step::Together, [Said::Ok]) => {}
+            (Step::LookTogether, [Said::Array(3), a, b, c]) => {
+                assert!(a == b && b == c, "{said:?}");
+            }
+            // Written together, so there together.
+            (Step::LookTogether, [Said::Integer(0 | 3)]) => {}
+            (Step::Lock(_), [Said::Null]) => {}
+            (Step::Lock(lock), [Said::Ok]) => {
+                assert_eq!(self.inside[*lock].fetch_add(1, Ordering::AcqRel), 0, "two have the lock");
+                *has = Some(*lock);
+            }
+            (Step::Unlock, [Said::Integer(1)]) => *has = None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All have stopped: what lies there is what was last written.
+    fn close(&self, mut get: impl FnMut(&str) -> Said) {
+        for door in 0..self.begun.len() {
+            assert_eq!(get(&format!("own:{door}")), bulk(self.begun[door].load(Ordering::Acquire)));
+        }
+        for chain in 0..CHAINS {
+            let mut taken = self.taken[chain].lock().clone();
+            taken.insert(bulk_number(&get(&format!("chain:{chain}"))));
+            taken.remove(&0);
+            assert_eq!(taken, *self.given[chain].lock(), "each value is given once and taken once");
+        }
+    }
+}
+
+/// The books say what the tables hold, every token is free, and nothing waits.
+fn check_books(engine: &Engine) {
+    for shard in 0..engine.shard_count() {
+        let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
+        engine.release(shard, held);
+    }
+    let mut total = 0;
+    for db in 0..engine.config.databases {
+        let mut sum = Census::default();
+        engine.on_all_shards(|store| {
+            let census = store.db(db).census();
+            sum.keys += census.keys;
+            sum.expiring += census.expiring;
+            total += census.bytes;
+        });
+        let books = engine.census(db);
+        assert_eq!((books.keys, books.expiring), (sum.keys, sum.expiring), "database {db}");
+    }
+    assert_eq!(engine.totals().bytes, total);
+    assert_eq!(engine.queued_now(), 0);
+    assert!(engine.jobs.list().is_empty());
+}
+
+/// Runs a command until the tokens are to be had.
+fn run_now(engine: &Engine, seat: &Seat, taking: Taking, words: &[String]) -> Vec<Said> {
+    loop {
+        let mut record = Record::default();
+        let outcome = with_call(engine, 0, words, |call| engine.attempt(seat, call, taking, &mut record));
+        match outcome {
+            Outcome::Done => return record.0,
+            Outcome::Busy => assert!(record.0.is_empty(), "nothing has been said"),
+            other => panic!("{other:?}"),
+        }
+        thread::yield_now();
+    }
+}
+
+/// Doors on threads of their own, as workers with ports will be, and two
+/// threads that take turns as holder of the global lock and wait for tokens.
+#[test]
+fn doors_side_by_side() {
+    const DOORS: usize = 5;
+    const LOCKED: usize = 2;
+    const STEPS: usize = 10_000;
+    // Nobody works at the inboxes: their seats are the doors'.
+    let engine = engine(DOORS - LOCKED, 4, || {});
+    let history = History::new(DOORS);
+    let global_lock = Mutex::new(());
+    thread::scope(|scope| {
+        let run = |door: usize| {
+            let (engine, history, global_lock) = (&engine, &history, &global_lock);
+            scope.spawn(move || {
+                let mut random = Random(door as u64 + 1);
+                let mut has = None;
+                for done in 0.. {
+                    if done >= STEPS && has.is_none() {
+                        break;
+                    }
+                    let (step, words) = history.begin(door, &mut random, has);
+                    let said = if door < LOCKED {
+                        let _guard = global_lock.lock();
+                        run_now(engine, engine.main_seat(), Taking::Wait, &words)
+                    } else {
+                        let seat = engine.seats().nth(1 + door - LOCKED).expect("as many seats");
+                        run_now(engine, seat, Taking::WORKER, &words)
+                    };
+                    history.end(&step, &said, &mut has);
+                }
+            })
+        };
+        // The scope joins them too, but in a way that the thread sanitizer does not see.
+        let threads: Vec<_> = (0..DOORS).map(run).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    history.close(|key| run_now(&engine, engine.main_seat(), Taking::MAIN, &line(&["get", key])).remove(0));
+    check_books(&engine);
+}
+
+/// Tickets are the clients' numbers, and each test has its own.
+static TICKETS: AtomicUsize = AtomicUsize::new(0);
+
+/// Replies that were too large for the main thread, by ticket.
+static LARGE: Mutex<BTreeMap<usize, Vec<Said>>> = Mutex::new(BTreeMap::new());
+
+fn large(ticket: usize, tape: &Tape) {
+    assert!(LARGE.lock().insert(ticket, played(tape)).is_none());
+}
+
+fn no_large(_: usize, _: &Tape) {
+    unreachable!("small replies only");
+}
+
+/// Replies of jobs that have finished, by ticket.
+type Finished = Arc<Mutex<Vec<(usize, Vec<Said>)>>>;
+
+struct JobSink {
+    tape: Tape,
+    ticket: usize,
+    finished: Finished,
+    waker: Arc<Waker>,
+}
+
+impl JobReply for JobSink {
+    fn sink(&mut self) -> &mut dyn Reply {
+        &mut self.tape
+    }
+
+    fn finish(self: Box<Self>) {
+        self.finished.lock().push((self.ticket, played(&self.tape)));
+        self.waker.wake();
+    }
+}
+
+/// Clients from here on are not the driver's: their requests were pushed by others.
+const FOREIGN: usize = 1 << 40;
+
+/// How many keys there are that nobody changes.
+const STAY: usize = 500;
+
+/// Long commands, one after the other, each with what its reply must be.
+struct Jobs {
+    script: Vec<(u32, Vec<String>, Expected)>,
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Ok,
+    Integer(i64),
+    Keys(usize),
+    ScanOf(usize),
+}
+
+impl Jobs {
+    fn new(db: u32) -> Self {
+        let many: Vec<String> = (0..1200).map(|n| format!("p:{n}")).collect();
+        let many = |name: &str| [line(&[name]), many.clone()].concat();
+        Jobs {
+            script: vec![
+                (db, line(&["populate", "3000", "p", "20"]), Expected::Ok),
+                (db, line(&["keys", "p:*"]), Expected::Keys(3000)),
+                (0, line(&["keys", "stay:*"]), Expected::Keys(STAY)),
+                (0, line(&["scan", "0", "match", "stay:*", "count", "1000000"]), Expected::ScanOf(STAY)),
+                (db, many("exists"), Expected::Integer(1200)),
+                (db, many("del"), Expected::Integer(1200)),
+                (db, line(&["keys", "*"]), Expected::Keys(1800)),
+                (db, line(&["flushdb", "sync"]), Expected::Ok),
+                (db, line(&["keys", "*"]), Expected::Keys(0)),
+                (db, line(&["populate", "1000"]), Expected::Ok),
+                (db, line(&["flushdb", "async"]), Expected::Ok),
+            ],
+            next: 0,
+        }
+    }
+
+    fn check(&self, said: &[Said]) {
+        let (_, words, expected) = &self.script[self.next % self.script.len()];
+        match (*expected, said) {
+            (Expected::Ok, [Said::Ok]) => {}
+            (Expected::Integer(number), [Said::Integer(got)]) if *got == number => {}
+            (Expected::Keys(count), [Said::Array(len), keys @ ..]) => {
+                assert_eq!((*len, bulk_set(keys).len()), (count, count), "{words:?}");
+            }
+            (Expected::ScanOf(count), [Said::Array(2), Said::Bulk(cursor), Said::Array(_), keys @ ..]) => {
+                assert_eq!((&cursor[..], bulk_set(keys).len()), (&b"0"[..], count));
+            }
+            _ => panic!("{words:?}: {said:?}"),
+        }
+    }
+}
+
+/// The host's main thread with many clients, each with one command at a time.
+struct Driver {
+    engine: Arc<Engine>,
+    waker: Arc<Waker>,
+    history: History,
+    random: Random,
+    first_ticket: usize,
+    clients: Vec<Client>,
+    ready: VecDeque<usize>,
+    #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
+    batch: Vec<Box<Request>>,
+    jobs: Vec<Jobs>,
+    finished: Finished,
+    queued: u64,
+    needed_main: u64,
+    foreign: u64,
+    large: u64,
+}
+
+#[derive(Default)]
+struct Client {
+    step: Option<Step>,
+    large: bool,
+    has: Option<usize>,
+}
+
+const LARGE_BYTES: usize = 20 << 10;
+
+impl Driver {
+    /// The client's next command: at once, queued, batched, or waited for.
+    fn begin(&mut self, client: usize) {
+        let engine = Arc::clone(&self.engine);
+        let words = if self.random.below(50) == 0 {
+            self.clients[client].large = true;
+            line(&["get", "large"])
+        } else {
+            let (step, words) = self.history.begin(client, &mut self.random, self.clients[client].has);
+            self.clients[client].step = Some(step);
+            words
+        };
+        let ticket = self.first_ticket + client;
+        let request = |call: &Call<'_>| Box::new(Request::new(call, Home::Main, ticket, large));
+        let mut record = Record::default();
+        let seat = engine.main_seat();
+        let done = with_call(&engine, 0, &words, |call| {
+            let taking = match self.random.below(10) {
+                0..5 => Taking::MAIN,
+                5..9 => {
+                    engine.book_queued(seat).expect("room");
+                    self.batch.push(request(call));
+                    return false;
+                }
+                _ if self.clients[client].large => Taking::MAIN,
+                _ => Taking::Wait,
+            };
+            match engine.attempt(seat, call, taking, &mut record) {
+                Outcome::Done => engine.book_at_once(seat),
+                Outcome::Busy | Outcome::TooLarge => {
+                    assert!(record.0.is_empty() && taking == Taking::MAIN);
+                    self.queued += 1;
+                    engine.book_queued(seat).expect("room");
+                    engine.enqueue(request(call));
+                    return false;
+                }
+                Outcome::Long | Outcome::NeedsMain => unreachable!("no long command, nothing watched"),
+            }
+            true
+        });
+        if done {
+            self.end(client, &record.0);
+        }
+    }
+
+    fn end(&mut self, client: usize, said: &[Said]) {
+        let state = &mut self.clients[client];
+        if std::mem::take(&mut state.large) {
+            assert!(matches!(said, [Said::Bulk(bytes)] if bytes.len() == LARGE_BYTES));
+        } else {
+            let step = state.step.take().expect("a reply to a command");
+            self.history.end(&step, said, &mut state.has);
+        }
+        self.ready.push_back(client);
+    }
+
+    fn begin_job(&mut self, ticket: usize) {
+        let jobs = &self.jobs[ticket];
+        let (db, words, _) = &jobs.script[jobs.next % jobs.script.len()];
+        let (finished, waker) = (Arc::clone(&self.finished), Arc::clone(&self.waker));
+        with_call(&self.engine, *db, words, |call| {
+            let work = long_work(&self.engine, call).expect("good arguments");
+            let sink = JobSink { tape: Tape::default(), ticket, finished, waker };
+            let owner = JobOwner { db: *db, client: 1, ..JobOwner::default() };
+            self.engine.start_job(call.command, owner, work, Box::new(sink));
+        });
+    }
+
+    /// A turn of the main loop. True when anything came home.
+    fn turn(&mut self, jobs_go_on: bool) -> bool {
+        let engine = Arc::clone(&self.engine);
+        let batch = std::mem::take(&mut self.batch);
+        self.queued += batch.len() as u64;
+        engine.enqueue_batch(batch.into_iter());
+        let came = engine.main.take();
+        let finished = std::mem::take(&mut *self.finished.lock());
+        let any = !came.is_empty() || !finished.is_empty();
+        for message in came {
+            let ForMain::Request(request) = message else { unreachable!("nobody runs errands") };
+            self.came_home(request);
+        }
+        for (ticket, said) in finished {
+            self.jobs[ticket].check(&said);
+            self.jobs[ticket].next += 1;
+            if jobs_go_on {
+                self.begin_job(ticket);
+            }
+        }
+        any
+    }
+
+    fn came_home(&mut self, mut request: Box<Request>) {
+        if request.ticket >= FOREIGN {
+            self.foreign += 1;
+            assert!(request.verdict == Verdict::Done && !request.reply.is_empty());
+            return;
+        }
+        self.engine.came_home();
+        let client = request.ticket - self.first_ticket;
+        let mut reply = std::mem::take(&mut request.reply);
+        if request.verdict == Verdict::NeedsMain {
+            self.needed_main += 1;
+            assert!(reply.is_empty());
+            request.args.with(|args| {
+                let call = self.engine.call_of(&request, args);
+                let outcome = self.engine.attempt(self.engine.main_seat(), &call, Taking::Wait, &mut reply);
+                assert_eq!(outcome, Outcome::Done);
+            });
+        }
+        let said = if self.clients[client].large && reply.is_empty() {
+            self.large += 1;
+            LARGE.lock().remove(&request.ticket).expect("said on the worker")
+        } else {
+            played(&reply)
+        };
+        self.end(client, &said);
+    }
+
+    /// As the host's main loop goes to sleep.
+    fn rest(&self) {
+        if self.engine.main.may_sleep() {
+            let start = Instant::now();
+            self.waker.sleep(FOREVER);
+            assert!(start.elapsed() < FOREVER, "nobody woke the main thread");
+            self.engine.main.awake();
+        }
+    }
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Takes tokens and leaves messages, as other workers and jobs would. Gives
+/// the number of requests that must come home.
+fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
+    let mut random = Random(seed);
+    let mut left = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let key = format!("stay:{}", random.below(STAY as u64));
+        let shard = engine.shard_of(engine.hasher.hash(key.as_bytes()));
+        let token = &engine.shard(shard).token;
+        let request = || {
+            with_call(engine, 0, &line(&["get", &key]), |call| {
+                Box::new(Request::new(call, Home::Main, FOREIGN, no_large))
+            })
+        };
+        match random.below(5) {
+            0 => {
+                left += 1;
+                if let Pushed::Taken(held) = token.push(request()) {
+                    engine.release(shard, held);
+                }
+            }
+            1 => left += u64::from(matches!(token.leave(request()), Left::Queued)),
+            which => {
+                let held = match which {
+                    2 => token.try_take_long(),
+                    3 => token.try_take_spinning(10),
+                    _ => token.try_take_with_pending(),
+                };
+                if let Some(held) = held {
+                    let start = Instant::now();
+                    let hold = Duration::from_micros(random.below(30));
+                    while start.elapsed() < hold {
+                        std::hint::spin_loop();
+                    }
+                    engine.release(shard, held);
+                }
+            }
+        }
+        // Not all the time: the others are to get on.
+        thread::sleep(Duration::from_micros(random.below(100)));
+    }
+    left
+}
+
+fn abort_on_panic() {
+    eprintln!("a worker panicked");
+    std::process::abort();
+}
+
+fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
+    const CLIENTS: usize = 48;
+    const AT_ONCE: usize = 32;
+    let waker = Arc::new(Waker::new().expect("an eventfd"));
+    let wake = Arc::clone(&waker);
+    let engine = engine(workers, shards, move || wake.wake());
+    let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
+    let seat = engine.main_seat();
+    for number in 0..STAY {
+        run_now(&engine, seat, Taking::Wait, &line(&["set", &format!("stay:{number}"), "value"]));
+    }
+    run_now(&engine, seat, Taking::Wait, &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
+
+    let mut driver = Driver {
+        engine: Arc::clone(&engine),
+        waker,
+        history: History::new(CLIENTS),
+        random: Random(steps as u64),
+        first_ticket: TICKETS.fetch_add(CLIENTS, Ordering::Relaxed),
+        clients: (0..CLIENTS).map(|_| Client::default()).collect(),
+        ready: (0..CLIENTS).collect(),
+        batch: Vec::new(),
+        jobs: (1..4).map(Jobs::new).collect(),
+        finished: Finished::default(),
+        queued: 0,
+        needed_main: 0,
+        foreign: 0,
+        large: 0,
+    };
+    let stop = AtomicBool::new(false);
+    let left = thread::scope(|scope| {
+        let meddlers: Vec<_> = (1..3)
+            .map(|seed| {
+                scope.spawn({
+                    let (engine, stop) = (&engine, &stop);
+                    move || meddle(engine, seed, stop)
+                })
+            })
+            .collect();
+        // Also where an assertion fails below: the scope waits for its threads.
+        let stopping = StopAtEnd(&stop);
+        (0..driver.jobs.len()).for_each(|ticket| driver.begin_job(ticket));
+        let mut begun = 0;
+        while begun < steps {
+            for _ in 0..AT_ONCE {
+                if let Some(client) = driver.ready.pop_front() {
+                    begun += 1;
+                    driver.begin(client);
+                }
+            }
+            if !driver.turn(true) && driver.ready.is_empty() {
+                driver.rest();
+            }
+        }
+        drop(stopping);
+        meddlers.into_iter().map(|meddler| meddler.join().expect("no panic")).sum::<u64>()
+    });
+    let stuck = Instant::now() + FOREVER;
+    while driver.ready.len() < CLIENTS || driver.foreign < left || !engine.jobs.list().is_empty() {
+        assert!(Instant::now() < stuck, "some requests did not come home");
+        driver.turn(false);
+        thread::yield_now();
+    }
+    driver.turn(false);
+
+    driver.history.close(|key| run_now(&engine, seat, Taking::MAIN, &line(&["get", key])).remove(0));
+    engine.workers().stop();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    check_books(&engine);
+    assert_eq!(driver.foreign, left);
+    assert_eq!(engine.seats().map(Seat::queued).sum::<u64>(), driver.queued);
+    assert_eq!(
+        engine.seats().map(Seat::ran_queued).sum::<u64>(),
+        driver.queued - driver.needed_main + driver.foreign
+    );
+    let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
+    println!(
+        "{workers} workers, {shards} shards: {} at once, {} queued, {} of them to main, {} large, {} foreign, jobs {jobs:?}",
+        seat.at_once(),
+        driver.queued,
+        driver.needed_main,
+        driver.large,
+        driver.foreign
+    );
+    assert!(driver.queued > 0 && driver.large > 0 && jobs.iter().all(|&done| done > 0));
+}
+
+#[test]
+fn one_worker_one_shard() {
+    the_whole_engine(1, 1, 50_000);
+}
+
+#[test]
+fn two_workers_four_shards() {
+    the_whole_engine(2, 4, 50_000);
+}
+
+#[test]
+fn three_workers_many_shards() {
+    the_whole_engine(3, 128, 50_000);
+}
+
+/// Workers remove what is due, whether or not anybody looks at it.
+#[test]
+fn due_keys_are_removed_by_their_owners() {
+    const KEYS: i64 = 5_000;
+    let engine = engine(2, 8, || {});
+    let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
+    let seat = engine.main_seat();
+    let base = clock();
+    for number in 0..KEYS {
+        let mut words = line(&["set", &format!("key:{number}"), "value"]);
+        if number % 10 > 0 {
+            words.extend(line(&["pxat", &(base + number).to_string()]));
+        }
+        run_now(&engine, seat, Taking::Wait, &words);
+    }
+    assert_eq!(engine.census(0).keys, KEYS);
+    for passed in [KEYS / 2, KEYS] {
+        CLOCK.store(base + passed, Ordering::Relaxed);
+        let due = passed - passed / 10;
+        let stuck = Instant::now() + FOREVER;
+        while engine.census(0).keys > KEYS - due {
+            assert!(Instant::now() < stuck, "{} keys are left", engine.census(0).keys);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    engine.workers().stop();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!((engine.census(0).keys, engine.census(0).expiring), (KEYS / 10, 0));
+    assert_eq!(engine.totals().expired, KEYS - KEYS / 10);
+    check_books(&engine);
+}

@@ -1,0 +1,79 @@
+//! The promise: on a node of a cluster, which has database 0 alone, what midi's commands answer is
+//! what the host's do.
+
+use crate::common::{Builder, Client, Mode, Server, Value, wait_until};
+
+/// Commands that name another database, or would; `{t}` puts keys into one slot.
+const LINES: [&str; 17] = [
+    "SET {t}k 1",
+    "COPY {t}k {t}l",
+    "COPY {t}k {t}l DB 0 REPLACE",
+    "COPY {t}k {t}l DB 1",
+    "COPY {t}k {t}k DB 1",
+    "COPY {t}k {t}k",
+    "COPY {t}nosuch {t}l DB 1",
+    "COPY {t}k {t}l DB 99",
+    "COPY {t}k {t}l DB x",
+    "MOVE {t}k 1",
+    "MOVE {t}k 0",
+    "MOVE {t}k x",
+    "MOVE {t}nosuch 1",
+    "SWAPDB 0 1",
+    "SWAPDB 1 1",
+    "SWAPDB x 1",
+    "RENAME {t}k {t}m",
+];
+
+/// A client of a cluster's only node.
+fn client_of(builder: Builder) -> (Server, Client) {
+    let server = builder.config("cluster-enabled yes").start();
+    let mut client = server.client();
+    client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("the cluster is up", || client.run("CLUSTER INFO").text().contains("cluster_state:ok"));
+    (server, client)
+}
+
+fn same_replies(client: &mut Client, what: &str) {
+    for line in LINES {
+        let native = client.run(line);
+        assert_eq!(client.run(&format!("MIDI.{line}")), native, "{what}: {line}");
+    }
+}
+
+#[test]
+fn other_databases_are_refused_in_the_hosts_words() {
+    for mode in Mode::ALL {
+        let (_server, mut client) = client_of(mode.builder());
+        same_replies(&mut client, &format!("{mode:?}"));
+        for prefix in ["", "MIDI."] {
+            assert_eq!(client.run(&format!("{prefix}GET {{t}}l")), Value::bulk("1"));
+            assert_eq!(client.integer(&format!("{prefix}DEL {{t}}l {{t}}m")), 2);
+        }
+        client.ok("MULTI");
+        for line in ["MIDI.MOVE {t}k 1", "MIDI.SWAPDB 0 1"] {
+            assert!(!client.run(line).is_error());
+        }
+        let refusal = |what: &str| Value::error(&format!("ERR {what} is not allowed in cluster mode"));
+        assert_eq!(client.run("EXEC"), Value::Array(vec![refusal("MOVE"), refusal("SWAPDB")]));
+    }
+}
+
+/// Valkey's clusters may have several databases, which can be written to.
+#[test]
+fn on_valkey() {
+    let Some(path) = std::env::var_os("MIDI_VALKEY_SERVER").filter(|path| !path.is_empty()) else {
+        println!("skipped: MIDI_VALKEY_SERVER names no server");
+        return;
+    };
+    let valkey = || Mode::Adaptive.builder().binary(&path);
+    let (_server, mut client) = client_of(valkey());
+    if client.run("CONFIG GET cluster-databases").array().is_empty() {
+        println!("skipped: this Valkey's clusters have one database");
+        return;
+    }
+    same_replies(&mut client, "one database");
+    let (_server, mut client) = client_of(valkey().config("cluster-databases 4"));
+    same_replies(&mut client, "four databases");
+    client.ok("SELECT 1");
+    assert_eq!(client.run("MIDI.GET {t}k"), Value::bulk("1"));
+}

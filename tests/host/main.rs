@@ -1,0 +1,35 @@
+//! What the host door promises: MIDI.* commands on the port of a real server. One file per promise.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cluster;
+mod commands;
+mod config;
+mod copy;
+mod copy_jobs;
+mod counters;
+mod differential;
+mod dispatch;
+mod dump;
+mod expiry;
+mod keys;
+mod large;
+mod lcs;
+mod linearizability;
+mod memory;
+mod notifications;
+mod object;
+mod ranges;
+mod rename;
+mod roles;
+mod scan;
+mod set_family;
+mod settings;
+mod storms;
+mod strings;
+mod units;
+mod valkey;
+mod valkey_host;
+mod watch;
+mod writes;

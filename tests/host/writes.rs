@@ -1,0 +1,277 @@
+//! The promise: where the host has AOF on or replicas attached, every write of
+//! midi answers MISCONF and says why, and reads go on; afterwards writes go on.
+
+use crate::common::{Builder, Client, Mode, Server, Value, beside, in_all_modes, wait_until};
+
+const WRITES: [&str; 23] = [
+    "MIDI.SET k new",
+    "MIDI.SET k new NX GET",
+    "MIDI.MSET k new x new",
+    "MIDI.DEL k",
+    "MIDI.UNLINK k nosuch",
+    "MIDI.EXPIRE k 100",
+    "MIDI.PEXPIRE k -1",
+    "MIDI.EXPIREAT k 1",
+    "MIDI.PEXPIREAT k 4000000000000",
+    "MIDI.PERSIST t",
+    "MIDI.RENAME l y",
+    "MIDI.RENAMENX t z",
+    "MIDI.COPY l x",
+    "MIDI.MOVE l 1",
+    "MIDI.SWAPDB 0 1",
+    "MIDI.SWAPDB 1 0",
+    "MIDI.FLUSHDB",
+    "MIDI.FLUSHALL SYNC",
+    "MIDI.POPULATE 10",
+    "MIDI.POPULATE 100000 p 100",
+    "MIDI.IMPORT *",
+    "MIDI.IMPORT * COUNT 1 REPLACE",
+    "MIDI.SET t new KEEPTTL",
+];
+
+fn set_up(client: &mut Client) {
+    client.ok("MIDI.MSET k old l old");
+    client.ok("MIDI.SET t old EX 1000");
+    client.ok("SET native v");
+}
+
+/// Every write is refused for this reason and has no effect; reads are not refused.
+#[track_caller]
+fn check_refused(client: &mut Client, reason: &str) {
+    for line in WRITES {
+        let reply = client.run(line);
+        let text = if reply.is_error() { reply.text() } else { panic!("{line}: {reply:?}") };
+        assert!(text.starts_with("MISCONF ") && text.contains(reason), "{line}: {text}");
+    }
+    client.ok("MULTI");
+    client.run("MIDI.SET k new");
+    client.run("MIDI.GET k");
+    let replies = client.run("EXEC").array();
+    assert!(replies[0].is_error() && replies[1] == Value::bulk("old"), "{replies:?}");
+    let reply = client.call(&["EVAL", "return redis.pcall('MIDI.DEL', 'k')", "0"]);
+    assert!(reply.is_error() && reply.text().starts_with("MISCONF"), "{reply:?}");
+    check_reads(client);
+}
+
+#[track_caller]
+fn check_reads(client: &mut Client) {
+    let old = || Value::bulk("old");
+    assert_eq!(client.run("MIDI.GET k"), old());
+    assert_eq!(client.run("MIDI.MGET k l x"), Value::Array(vec![old(), old(), Value::NullBulk]));
+    assert_eq!(client.integer("MIDI.EXISTS k l t x"), 3);
+    assert!(client.integer("MIDI.TTL t") > 900);
+    assert_eq!(client.run("MIDI.TYPE k"), Value::Simple(b"string".to_vec()));
+    assert_eq!(client.run("MIDI.KEYS *").array().len(), 3);
+    assert_eq!(client.scan_all("").len(), 3);
+    assert_eq!(client.integer("MIDI.DBSIZE"), 3);
+    assert!(!client.run("MIDI.RANDOMKEY").is_null());
+    assert!(!client.run("MIDI.INFO").is_error());
+    // An earlier flush may still be freeing memory.
+    wait_until("no job runs", || client.run("MIDI.JOBS").array().is_empty());
+}
+
+#[track_caller]
+fn check_allowed(client: &mut Client) {
+    for line in WRITES {
+        assert!(!client.run(line).is_error(), "{line}");
+    }
+    client.ok("MIDI.FLUSHALL");
+    set_up(client);
+}
+
+#[test]
+fn aof_turned_on_and_off() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        for _ in 0..2 {
+            set_up(&mut client);
+            client.ok("CONFIG SET appendonly yes");
+            check_refused(&mut client, "appendonly");
+            client.ok("CONFIG SET appendonly no");
+            check_allowed(&mut client);
+        }
+    });
+}
+
+#[test]
+fn aof_from_the_start() {
+    for mode in Mode::ALL {
+        let server = mode.builder().config("appendonly yes").start();
+        let mut client = server.client();
+        assert!(client.run("MIDI.SET k v").text().starts_with("MISCONF"));
+        client.ok("SET native v");
+        assert_eq!(client.integer("MIDI.DBSIZE"), 0);
+        client.ok("CONFIG SET appendonly no");
+        set_up(&mut client);
+        check_reads(&mut client);
+    }
+}
+
+/// A server without data of its own that follows `of`.
+fn replica(of: &Server, mode: Mode) -> Server {
+    let replica = mode.builder().config(format!("replicaof 127.0.0.1 {}", of.port())).start();
+    let (mut client, mut master) = (replica.client(), of.client());
+    wait_until("the replica has synced", || {
+        client.info("replication").get("master_link_status").is_some_and(|status| status == "up")
+            && master.info("replication").get("slave0").is_some_and(|line| line.contains("state=online"))
+    });
+    replica
+}
+
+#[test]
+fn a_replica_attached_and_detached() {
+    in_all_modes(|mode, server| {
+        let mut client = server.client();
+        set_up(&mut client);
+        let follower = replica(server, mode);
+        check_refused(&mut client, "replica");
+        client.ok("SET native w");
+        follower.client().ok("REPLICAOF NO ONE");
+        wait_until("the replica is gone", || client.info_number("replication", "connected_slaves") == 0);
+        check_allowed(&mut client);
+    });
+}
+
+#[test]
+fn a_replica_that_dies() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client();
+    set_up(&mut client);
+    let follower = replica(&server, Mode::Adaptive);
+    check_refused(&mut client, "replica");
+    drop(follower);
+    wait_until("the replica is gone", || client.info_number("replication", "connected_slaves") == 0);
+    check_allowed(&mut client);
+}
+
+/// A replica without the module may follow: nothing of midi's is sent to it.
+#[test]
+fn a_replica_without_the_module_follows() {
+    let server = Mode::Adaptive.server();
+    let mut client = server.client();
+    set_up(&mut client);
+    let follower = Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
+    let mut other = follower.client();
+    wait_until("it has the data", || other.run("GET native") == Value::bulk("v"));
+    check_refused(&mut client, "replica");
+    assert_eq!(client.run("MIDI.EXPORT k"), Value::integers(&[1, 0, 0]));
+    client.ok("SET native w");
+    wait_until("it follows", || other.run("GET native") == Value::bulk("w"));
+    assert_eq!(other.run("GET k"), Value::bulk("old"), "EXPORT is replicated as the host's own SET");
+}
+
+#[test]
+fn a_replica_is_read_only() {
+    in_all_modes(|mode, server| {
+        server.client().ok("SET native v");
+        let follower = replica(server, mode);
+        let mut client = follower.client();
+        for line in WRITES.iter().chain(&["MIDI.EXPORT *"]) {
+            let reply = client.run(line);
+            assert!(reply.is_error() && reply.text().starts_with("READONLY"), "{line}: {reply:?}");
+        }
+        assert_eq!(client.integer("MIDI.DBSIZE"), 0);
+        assert!(client.run("MIDI.GET k").is_null());
+        client.ok("REPLICAOF NO ONE");
+        client.ok("MIDI.FLUSHALL");
+        set_up(&mut client);
+        check_reads(&mut client);
+    });
+}
+
+/// What EXPORT writes is the host's, and survives as the host's data does.
+#[test]
+fn exported_keys_are_in_the_aof() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.ok("MIDI.POPULATE 3000 p");
+        client.ok("MIDI.SET t v EX 1000");
+        client.ok("CONFIG SET appendonly yes");
+        wait_until("the AOF is on", || {
+            client.info("persistence")["aof_enabled"] == "1"
+                && client.info("persistence")["aof_rewrite_in_progress"] == "0"
+        });
+        assert_eq!(client.run("MIDI.EXPORT *"), Value::integers(&[3001, 0, 0]));
+        client.ok("DEBUG LOADAOF");
+        assert_eq!(client.integer("DBSIZE"), 3001);
+        assert_eq!(client.run("GET p:2999"), Value::bulk("value:2999"));
+        assert!(client.integer("TTL t") > 900);
+    });
+}
+
+/// The gate closes while writes are on their way: each answers either way,
+/// and says truly what it did.
+#[test]
+fn the_gate_moves_under_load() {
+    in_all_modes(|_, server| {
+        let toggle = |client: &mut Client, _: &mut crate::common::Random| {
+            client.ok("CONFIG SET appendonly yes");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            client.ok("CONFIG SET appendonly no");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let mut client = server.client();
+        beside(server, 1, toggle, || {
+            let (mut value, mut refused) = (Value::NullBulk, 0);
+            for round in 0..3000 {
+                let reply = client.run(&format!("MIDI.SET k {round}"));
+                if reply == Value::ok() {
+                    value = Value::bulk(round.to_string());
+                } else {
+                    assert!(reply.text().starts_with("MISCONF"), "{reply:?}");
+                    refused += 1;
+                }
+                assert_eq!(client.run("MIDI.GET k"), value, "after {reply:?}");
+            }
+            println!("{refused} refused");
+        });
+    });
+}
+
+/// A POPULATE that is at work when AOF is turned on stops with the same error.
+#[test]
+fn long_writes_stop_when_the_gate_closes() {
+    for mode in [Mode::Adaptive, Mode::Pool] {
+        let server = mode.server();
+        let (mut client, mut admin) = (server.client(), server.client());
+        client.send_line("MIDI.POPULATE 30000000");
+        wait_until("it has begun", || admin.integer("MIDI.DBSIZE") > 0);
+        admin.ok("CONFIG SET appendonly yes");
+        let reply = client.read();
+        assert!(reply.is_error() && reply.text().starts_with("MISCONF"), "{reply:?}");
+        let left = admin.integer("MIDI.DBSIZE");
+        assert!(left < 30_000_000);
+        assert_eq!(admin.integer("MIDI.DBSIZE"), left);
+    }
+}
+
+/// Saves of the host go on beside midi's work, and midi's keys stay.
+#[test]
+fn background_saves_disturb_nobody() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.ok("MIDI.POPULATE 20000 p");
+        let work = |client: &mut Client, random: &mut crate::common::Random| {
+            let key = random.below(1000);
+            client.ok(&format!("MIDI.SET w:{key} {key}"));
+            assert_eq!(client.run(&format!("MIDI.GET w:{key}")), Value::bulk(key.to_string()));
+            client.run("MIDI.KEYS p:123*");
+        };
+        beside(server, 3, work, || {
+            for _ in 0..5 {
+                client.run("BGSAVE");
+                wait_until("the save ends", || client.info("persistence")["rdb_bgsave_in_progress"] == "0");
+            }
+            client.ok("SAVE");
+        });
+        assert_eq!(client.run("MIDI.GET p:19999"), Value::bulk("value:19999"));
+    });
+}
+
+/// The log says at load what is not covered.
+#[test]
+fn the_load_log_says_what_is_not_saved() {
+    let server = Mode::Adaptive.server();
+    let log = server.log();
+    assert!(log.contains("save points") && log.contains("do not cover midi's data"), "{log}");
+}

@@ -1,0 +1,443 @@
+//! The promise: midi's port lets in whom the host would let in, and they may do there
+//! what they may do here, from the next command after a change of their rules.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::port::Ported;
+use crate::common::{Builder, Client, Mode, Random, Value, wait_until};
+
+fn ported() -> Ported {
+    Ported::start(Mode::Adaptive.builder())
+}
+
+/// Runs the lines at both ports: the replies must be the same.
+fn same(ported: &Ported, lines: &[&str]) {
+    let (mut host, mut port) = (ported.host(), ported.client());
+    for line in lines {
+        assert_eq!(port.run(line), host.run(line), "{line}");
+    }
+}
+
+const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+#[test]
+fn logins_are_answered_as_by_the_host() {
+    let ported = ported();
+    let mut admin = ported.host();
+    same(&ported, &["AUTH x", "AUTH default x", "AUTH nobody x", "AUTH a b c", "MIDI.GET k"]);
+    admin.ok("ACL SETUSER open on nopass +@all ~*");
+    admin.ok("ACL SETUSER two on >one >two +@all ~*");
+    admin.ok("ACL SETUSER shut off >p +@all ~*");
+    admin.ok("ACL SETUSER bare on +@all ~*");
+    let logins = [
+        "AUTH open anything",
+        "AUTH two one",
+        "AUTH two two",
+        "AUTH two three",
+        "AUTH TWO one",
+        "AUTH shut p",
+        "AUTH bare p",
+        "AUTH nobody p",
+        "MIDI.GET k",
+    ];
+    same(&ported, &logins);
+    admin.ok("CONFIG SET requirepass secret");
+    let mut admin = ported.host();
+    admin.ok("AUTH secret");
+    same(&ported, &["MIDI.GET k", "PING", "MIDI.GET", "AUTH", "AUTH wrong", "AUTH default wrong"]);
+    same(&ported, &["HELLO 3 AUTH default wrong", "HELLO 3", "HELLO 9 AUTH default secret", "MIDI.GET k"]);
+    same(&ported, &["AUTH wrong", "AUTH secret", "MIDI.GET k", "PING"]);
+    same(&ported, &["AUTH default secret", "AUTH default wrong", "PING"]);
+    let mut port = ported.client();
+    assert!(!port.run("HELLO 2 AUTH two two").is_error());
+    assert!(port.run("GET k").is_null());
+    admin.ok("ACL SETUSER default off");
+    same(&ported, &["PING", "AUTH secret", "AUTH default secret", "AUTH two one", "PING"]);
+    admin.ok("ACL SETUSER default on nopass");
+    same(&ported, &["PING", "AUTH secret", "MIDI.GET k"]);
+}
+
+/// Who is not asked for a password is let in, and stays in when one is asked for later.
+#[test]
+fn a_password_concerns_newcomers() {
+    let ported = ported();
+    let (mut admin, mut old) = (ported.host(), ported.client());
+    old.ok("SET k v");
+    admin.ok("CONFIG SET requirepass secret");
+    assert_eq!(old.run("GET k"), Value::bulk("v"));
+    let mut new = ported.client();
+    assert_eq!(new.run("GET k"), Value::error("NOAUTH Authentication required."));
+    assert_eq!(admin.call(&["CONFIG", "SET", "requirepass", ""]), Value::ok());
+    assert_eq!(new.run("GET k"), Value::bulk("v"));
+    admin.ok("MULTI");
+    admin.run("CONFIG SET requirepass other");
+    admin.run("EXEC");
+    assert_eq!(ported.client().run("GET k"), Value::error("NOAUTH Authentication required."));
+}
+
+#[test]
+fn refusals_say_what_the_host_says() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok(
+        "ACL SETUSER u on >u -@all +midi.get +midi.mget +midi.rename +midi.set +midi.copy ~a:* %R~r:* %W~w:*",
+    );
+    let lines = [
+        "MIDI.GET a:1",
+        "MIDI.GET r:1",
+        "MIDI.GET w:1",
+        "MIDI.GET x",
+        "MIDI.MGET a:1 r:1",
+        "MIDI.MGET a:1 x r:1",
+        "MIDI.SET w:1 v",
+        "MIDI.SET r:1 v",
+        "MIDI.COPY r:1 w:2",
+        "MIDI.COPY w:1 w:2",
+        "MIDI.COPY r:1 r:2",
+        "MIDI.RENAME a:1 w:1",
+        "MIDI.RENAME r:1 a:1",
+        "MIDI.DEL a:1",
+        "MIDI.KEYS *",
+        "MIDI.DBSIZE",
+    ];
+    let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+    for line in lines {
+        assert_eq!(port.run(line), host.run(line), "{line}");
+    }
+    assert!(port.run("GET a:1").is_null());
+    assert!(port.run("GET x").text().starts_with("NOPERM"));
+}
+
+#[test]
+fn commands_of_the_port_have_their_own_names() {
+    let ported = ported();
+    ported.host().ok("ACL SETUSER u on >u -@all +echo +midi.get ~*");
+    let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+    for line in ["ECHO x", "PING", "SELECT 1", "TIME", "AUTH u u", "HELLO 2"] {
+        let (host, port) = (host.run(line), port.run(line));
+        assert_eq!(port.is_error(), host.is_error(), "{line}: {port:?}");
+        assert!(!host.is_error() || host == port, "{line}: {port:?}");
+    }
+}
+
+/// A reply that is no refusal says nothing about rights.
+fn refusal(reply: Value) -> Option<Value> {
+    reply.text_if_error().is_some_and(|text| text.starts_with("NOPERM")).then_some(reply)
+}
+
+trait IfError {
+    fn text_if_error(&self) -> Option<String>;
+}
+
+impl IfError for Value {
+    fn text_if_error(&self) -> Option<String> {
+        self.is_error().then(|| self.text())
+    }
+}
+
+#[test]
+fn rules_hold_from_the_next_command_on() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u +@all ~*");
+    let mut port = ported.client_of("u");
+    port.ok("SET k v");
+    for (rules, line, allowed) in [
+        ("-midi.get", "GET k", false),
+        ("+midi.get", "GET k", true),
+        ("resetkeys", "GET k", false),
+        ("~k", "GET k", true),
+        ("~k", "GET l", false),
+        ("-@all", "GET k", false),
+        ("resetkeys (+midi.get ~k)", "GET k", true),
+        ("clearselectors", "GET k", false),
+        ("(+midi.set ~k) (+midi.get ~l)", "GET k", false),
+        ("(+midi.get %R~*)", "GET k", true),
+        ("off", "GET k", true),
+        ("reset on >u", "GET k", false),
+        ("+@all ~*", "PING", true),
+        ("-ping", "PING", false),
+    ] {
+        let mut words = vec!["ACL", "SETUSER", "u"];
+        words.extend(split_rules(rules));
+        assert_eq!(admin.call(&words), Value::ok(), "{rules}");
+        let reply = port.run(line);
+        assert_eq!(refusal(reply.clone()).is_none(), allowed, "{line} after {rules}: {reply:?}");
+    }
+    admin.ok("MULTI");
+    admin.run("ACL SETUSER u -@all");
+    admin.run("EXEC");
+    assert!(port.run("GET k").is_error());
+}
+
+/// Whoever has the reply to a change has the change: also in a transaction, beside others'
+/// transactions, and whatever the connections are at.
+#[test]
+fn no_command_after_the_reply_is_judged_by_old_rules() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u +@all ~*");
+    let mut clients: Vec<Client> = (0..4).map(|_| ported.client_of("u")).collect();
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let echoes = vec![words("ECHO x"); 16];
+    let transaction = ["MULTI", "SET a b", "EXEC"].map(words);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut port, mut host) = (ported.client_of("u"), ported.host());
+            while !stop.load(Ordering::Relaxed) {
+                port.pipeline(&echoes);
+                host.pipeline(&transaction);
+            }
+        });
+        for round in 0..300 {
+            let (rule, allowed) = if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
+            let change = format!("ACL SETUSER u {rule}");
+            if round % 3 == 0 {
+                admin.pipeline(&["MULTI", &change, "EXEC"].map(words));
+            } else {
+                admin.ok(&change);
+            }
+            let judged = clients.iter_mut().all(|client| client.run("GET k").is_error() != allowed);
+            if !judged {
+                stop.store(true, Ordering::Relaxed);
+                panic!("round {round}: {change} does not hold");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Selectors are one word.
+fn split_rules(rules: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = rules;
+    while !rest.is_empty() {
+        let end = if rest.starts_with('(') { rest.find(')').map(|at| at + 1) } else { rest.find(' ') };
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        words.push(word);
+        rest = after.trim_start();
+    }
+    words
+}
+
+#[track_caller]
+fn is_closed(client: &mut Client) {
+    match client.try_call(&["PING"]) {
+        Err(_) => {}
+        Ok(reply) => panic!("still there: {reply:?}"),
+    }
+}
+
+#[test]
+fn who_is_deleted_is_sent_away() {
+    let ported = ported();
+    let mut admin = ported.host();
+    for user in ["u", "v", "w"] {
+        admin.ok(&format!("ACL SETUSER {user} on >{user} +@all ~*"));
+    }
+    let mut clients = ["u", "v", "w"].map(|user| ported.client_of(user));
+    clients.iter_mut().for_each(|client| client.ok("SET k v"));
+    admin.integer("ACL DELUSER u nobody");
+    is_closed(&mut clients[0]);
+    // A user of the same name is another one.
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let lines = ["ACL DELUSER v", "ACL SETUSER v on >v +@all ~*a"].map(words);
+    admin.pipeline(&lines);
+    is_closed(&mut clients[1]);
+    clients[2].ok("SET k v");
+    assert_eq!(ported.client().run("AUTH u u"), Value::error(WRONG));
+    assert!(ported.client_of("v").run("GET k").is_error());
+}
+
+/// Hosts before 7.2 do not tell whose EXEC it is, so it might be one that replaces a user.
+#[test]
+fn who_is_changed_stays_whatever_was_deleted_before() {
+    let ported = ported();
+    let mut admin = ported.host();
+    for user in ["gone", "u"] {
+        admin.ok(&format!("ACL SETUSER {user} on >{user} +@all ~*"));
+    }
+    let mut client = ported.client_of("u");
+    admin.integer("ACL DELUSER gone");
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let transaction = ["MULTI", "PING", "EXEC"].map(words);
+    for (rule, allowed) in [("-midi.get", false), ("+midi.get", true), ("-@all", false)] {
+        let change = ["ACL", "SETUSER", "u", rule].map(str::to_owned).to_vec();
+        admin.pipeline(&transaction);
+        admin.ok(&change.join(" "));
+        assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
+        // All in one go.
+        admin.pipeline(&[transaction.to_vec(), vec![change]].concat());
+        assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
+    }
+}
+
+#[test]
+fn acl_load_is_seen() {
+    let (ported, file) = users_file::start();
+    let mut admin = ported.host();
+    for user in ["stays", "changes", "goes"] {
+        admin.ok(&format!("ACL SETUSER {user} on >{user} +@all ~*"));
+    }
+    admin.ok("ACL SAVE");
+    let mut changes = ported.client_of("changes");
+    let mut goes = ported.client_of("goes");
+    changes.ok("SET k v");
+    goes.ok("SET k v");
+    let text = fs::read_to_string(&file).expect("users");
+    let lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.starts_with("user goes "))
+        .map(|line| {
+            if line.starts_with("user changes ") {
+                line.replace("+@all", "-@all +midi.get")
+            } else {
+                line.into()
+            }
+        })
+        .collect();
+    fs::write(&file, lines.join("\n") + "\n").expect("users");
+    admin.ok("ACL LOAD");
+    is_closed(&mut goes);
+    // The host sends everybody away whose user it has read anew.
+    is_closed(&mut changes);
+    let mut changes = ported.client_of("changes");
+    assert_eq!(changes.run("GET k"), Value::bulk("v"));
+    assert!(changes.run("SET k v").is_error());
+    assert_eq!(ported.client_of("stays").run("GET k"), Value::bulk("v"));
+}
+
+mod users_file {
+    use super::*;
+
+    pub fn start() -> (Ported, std::path::PathBuf) {
+        let file = std::env::temp_dir().join(format!("midi-test-users-{}.acl", std::process::id()));
+        fs::write(&file, "user default on nopass ~* &* +@all\n").expect("users");
+        let ported = Ported::start(Builder::new().config(format!("aclfile {}", file.display())));
+        (ported, file)
+    }
+}
+
+fn log_entries(admin: &mut Client) -> Vec<(String, String, String)> {
+    let entries = admin.run("ACL LOG").array().into_iter().map(Value::map);
+    entries.map(|entry| (entry["reason"].text(), entry["object"].text(), entry["username"].text())).collect()
+}
+
+#[test]
+fn refusals_reach_the_hosts_list() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u -@all +midi.get ~a");
+    let mut port = ported.client_of("u");
+    assert!(port.run("AUTH nobody x").is_error());
+    assert!(port.run("AUTH u x").is_error());
+    assert!(port.run("SET a v").is_error());
+    assert!(port.run("GET b").is_error());
+    assert!(port.run("PING").is_error());
+    let wanted = [
+        ("auth", "AUTH", "nobody"),
+        ("auth", "AUTH", "u"),
+        ("command", "midi.set", "u"),
+        ("key", "b", "u"),
+        ("command", "ping", "u"),
+    ];
+    let wanted = wanted.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
+    let mut entries = Vec::new();
+    wait_until("the refusals are listed", || {
+        entries = log_entries(&mut admin);
+        entries.len() >= wanted.len()
+    });
+    entries.reverse();
+    assert_eq!(entries, wanted);
+}
+
+/// What a user may do at the port is what it may do at the host, whatever the rules.
+#[test]
+fn random_rules_are_judged_as_by_the_host() {
+    let ported = ported();
+    let mut admin = ported.host();
+    let mut random = Random::new(5);
+    let (mut refused, mut allowed) = (0, 0);
+    let other_words = admin.info("server").contains_key("valkey_version");
+    for round in 0..60 {
+        let rules = random_rules(&mut random);
+        let user = format!("u{round}");
+        let password = format!(">{user}");
+        let mut words = vec!["ACL", "SETUSER", &user, "on", &password];
+        words.extend(rules.iter().map(String::as_str));
+        assert_eq!(admin.call(&words), Value::ok(), "{words:?}");
+        let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
+        for _ in 0..60 {
+            let call = random_call(&mut random);
+            let (there, here) = (refusal(host.call(&call)), refusal(port.call(&call)));
+            assert_eq!(here.is_some(), there.is_some(), "{call:?} with {rules:?}");
+            assert!(here == there || other_words, "{call:?} with {rules:?}: {here:?}, {there:?}");
+            if there.is_some() { refused += 1 } else { allowed += 1 }
+        }
+    }
+    println!("{refused} refused, {allowed} allowed");
+    assert!(refused > 500 && allowed > 500, "{refused} refused, {allowed} allowed");
+}
+
+const KEYS: [&str; 6] = ["a", "b", "ab", "ba", "", "k[1]"];
+const PATTERNS: [&str; 9] = ["*", "a*", "b", "?b", "[^a]*", "k\\[1]", "", "**", "ab"];
+const CATEGORIES: [&str; 7] = ["read", "write", "keyspace", "string", "fast", "slow", "dangerous"];
+const NAMES: [&str; 22] = [
+    "get", "set", "mget", "mset", "del", "unlink", "exists", "rename", "renamenx", "copy", "move", "getdel",
+    "getset", "append", "expire", "object", "memory", "msetex", "lcs", "keys", "dbsize", "swapdb",
+];
+
+fn random_selector(random: &mut Random) -> Vec<String> {
+    let mut rules = vec![random.pick(&["+@all", "-@all", "-@all", "+@read", "+@write"]).to_owned()];
+    for _ in 0..random.below(6) {
+        let sign = random.pick(&["+", "+", "-"]);
+        rules.push(match random.below(3) {
+            0 => format!("{sign}@{}", random.pick(&CATEGORIES)),
+            _ => format!("{sign}midi.{}", random.pick(&NAMES)),
+        });
+    }
+    for _ in 0..random.below(4) {
+        let right = random.pick(&["~", "~", "%R~", "%W~", "%RW~"]);
+        rules.push(format!("{right}{}", random.pick(&PATTERNS)));
+    }
+    // The host shows `%RW~*` as `~*`, but differs about the empty key then.
+    rules.retain(|rule| rule != "%RW~*");
+    if rules.iter().any(|rule| rule == "~*") {
+        // After this the host takes no more of them.
+        rules.retain(|rule| rule == "~*" || !rule.contains('~'));
+    }
+    rules
+}
+
+fn random_rules(random: &mut Random) -> Vec<String> {
+    let mut rules = random_selector(random);
+    for _ in 0..random.below(3) {
+        rules.push(format!("({})", random_selector(random).join(" ")));
+    }
+    rules
+}
+
+fn random_call(random: &mut Random) -> Vec<String> {
+    let name = random.pick(&NAMES);
+    let mut key = || random.pick(&KEYS).to_owned();
+    let mut call = vec![format!("midi.{name}")];
+    call.extend(match name {
+        "get" | "getdel" => vec![key()],
+        "set" | "getset" | "append" => vec![key(), "1".into()],
+        "expire" => vec![key(), "1000".into()],
+        "mget" | "del" | "unlink" | "exists" => vec![key(), key(), key()],
+        "mset" => vec![key(), "1".into(), key(), "2".into()],
+        "msetex" => vec!["2".into(), key(), "1".into(), key(), "2".into()],
+        "rename" | "renamenx" | "copy" | "lcs" => vec![key(), key()],
+        "move" => vec![key(), "1".into()],
+        "object" => vec!["encoding".into(), key()],
+        "memory" => vec!["usage".into(), key()],
+        "keys" => vec!["*".into()],
+        "swapdb" => vec!["0".into(), "1".into()],
+        _ => vec![],
+    });
+    call
+}

@@ -1,0 +1,13 @@
+//! What midi's own port promises, in a real server. One file per promise.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acl;
+mod clients;
+mod faults;
+mod gates;
+mod serving;
+mod session;
+mod settings;
+mod transactions;

@@ -1,0 +1,762 @@
+//! The promise: MULTI, EXEC, DISCARD, WATCH and UNWATCH on midi's port are Redis's. What EXEC does
+//! happens at one moment, for clients of every door; a change of a watched key is never missed,
+//! whoever makes it; and nothing is left behind.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::common::port::Ported;
+use crate::common::{Builder, Client, Mode, Random, Value, at_once, encoded, wait_until};
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Runs the commands as one transaction: what EXEC answered.
+#[track_caller]
+fn exec(client: &mut Client, lines: &[&str]) -> Value {
+    let mut commands = vec![words("MULTI")];
+    commands.extend(lines.iter().map(|line| words(line)));
+    commands.push(words("EXEC"));
+    client.pipeline(&commands).pop().expect("EXEC's reply")
+}
+
+/// Servers with the port open, whose few shards put everybody in everybody's way.
+fn in_crowded_modes(body: impl Fn(&Ported)) {
+    for mode in [Mode::Adaptive, Mode::Safe] {
+        println!("mode: {mode:?}");
+        body(&Ported::start(mode.builder().load("shards 4")));
+    }
+}
+
+/// Runs `noise` with a connection of each door, on so many threads, while `body` runs.
+fn beside(
+    ported: &Ported,
+    threads: usize,
+    noise: impl Fn(&mut [Client; 2], &mut Random) + Sync,
+    body: impl FnOnce(),
+) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (stop, noise) = (&stop, &noise);
+        for number in 0..threads {
+            scope.spawn(move || {
+                let (mut random, mut clients) =
+                    (Random::new(number as u64), [ported.client(), ported.host()]);
+                while !stop.load(Ordering::Relaxed) {
+                    noise(&mut clients, &mut random);
+                }
+            });
+        }
+        // Also where `body` panics: the scope waits for the threads.
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _stop = Stop(stop);
+        body();
+    });
+}
+
+// ---------------------------------------------------------------- as Redis answers
+
+/// Two servers that are asked the same, each on two connections.
+struct Pair {
+    redis: [Client; 2],
+    midi: [Client; 2],
+    /// For the report.
+    asked: Vec<String>,
+}
+
+impl Pair {
+    #[track_caller]
+    fn ask(&mut self, who: usize, line: &str) -> Value {
+        self.asked.push(format!("{who}: {line}"));
+        let redis = greetings_aside(self.redis[who].run(line));
+        let midi = greetings_aside(self.midi[who].run(line));
+        assert_eq!(midi, redis, "\n{}", self.asked.join("\n"));
+        midi
+    }
+}
+
+/// HELLO tells of the server: that differs.
+fn greetings_aside(value: Value) -> Value {
+    match value {
+        Value::Map(pairs) if pairs.first().is_some_and(|pair| pair.0 == Value::bulk("server")) => {
+            Value::Simple(b"a greeting".to_vec())
+        }
+        Value::Array(list) if list.first() == Some(&Value::bulk("server")) => {
+            Value::Simple(b"a greeting".to_vec())
+        }
+        Value::Array(list) => Value::Array(list.into_iter().map(greetings_aside).collect()),
+        other => other,
+    }
+}
+
+/// Commands that run the same on both, right ones and wrong ones. K is a key, N a small number.
+const COMMANDS: [&str; 44] = [
+    "SET K N",
+    "SET K v NX",
+    "GET K",
+    "INCR K",
+    "INCRBY K x",
+    "APPEND K N",
+    "DEL K",
+    "DEL K K",
+    "MSET K N K v",
+    "MSET K N K",
+    "MGET K K",
+    "MSETNX K N K N",
+    "EXISTS K K",
+    "EXPIRE K 1000",
+    "PERSIST K",
+    "PEXPIRE K -1",
+    "GETDEL K",
+    "GETEX K PERSIST",
+    "SETRANGE K N x",
+    "STRLEN K",
+    "RENAME K K",
+    "COPY K K",
+    "COPY K K DB 1",
+    "MOVE K 1",
+    "TTL K",
+    "TYPE K",
+    "LCS K K LEN",
+    "KEYS zz*",
+    "FLUSHDB",
+    "FLUSHALL",
+    "SWAPDB 0 1",
+    "SELECT N",
+    "SELECT x",
+    "SELECT 99",
+    "PING",
+    "PING N",
+    "PING a b",
+    "ECHO N",
+    "ECHO",
+    "CLIENT SETNAME N",
+    "CLIENT GETNAME",
+    "CLIENT NOSUCH",
+    "OBJECT NOSUCH K",
+    "OBJECT FREQ K N",
+];
+
+const WRONG: [&str; 8] = ["NOSUCH K", "GET", "SET K", "EXEC N", "MULTI N", "DISCARD N", "WATCH", "UNWATCH N"];
+
+fn filled(random: &mut Random, line: &str) -> String {
+    let filled = line.split(' ').map(|word| match word {
+        "K" => random.pick(&["a", "b", "c", "d"]).to_owned(),
+        "N" => random.below(4).to_string(),
+        word => word.to_owned(),
+    });
+    filled.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_reply_is_redis_s() {
+    let redis = Builder::plain().start();
+    in_crowded_modes(|ported| {
+        for seed in 0..40 {
+            let mut random = Random::new(seed);
+            let mut pair = Pair {
+                redis: [redis.client(), redis.client()],
+                midi: [ported.client(), ported.client()],
+                asked: vec![format!("seed {seed}")],
+            };
+            pair.ask(1, "FLUSHALL");
+            for _ in 0..300 {
+                // The second connection is in the way of the first.
+                let who = usize::from(random.below(4) == 0);
+                let line = match random.below(20) {
+                    0 | 1 => "MULTI",
+                    2..5 => "EXEC",
+                    5 => "DISCARD",
+                    6 | 7 => random.pick(&["WATCH K", "WATCH K K", "WATCH K"]),
+                    8 => "UNWATCH",
+                    9 if random.below(3) == 0 => random.pick(&WRONG),
+                    9 if random.below(4) == 0 => random.pick(&["HELLO 2", "HELLO 3", "RESET", "HELLO 9"]),
+                    10 if random.below(3) == 0 => "SET K v PX 1",
+                    _ => random.pick(&COMMANDS),
+                };
+                let line = filled(&mut random, line);
+                pair.ask(who, &line);
+                if line.ends_with("PX 1") || line == "EXEC" {
+                    // Nothing is to expire at a moment that is not the same for both.
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn pipelines_are_answered_as_by_redis() {
+    let redis = Builder::plain().start();
+    let ported = Ported::start(Mode::Adaptive.builder());
+    for (resp3, seed) in [(false, 1), (true, 2), (false, 3), (true, 4)] {
+        let mut random = Random::new(seed);
+        let clients = || [redis.client(), ported.client()];
+        let mut clients = if resp3 { clients().map(Client::resp3) } else { clients() };
+        clients.iter_mut().for_each(|client| client.ok("FLUSHALL"));
+        for _ in 0..100 {
+            let lines = (0..40).map(|_| match random.below(12) {
+                0 => "WATCH K".to_owned(),
+                1 | 2 => "MULTI".to_owned(),
+                3..5 => "EXEC".to_owned(),
+                5 => random.pick(&WRONG).to_owned(),
+                _ => random.pick(&COMMANDS).to_owned(),
+            });
+            let lines: Vec<Vec<String>> =
+                lines.collect::<Vec<_>>().iter().map(|line| words(&filled(&mut random, line))).collect();
+            let [expected, found] = clients.each_mut().map(|client| client.pipeline(&lines));
+            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert_eq!(found, expected, "{number} of {lines:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rights_are_judged_again_and_memory_at_once() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let redis = Builder::plain().start();
+    let mut admins = [redis.client(), ported.host()];
+    for (admin, prefix) in admins.iter_mut().zip(["", "midi."]) {
+        let user = format!(
+            "ACL SETUSER u on >u ~* +@connection +@transaction +{prefix}set +{prefix}get +{prefix}del"
+        );
+        admin.ok(&user);
+    }
+    let mut clients = [redis.client(), ported.client()];
+    // The commands' names differ, as the host's rules do.
+    let plain = |value: Value| format!("{value:?}").replace("midi.", "");
+    let mut ask = |line: &str| {
+        let [expected, found] = clients.each_mut().map(|client| plain(client.run(line)));
+        assert_eq!(found, expected, "{line}");
+        found
+    };
+    let mut both = |line: &str| {
+        admins[0].ok(line);
+        admins[1].ok(&line.replace("-set", "-midi.set").replace("-get", "-midi.get"));
+    };
+    for line in ["AUTH u u", "MULTI", "SET k 1", "INCR k", "EXEC", "MULTI", "SET k 1", "GET k", "DEL k"] {
+        ask(line);
+    }
+    both("ACL SETUSER u -get");
+    assert!(ask("EXEC").contains("ACLs rules changed"));
+    ask("MULTI");
+    ask("SET k 1");
+    ask("PING");
+    both("ACL SETUSER u resetkeys ~other*");
+    assert!(ask("EXEC").contains("touch the specified keys"));
+    for line in ["WATCH k", "WATCH other", "MULTI", "SET other 1", "SET k 1", "EXEC"] {
+        ask(line);
+    }
+    ask("MULTI");
+    both("ACL SETUSER u -exec");
+    assert!(ask("EXEC").contains("EXECABORT Transaction discarded because of: NOPERM"));
+    ask("PING");
+    both("ACL SETUSER u resetkeys ~* +exec");
+    // Queued before memory ran out, and after.
+    for line in ["MULTI", "SET k 1"] {
+        ask(line);
+    }
+    both("CONFIG SET maxmemory 1");
+    wait_until("memory is out", || ported.client().run("SET x 1").is_error());
+    assert!(ask("EXEC").contains("EXECABORT"));
+    for line in ["MULTI", "PING", "GET k", "MULTI", "WATCH k", "DISCARD", "MULTI", "UNWATCH", "EXEC"] {
+        ask(line);
+    }
+    both("CONFIG SET maxmemory 0");
+}
+
+// ---------------------------------------------------------------- at one moment
+
+/// Transactions and scripts of both doors, readers of both doors.
+#[test]
+fn nobody_sees_half_a_transaction() {
+    in_crowded_modes(|ported| {
+        ported.client().ok("MSET a 0 b 0 c 0");
+        let numbers = AtomicU64::new(1);
+        let same =
+            |values: Vec<Value>| assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+        let noise = |[port, host]: &mut [Client; 2], random: &mut Random| {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            let set = |prefix: &str, key: &str| format!("{prefix}SET {key} {number}");
+            match random.below(8) {
+                0 => {
+                    let [a, b, c] = ["a", "b", "c"].map(|key| set("", key));
+                    let replies = exec(port, &[&a, &b, "PING", &c, "MGET a b c"]).array();
+                    assert_eq!(replies[4], Value::Array(vec![Value::bulk(number.to_string()); 3]));
+                }
+                1 => {
+                    // One for the main thread.
+                    let [a, b, c] = ["a", "b", "c"].map(|key| set("", key));
+                    let replies = exec(port, &[&a, "DBSIZE", &b, "LCS a b LEN", &c, "MGET a b c"]).array();
+                    assert_eq!(replies[5], Value::Array(vec![Value::bulk(number.to_string()); 3]));
+                }
+                2 => {
+                    let [a, b, c] = ["a", "b", "c"].map(|key| set("MIDI.", key));
+                    let replies = exec(host, &[&c, &b, &a, "MIDI.MGET a b c"]).array();
+                    assert_eq!(replies[3], Value::Array(vec![Value::bulk(number.to_string()); 3]));
+                }
+                3 => {
+                    let script = "for _, key in ipairs({'b', 'a', 'c'}) do redis.call('MIDI.SET', key, ARGV[1]) end \
+                                  return redis.call('MIDI.MGET', 'a', 'b', 'c')";
+                    same(host.call(&["EVAL", script, "0", &number.to_string()]).array());
+                }
+                4 => port.ok(&format!("MSET a {number} b {number} c {number}")),
+                5 => same(host.run("MIDI.MGET a b c").array()),
+                6 => same(exec(port, &["GET a", "GET b", "GET c"]).array()),
+                _ => port
+                    .pipeline(&vec![words("MGET a b c"); 10])
+                    .into_iter()
+                    .for_each(|reply| same(reply.array())),
+            }
+        };
+        beside(ported, 8, noise, || {
+            let mut client = ported.client();
+            for _ in 0..300 {
+                same(exec(&mut client, &["GET c", "GET a", "GET b"]).array());
+            }
+        });
+    });
+}
+
+/// A counter that is read, then written, loses nothing: WATCH against everybody at once.
+#[test]
+fn no_update_is_lost_between_the_doors() {
+    in_crowded_modes(|ported| {
+        ported.client().ok("MSET n 0 m 0");
+        let done = AtomicU64::new(0);
+        at_once(6, |number| {
+            let mut random = Random::new(number as u64);
+            let mut clients = [(ported.client(), ""), (ported.host(), "MIDI.")];
+            for _ in 0..150 {
+                let (client, prefix) = &mut clients[random.below(2)];
+                if random.below(5) == 0 {
+                    client.integer(&format!("{prefix}INCR n"));
+                    done.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                loop {
+                    client.ok("WATCH n");
+                    let value: i64 = client.run(&format!("{prefix}GET n")).text().parse().expect("a number");
+                    let set = format!("{prefix}SET n {}", value + 1);
+                    let touch = format!("{prefix}INCR m");
+                    if !exec(client, &[&set, &touch]).is_null() {
+                        break;
+                    }
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut client = ported.client();
+        assert_eq!(client.run("GET n").text(), done.load(Ordering::Relaxed).to_string());
+    });
+}
+
+/// Two that each write a key if the other's is as it was: both cannot be right. What is watched is held,
+/// too, while a transaction is judged and run.
+#[test]
+fn what_is_watched_and_not_written_counts_as_well() {
+    in_crowded_modes(|ported| {
+        let barrier = std::sync::Barrier::new(2);
+        let skewed = AtomicU64::new(0);
+        at_once(2, |me| {
+            let mut random = Random::new(me as u64);
+            let (mut port, mut host) = (ported.client(), ported.host());
+            for round in 0..1500 {
+                let own = format!("own{me}:{round}");
+                let other = format!("own{}:{round}", 1 - me);
+                barrier.wait();
+                let (client, prefix) =
+                    if random.below(4) == 0 { (&mut host, "MIDI.") } else { (&mut port, "") };
+                client.ok(&format!("WATCH {other}"));
+                if client.run(&format!("{prefix}GET {other}")).is_null() {
+                    exec(client, &[&format!("{prefix}SET {own} 1")]);
+                }
+                barrier.wait();
+                if port.integer(&format!("EXISTS {own} {other}")) == 2 {
+                    skewed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        assert_eq!(skewed.load(Ordering::Relaxed), 0, "both were written");
+    });
+}
+
+/// Whatever there is may stand between MULTI and EXEC; it runs in its place.
+#[test]
+fn long_commands_run_within_a_transaction() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let (mut client, mut host) = (ported.client(), ported.host());
+        host.ok("SET h:1 one");
+        let many = (0..1500).map(|number| format!("p:{number}")).collect::<Vec<_>>().join(" ");
+        let del = format!("DEL {many}");
+        let lines = [
+            "POPULATE 1500 p",
+            "DBSIZE",
+            &del,
+            "DBSIZE",
+            "DEBUG POPULATE 5 q",
+            "DBSIZE",
+            "SELECT 1",
+            "DBSIZE",
+            "SET x 1",
+            "SWAPDB 0 1",
+            "DBSIZE",
+            "SELECT 0",
+            "GET x",
+            "KEYS *",
+            "FLUSHALL SYNC",
+            "DBSIZE",
+            "IMPORT h:*",
+            "GET h:1",
+            "MSET a ohmytext b mynewtext",
+            "LCS a b",
+            "SCAN 0 COUNT 5000 MATCH a",
+            "JOBS",
+            "RANDOMKEY",
+            "FLUSHDB",
+            "RANDOMKEY",
+        ];
+        let replies = exec(&mut client, &lines).array();
+        let told: Vec<String> = replies.iter().map(|reply| format!("{reply:?}")).collect();
+        let shown = |number: usize| told[number].as_str();
+        for (number, expected) in [
+            (0, "+OK"),
+            (1, ":1500"),
+            (2, ":1500"),
+            (3, ":0"),
+            (4, "+OK"),
+            (5, ":5"),
+            (6, "+OK"),
+            (7, ":0"),
+            (8, "+OK"),
+            (9, "+OK"),
+            (10, ":5"),
+            (11, "+OK"),
+            (12, "\"1\""),
+            (13, "*[\"x\"]"),
+            (14, "+OK"),
+            (15, ":0"),
+            (17, "\"one\""),
+            (18, "+OK"),
+            (19, "\"mytext\""),
+            (20, "*[\"0\", *[\"a\"]]"),
+            (21, "*[]"),
+            (23, "+OK"),
+            (24, "$-1"),
+        ] {
+            assert_eq!(shown(number), expected, "{mode:?}: {}", lines[number]);
+        }
+        assert!(!replies[16].is_error() && !replies[22].is_null(), "{mode:?}: {told:?}");
+        // The worker and its connections are well.
+        assert_eq!(client.run("PING"), Value::Simple(b"PONG".to_vec()));
+    }
+}
+
+// ---------------------------------------------------------------- WATCH
+
+/// Whether a transaction goes through after `key` was watched and then `change` was done.
+#[track_caller]
+fn survives(
+    ported: &Ported,
+    before: &[&str],
+    key: &str,
+    change: impl FnOnce(&mut Client, &mut Client),
+) -> bool {
+    let (mut client, mut port, mut host) = (ported.client(), ported.client(), ported.host());
+    host.run("FLUSHALL");
+    for line in before {
+        assert!(!port.run(line).is_error(), "{line}");
+    }
+    client.ok(&format!("WATCH {key}"));
+    change(&mut port, &mut host);
+    match exec(&mut client, &["SET done 1"]) {
+        Value::Array(replies) => {
+            assert_eq!(replies, [Value::ok()]);
+            true
+        }
+        reply => {
+            assert_eq!(reply, Value::NullArray);
+            false
+        }
+    }
+}
+
+const SET_UP: [&str; 5] =
+    ["MSET k 1 a 1 b 1", "SET t 1 EX 1000", "SELECT 1", "MSET k other a other", "SELECT 0"];
+
+#[test]
+fn every_kind_of_change_is_seen() {
+    let changes: &[(&str, &[&str])] = &[
+        ("k", &["SET k 2"]),
+        ("k", &["SET k 1"]),
+        ("new", &["SET new 1 NX"]),
+        ("k", &["MSET a 2 k 2 b 2"]),
+        ("new", &["MSETNX x 1 new 1"]),
+        ("k", &["DEL k"]),
+        ("k", &["UNLINK a k"]),
+        ("k", &["EXPIRE k 100"]),
+        ("k", &["PEXPIRE k -1"]),
+        ("t", &["PERSIST t"]),
+        ("t", &["GETEX t PERSIST"]),
+        ("k", &["GETDEL k"]),
+        ("k", &["INCR k"]),
+        ("k", &["APPEND k x"]),
+        ("k", &["RENAME k z"]),
+        ("z", &["RENAME k z"]),
+        ("z", &["COPY k z"]),
+        ("z", &["SELECT 1", "COPY k z DB 0"]),
+        ("k", &["MOVE b 2", "MOVE k 2"]),
+        ("k", &["FLUSHDB"]),
+        ("k", &["FLUSHALL"]),
+        ("k", &["SWAPDB 0 1"]),
+        ("t", &["SWAPDB 1 0"]),
+        ("n:7", &["POPULATE 100 n"]),
+        ("k", &["MULTI", "SET k 3", "EXEC"]),
+        ("k", &["MULTI", "DBSIZE", "SET k 3", "EXEC"]),
+        ("none a k", &["SET k 4"]),
+    ];
+    for mode in Mode::ALL {
+        // What the host has watched once is remembered.
+        let [ported, marked] = [mode.builder(), mode.builder()].map(Ported::start);
+        for &(key, lines) in changes {
+            let run = |client: &mut Client, prefix: &str| {
+                for line in lines {
+                    let own = ["SELECT", "MULTI", "EXEC"].iter().any(|word| line.starts_with(word));
+                    let line = if own { (*line).to_owned() } else { format!("{prefix}{line}") };
+                    assert!(!client.run(&line).is_error(), "{line}");
+                }
+            };
+            assert!(!survives(&ported, &SET_UP, key, |port, _| run(port, "")), "{mode:?} {key} {lines:?}");
+            assert!(
+                !survives(&ported, &SET_UP, key, |_, host| run(host, "MIDI.")),
+                "{mode:?} {key} {lines:?}"
+            );
+            // Watched by the host, too: the change goes by the main thread.
+            let by_both = survives(&marked, &SET_UP, key, |port, host| {
+                assert!(!host.run(&format!("WATCH {key}")).is_error());
+                run(port, "");
+                assert!(exec(host, &["PING"]).is_null(), "{mode:?} {key} {lines:?}: the host's client");
+            });
+            assert!(!by_both, "{mode:?} {key} {lines:?}");
+        }
+        // The host's own FLUSHALL and SWAPDB are midi's, and what a script does.
+        for line in ["FLUSHALL", "SWAPDB 0 1", "EVAL redis.call('MIDI.SET','k',1) 0"] {
+            assert!(!survives(&ported, &SET_UP, "k", |_, host| drop(host.run(line))), "{mode:?} {line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_change_is_none() {
+    let harmless: &[(&str, &[&str])] = &[
+        ("k", &["GET k", "MGET k a", "SET a 2", "MSET a 2 b 2", "DEL a b none", "INCR b"]),
+        ("k", &["SELECT 1", "SET k 2", "DEL k"]),
+        ("none", &["FLUSHALL"]),
+        ("none", &["DEL none", "EXPIRE none 10", "PERSIST none", "SWAPDB 0 1"]),
+        ("k", &["PERSIST k", "SET k 9 NX", "MSETNX new 1 k 1"]),
+        ("n:1000", &["POPULATE 100 n"]),
+    ];
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        for &(key, lines) in harmless {
+            let run = |port: &mut Client| {
+                lines.iter().for_each(|line| assert!(!port.run(line).is_error(), "{line}"))
+            };
+            assert!(survives(&ported, &SET_UP, key, |port, _| run(port)), "{mode:?} {key} {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn large_deletions_are_seen() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let del = (0..3000).map(|number| format!("p:{number}")).collect::<Vec<_>>().join(" ");
+        for line in [format!("DEL {del}"), format!("UNLINK {del}")] {
+            let change = |port: &mut Client, _: &mut Client| assert_eq!(port.integer(&line), 2000);
+            assert!(!survives(&ported, &["POPULATE 2000 p"], "p:1234", change), "{mode:?}");
+            let change = |port: &mut Client, _: &mut Client| assert_eq!(port.integer(&line), 2000);
+            assert!(survives(&ported, &["POPULATE 2000 p"], "p:2500", change), "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn expiry_is_judged_as_by_redis() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
+        assert!(!survives(&ported, &["SET e 1 PX 30"], "e", |_, _| pause(60)), "{mode:?}: it has expired");
+        assert!(
+            !survives(&ported, &["SET e 1 PX 30"], "e", |_, _| pause(400)),
+            "{mode:?}: and was taken out"
+        );
+        let read = |port: &mut Client, _: &mut Client| {
+            pause(60);
+            assert!(port.run("GET e").is_null());
+        };
+        assert!(!survives(&ported, &["SET e 1 PX 30"], "e", read), "{mode:?}: and somebody has met it");
+        assert!(survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)), "{mode:?}: it has not");
+        // Expired before: nothing happens to it any more.
+        let mut client = ported.client();
+        client.ok("SET e 1 PX 1");
+        pause(5);
+        let before = client.integer("DBSIZE");
+        client.ok("WATCH e");
+        assert!(client.integer("DBSIZE") <= before);
+        let mut other = ported.client();
+        assert_eq!(other.integer("EXISTS e"), 0);
+        other.ok("FLUSHDB");
+        assert!(!exec(&mut client, &["PING"]).is_null(), "{mode:?}: it had expired before");
+        assert_eq!(client.integer("DBSIZE"), 0, "{mode:?}: the books are right");
+    }
+}
+
+#[test]
+fn watching_ends_when_it_should() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut client, mut other) = (ported.client(), ported.client());
+    let mut change = || other.ok("SET k 1");
+    for (lines, lost) in [
+        (&["WATCH k", "UNWATCH", "!"][..], false),
+        (&["WATCH k", "!", "UNWATCH"], false),
+        (&["WATCH k", "MULTI", "DISCARD", "!"], false),
+        (&["WATCH k", "MULTI", "PING", "EXEC", "!"], false),
+        (&["WATCH k", "!", "MULTI", "PING", "EXEC"], false),
+        (&["WATCH k", "!", "MULTI", "EXEC 1"], false),
+        (&["WATCH k", "RESET", "!"], false),
+        (&["WATCH k", "WATCH k", "!"], true),
+        (&["WATCH k", "!", "WATCH a"], true),
+        (&["WATCH k", "SELECT 1", "!"], true),
+        (&["SELECT 1", "WATCH k", "SELECT 0", "!"], false),
+    ] {
+        client.run("RESET");
+        for line in lines {
+            if *line == "!" { change() } else { drop(client.run(line)) }
+        }
+        assert_eq!(exec(&mut client, &["PING"]).is_null(), lost, "{lines:?}");
+    }
+}
+
+/// Watches `count` keys of that name, in one command.
+fn watch_many(client: &mut Client, name: &str, count: usize) {
+    let mut command = vec!["WATCH".to_owned()];
+    command.extend((0..count).map(|number| format!("{name}:{number}")));
+    assert_eq!(client.call(&command), Value::ok());
+}
+
+#[test]
+fn those_who_are_gone_take_nobody_s_place() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("shards 1"));
+    let (mut client, mut other) = (ported.client(), ported.client());
+    client.ok("WATCH mine");
+    // More names than are remembered, of connections that have gone or do not watch any more.
+    for round in 0..10 {
+        watch_many(&mut other, &format!("u{round}"), 9000);
+        other.ok("UNWATCH");
+        watch_many(&mut ported.client(), &format!("g{round}"), 9000);
+    }
+    for _ in 0..1000 {
+        other.ok("WATCH often");
+        other.ok("UNWATCH");
+    }
+    assert!(!exec(&mut client, &["PING"]).is_null(), "it was given up");
+}
+
+#[test]
+fn the_stalest_is_given_up_as_changed() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("shards 1"));
+    let mut clients: Vec<Client> = (0..8).map(|_| ported.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        watch_many(client, &format!("k{number}"), 9000);
+    }
+    // 72,000 are more than 65,536.
+    assert!(exec(&mut clients[0], &["PING"]).is_null(), "the first is not remembered");
+    assert!(!exec(&mut clients[7], &["PING"]).is_null(), "the last is");
+}
+
+// ---------------------------------------------------------------- bounds
+
+#[test]
+fn keys_and_memory_are_bounded() {
+    let load = "max-atomic-keys 10 client-query-buffer-limit 1mb";
+    let ported = Ported::start(Mode::Adaptive.builder().load(load));
+    let mut client = ported.client();
+    let text = "ERR too many keys for one atomic command (midi.max-atomic-keys 10)";
+    let mut replies =
+        |lines: &[&str]| client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
+    let five = "MGET 1 2 3 4 5";
+    let found = replies(&["MULTI", five, five, "PING", "EXEC", "MULTI", five, five, "GET 6", "PING", "EXEC"]);
+    assert_eq!(found[4].clone().array().len(), 3);
+    assert_eq!(found[8], Value::error(text));
+    assert_eq!(found[10], Value::error("EXECABORT Transaction discarded because of previous errors."));
+    let found = replies(&["WATCH 1 2 3 4 5 6", "WATCH a b c d e", "WATCH a", "MULTI", "GET 1", five, "EXEC"]);
+    assert_eq!(found[1], Value::error(text));
+    assert_eq!((&found[2], &found[5]), (&Value::ok(), &Value::error(text)));
+    // What is queued stays below the limit of a query.
+    let value = "x".repeat(200_000);
+    client.ok("MULTI");
+    let ended = (0..8).any(|_| client.try_call(&["SET", "k", &value]).is_err());
+    assert!(ended, "more was queued than a query may be");
+    assert_eq!(ported.client().integer("EXISTS k"), 0);
+}
+
+/// What is gone half-way is as if it had not been.
+#[test]
+fn a_connection_that_ends_runs_nothing() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    for _ in 0..50 {
+        let mut client = ported.client();
+        client.send(&encoded(&["MULTI"]));
+        client.send(&encoded(&["SET", "k", "1"]));
+        drop(client);
+    }
+    assert_eq!(ported.client().integer("EXISTS k"), 0);
+}
+
+/// Takes its time between two writes.
+const SLOW_SCRIPT: &str = "redis.call('MIDI.SET', 'a', 1) local from = redis.call('TIME') \
+    repeat local now = redis.call('TIME') until (now[1] - from[1]) * 1000000 + now[2] - from[2] > 300000 \
+    redis.call('MIDI.SET', 'b', 1)";
+
+/// A script of the host's that takes its time holds its shards; transactions wait for it and do not
+/// hold up their worker's other connections.
+#[test]
+fn a_unit_of_the_host_is_waited_for() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("threads 1"));
+    let (mut host, mut client, mut other) = (ported.host(), ported.client(), ported.client());
+    client.ok("MSET a 0 b 0");
+    host.send(&encoded(&["EVAL", SLOW_SCRIPT, "0"]));
+    std::thread::sleep(Duration::from_millis(50));
+    client.send(&["MULTI", "GET a", "GET b", "EXEC"].map(|line| encoded(&words(line))).concat());
+    other.ok("SET other 1");
+    for _ in 0..3 {
+        client.read();
+    }
+    let both = client.read().array();
+    assert_eq!(both[0], both[1], "half a script");
+    host.read();
+}
+
+/// WATCH whose keys are not all to be had at once is tried again; those that it has got do not count twice.
+#[test]
+fn watch_waits_for_a_unit_of_the_host() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("max-atomic-keys 2"));
+    let (mut host, mut client) = (ported.host(), ported.client());
+    host.send(&encoded(&["EVAL", SLOW_SCRIPT, "0"]));
+    std::thread::sleep(Duration::from_millis(50));
+    client.ok("WATCH free a");
+    host.read();
+    let text = "ERR too many keys for one atomic command (midi.max-atomic-keys 2)";
+    assert_eq!(client.run("WATCH other"), Value::error(text));
+    client.ok("SET a 2");
+    assert_eq!(exec(&mut client, &["PING"]), Value::NullArray);
+}

@@ -1,0 +1,10 @@
+//! What is promised of the code, the pages and other people's programs: the layout of the sources, the
+//! pages of commands, clients in other languages, Redis's own tests.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod docs;
+mod layout;
+mod programs;
+mod redis_suite;

@@ -1,0 +1,194 @@
+//! The promise, as Redis's own tests judge it: its units for strings, counters, keys,
+//! expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
+//! for transactions runs on midi's own port.
+//!
+//! Environment: `MIDI_REDIS_TESTS`, the directory `tests` of the sources of Redis 7.0,
+//! and tclsh. Without it nothing is run: the units are not part of this project.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use crate::common::port::Ported;
+use crate::common::{Client, Mode, Words, proxy};
+
+/// Tests that use other types in a roundabout way, or count on what such a test leaves.
+const SKIPPED: [&str; 3] = [
+    "COPY basic usage for skiplist sorted set",
+    "MOVE basic usage",
+    "MOVE against key existing in the target DB",
+];
+
+/// Tests that look at what midi does not have yet: the AOF and replicas; or that look
+/// into the server's own structures.
+const TAGS: &str = "-needs:repl -needs:debug";
+
+/// Commands that stay the server's own: those that empty and exchange databases act on
+/// both keyspaces.
+const KEPT: [&str; 9] =
+    ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
+
+const UNITS: [&str; 5] = ["unit/type/string", "unit/type/incr", "unit/keyspace", "unit/expire", "unit/scan"];
+
+#[test]
+fn adaptive() {
+    run(Mode::Adaptive);
+}
+
+#[test]
+fn pool() {
+    run(Mode::Pool);
+}
+
+#[test]
+fn safemode() {
+    run(Mode::Safe);
+}
+
+/// The units keep files in their directory, and some measure times.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// MULTI and WATCH are the port's own; elsewhere they are the host's.
+#[test]
+fn transactions_on_the_port() {
+    let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
+        println!("skipped: MIDI_REDIS_TESTS is not set");
+        return;
+    };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (_, mut missing) = names(&mut ported.host());
+    for name in ported.client().run("COMMAND LIST").array() {
+        missing.remove(&name.text());
+    }
+    // The suite begins with FUNCTION FLUSH; some tests keep keys from expiring unseen, but do not need
+    // that. Neither while anything is watched.
+    let change = |args: &mut Words| {
+        if ["function", "debug"].iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes())) {
+            *args = vec![b"UNWATCH".to_vec()];
+        }
+    };
+    let port = proxy::start(ported.number(), change).expect("a proxy");
+    let mut skipped = tests_with(&tests, "unit/multi", &missing);
+    skipped.extend(OF_THE_HOST.map(str::to_owned));
+    println!("left out, because they use what the port does not have: {skipped:#?}");
+    let tags = "-needs:repl -needs:config-maxmemory";
+    judge("the port", 20, &run_units(&tests, port, &["unit/multi"], tags, &skipped));
+}
+
+/// Tests of unit/multi that use commands of the host's port, or look into the server.
+const OF_THE_HOST: [&str; 6] = [
+    "MULTI and script timeout",
+    "EXEC and script timeout",
+    "MULTI-EXEC body and script timeout",
+    "just EXEC and script timeout",
+    "/^MULTI with (SAVE|SHUTDOWN)$",
+    "MULTI with config error",
+];
+
+fn run(mode: Mode) {
+    let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
+        println!("skipped: MIDI_REDIS_TESTS is not set");
+        return;
+    };
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = mode.server();
+    let (renamed, missing) = names(&mut server.client());
+    let rename = move |args: &mut Words| proxy::rename(args, &renamed);
+    let port = proxy::start(server.port(), rename).expect("a proxy");
+    let skipped: Vec<String> = UNITS.iter().flat_map(|unit| tests_with(&tests, unit, &missing)).collect();
+    println!("{mode:?}: left out, because they use what midi does not have: {skipped:#?}");
+    judge(&format!("{mode:?}"), 50, &run_units(&tests, port, &UNITS, TAGS, &skipped));
+}
+
+/// Fails where tests did, or where fewer than these ran.
+fn judge(what: &str, at_least: usize, output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    let count = |mark: &str| text.lines().filter(|line| line.contains(mark)).count();
+    // The marks are coloured: ESC [ ... m.
+    let (passed, failed) =
+        (count("ok\u{1b}[0m]: "), count("err\u{1b}[0m]: ") + count("exception\u{1b}[0m]: "));
+    println!("{what}: {passed} passed, {failed} failed");
+    assert!(passed > at_least, "the units did not run:\n{text}");
+    assert!(failed == 0 && output.status.success(), "{what}: {failed} tests failed:\n{text}");
+}
+
+/// The names that midi has and the proxy renames, and those of stock commands on keys
+/// that it does not have.
+fn names(client: &mut Client) -> (HashSet<Vec<u8>>, HashSet<String>) {
+    let midi: HashSet<String> = client
+        .run("COMMAND LIST FILTERBY MODULE midi")
+        .array()
+        .iter()
+        .map(|name| name.text().trim_start_matches("midi.").to_owned())
+        .collect();
+    let mut missing = HashSet::new();
+    for row in client.run("COMMAND").array() {
+        let row = row.array();
+        let (name, first_key) = (row[0].text(), row[3].integer());
+        // Containers such as OBJECT have their keys in their subcommands.
+        let on_keys = first_key > 0 || ["object", "memory"].contains(&name.as_str());
+        if on_keys && !name.starts_with("midi.") && !midi.contains(&name) {
+            missing.insert(name);
+        }
+    }
+    let renamed = midi.into_iter().filter(|name| !KEPT.contains(&name.as_str()));
+    (renamed.map(String::into_bytes).collect(), missing)
+}
+
+/// The tests of a unit whose text or name has one of these commands, as patterns of their names.
+fn tests_with(tests: &Path, unit: &str, missing: &HashSet<String>) -> Vec<String> {
+    let text = fs::read_to_string(tests.join(format!("{unit}.tcl"))).expect("a unit");
+    let uses = |body: &str| {
+        let name = name_pattern(body);
+        let mut named = name.split(|letter: char| !letter.is_ascii_uppercase());
+        if named.any(|word| missing.contains(&word.to_ascii_lowercase())) {
+            return true;
+        }
+        let words: Vec<&str> = body.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+        // `r` and `$rd` are the units' connections.
+        words
+            .windows(2)
+            .any(|pair| ["r", "rd"].contains(&pair[0]) && missing.contains(&pair[1].to_ascii_lowercase()))
+    };
+    text.split("\n    test ")
+        .flat_map(|part| part.split("\n        test "))
+        .skip(1)
+        .filter(|part| uses(part))
+        .map(name_pattern)
+        .collect()
+}
+
+/// The name that a test's text begins with; what stands for a variable is left open.
+fn name_pattern(test: &str) -> String {
+    let end = if test.starts_with('{') { '}' } else { '"' };
+    let name = test[1..].split(end).next().unwrap_or_default();
+    let mut pattern = String::from("/^");
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '$' => {
+                while letters.next_if(|letter| letter.is_ascii_alphanumeric()).is_some() {}
+                pattern += ".*";
+            }
+            _ if letter.is_ascii_alphanumeric() || letter == ' ' => pattern.push(letter),
+            _ => pattern.push('.'),
+        }
+    }
+    pattern + "$"
+}
+
+fn run_units(tests: &Path, port: u16, units: &[&str], tags: &str, skipped: &[String]) -> Output {
+    let mut command = Command::new("tclsh");
+    command.current_dir(tests.parent().expect("the directory of the sources")).arg("tests/test_helper.tcl");
+    command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--durable", "--tags", tags]);
+    // midi tells an encoding by the value alone; Redis remembers what APPEND or SETRANGE made.
+    command.arg("--ignore-encoding");
+    command.args(units.iter().flat_map(|unit| ["--single", unit]));
+    let skipped = skipped.iter().map(String::as_str).chain(SKIPPED);
+    command.args(skipped.flat_map(|name| ["--skiptest", name]));
+    command.output().expect("tclsh")
+}
