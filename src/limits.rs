@@ -160,6 +160,19 @@ pub const EXPIRY_PER_TICK: Duration = Duration::from_millis(25);
 /// in a way that cannot be seen.
 pub const USERS_NOTICED_EVERY: Duration = Duration::from_secs(1);
 
+/// Sets of rules on commands whose meaning is remembered: many users share one.
+pub const JUDGED_RULES_KEPT: usize = 256;
+
+/// Names of deleted users that are told apart until somebody has looked; beyond it all users are taken for
+/// replaced where they have changed.
+pub const REPLACED_NAME_BYTES: usize = 4 << 10;
+
+/// Clients whose queued changes of users are told apart; those before them are noticed a moment late.
+pub const QUEUED_USER_CHANGES: usize = 256;
+
+/// Clients of the host's door whose rights are remembered, where midi judges them: on Redis 7.0.
+pub const DOOR_CLIENTS_KEPT: usize = 16 << 10;
+
 /// Names of flushed keys that the main thread is sent at once, where clients may have cached
 /// them: it takes some 100 µs to tell of them. A little more may come, for names come by the table's segment.
 pub const FLUSHED_NAMES: usize = 256;

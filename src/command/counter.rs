@@ -21,6 +21,7 @@ const fn row(
         flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
         keys: Keys::One(Access::ReadOverwrite),
         categories: "write string fast",
+        twins: &[],
         docs: Docs { summary, complexity: "O(1)", args },
         action: Action::OneKey(action),
     }

@@ -23,6 +23,7 @@ pub(super) static DIGEST: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read string fast",
+    twins: &["digest", "get"],
     docs: Docs {
         summary: "Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.",
         complexity: "O(N), N being the length of the value",
@@ -37,6 +38,7 @@ pub(super) static DELEX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Take),
     categories: "write string fast",
+    twins: &["delex", "getdel"],
     docs: Docs {
         summary: "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
         complexity: "O(N), N being the length of the value; O(1) without a condition",

@@ -11,6 +11,7 @@ pub(super) static DUMP: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read slow",
+    twins: &[],
     docs: Docs {
         summary: "Returns a value in the form that RESTORE takes, midi's and the host's; it is Redis 7.0's, packed where that saves room.",
         complexity: "O(N), N being the length of the value",
@@ -25,6 +26,7 @@ pub(super) static RESTORE: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Overwrite),
     categories: "keyspace write slow dangerous",
+    twins: &[],
     docs: Docs {
         summary: "Makes a key of what DUMP returned, midi's or a host's up to Redis 8 and Valkey 9. Only strings are taken; IDLETIME and FREQ are read and not kept.",
         complexity: "O(N), N being the length of the value",

@@ -15,6 +15,7 @@ pub(super) static GETDEL: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Take),
     categories: "write string fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns the value of a key and deletes the key.",
         complexity: "O(1)",
@@ -29,6 +30,7 @@ pub(super) static GETEX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns the value of a key and changes its expiry if wanted.",
         complexity: "O(1)",

@@ -17,6 +17,7 @@ pub(super) static DEL: Command = Command {
     flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write slow",
+    twins: &[],
     docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
     action: Action::EachKey(del),
 };
@@ -27,6 +28,7 @@ pub(super) static UNLINK: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Deletes keys; the same as DEL, since midi's values are freed in constant time.",
         complexity: "O(N), N being the number of keys",
@@ -41,6 +43,7 @@ pub(super) static EXISTS: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Counts how many of the keys exist; one named twice counts twice.",
         complexity: "O(N), N being the number of keys",
@@ -55,6 +58,7 @@ pub(super) static TOUCH: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
         complexity: "O(N), N being the number of keys",
@@ -69,6 +73,7 @@ pub(super) static TYPE: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns the type of a key's value: string, or none.",
         complexity: "O(1)",
@@ -83,6 +88,7 @@ pub(super) static EXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets a key's time to live in seconds.",
         complexity: "O(1)",
@@ -101,6 +107,7 @@ pub(super) static PEXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets a key's time to live in milliseconds.",
         complexity: "O(1)",
@@ -119,6 +126,7 @@ pub(super) static EXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets when a key expires, in seconds since 1970.",
         complexity: "O(1)",
@@ -137,6 +145,7 @@ pub(super) static PEXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets when a key expires, in milliseconds since 1970.",
         complexity: "O(1)",
@@ -155,6 +164,7 @@ pub(super) static TTL: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
         complexity: "O(1)",
@@ -169,6 +179,7 @@ pub(super) static PTTL: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the key.",
         complexity: "O(1)",
@@ -183,6 +194,7 @@ pub(super) static EXPIRETIME: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the key.",
         complexity: "O(1)",
@@ -197,6 +209,7 @@ pub(super) static PEXPIRETIME: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without the key.",
         complexity: "O(1)",
@@ -211,6 +224,7 @@ pub(super) static PERSIST: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
     action: Action::OneKey(persist),
 };

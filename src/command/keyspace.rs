@@ -23,7 +23,7 @@ const fn row(
     docs: Docs,
     action: Action,
 ) -> Command {
-    Command { name, arity, flags, keys: Keys::None, categories, docs, action }
+    Command { name, arity, flags, keys: Keys::None, categories, twins: &[], docs, action }
 }
 
 pub(super) static KEYS: Command = row(
@@ -118,61 +118,73 @@ pub(super) static SWAPDB: Command = row(
     Action::Keyspace(Keyspace::SwapDb),
 );
 
-pub(super) static POPULATE: Command = row(
-    "populate",
-    -2,
-    Flags { write: true, deny_oom: true, ..Flags::NONE },
-    "keyspace write slow dangerous",
-    Docs {
-        summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.",
-        complexity: "O(N), N being the number of keys",
-        args: &[
-            arg("count", ArgKind::Integer),
-            arg("prefix", ArgKind::String).optional(),
-            arg("size", ArgKind::Integer).optional(),
-        ],
-    },
-    Action::Keyspace(Keyspace::Populate),
-);
+pub(super) static POPULATE: Command = Command {
+    twins: &["restore"],
+    ..row(
+        "populate",
+        -2,
+        Flags { write: true, deny_oom: true, ..Flags::NONE },
+        "keyspace write slow dangerous",
+        Docs {
+            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.",
+            complexity: "O(N), N being the number of keys",
+            args: &[
+                arg("count", ArgKind::Integer),
+                arg("prefix", ArgKind::String).optional(),
+                arg("size", ArgKind::Integer).optional(),
+            ],
+        },
+        Action::Keyspace(Keyspace::Populate),
+    )
+};
 
-pub(super) static IMPORT: Command = row(
-    "import",
-    -2,
-    Flags { write: true, deny_oom: true, ..Flags::NONE },
-    "keyspace write slow dangerous",
-    Docs {
-        summary: "Copies the host's string keys of the database into midi, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
-        complexity: "O(N), N being the number of the host's keys in the database",
-        args: COPY,
-    },
-    Action::Door(DoorCommand::Import),
-);
+pub(super) static IMPORT: Command = Command {
+    twins: &["restore"],
+    ..row(
+        "import",
+        -2,
+        Flags { write: true, deny_oom: true, ..Flags::NONE },
+        "keyspace write slow dangerous",
+        Docs {
+            summary: "Copies the host's string keys of the database into midi, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+            complexity: "O(N), N being the number of the host's keys in the database",
+            args: COPY,
+        },
+        Action::Door(DoorCommand::Import),
+    )
+};
 
-pub(super) static EXPORT: Command = row(
-    "export",
-    -2,
-    Flags { host_write: true, deny_oom: true, ..Flags::NONE },
-    "keyspace write slow dangerous",
-    Docs {
-        summary: "Copies midi's keys of the database to the host, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
-        complexity: "O(N), N being the number of midi's keys in the database",
-        args: COPY,
-    },
-    Action::Door(DoorCommand::Export),
-);
+pub(super) static EXPORT: Command = Command {
+    twins: &["restore"],
+    ..row(
+        "export",
+        -2,
+        Flags { host_write: true, deny_oom: true, ..Flags::NONE },
+        "keyspace write slow dangerous",
+        Docs {
+            summary: "Copies midi's keys of the database to the host, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+            complexity: "O(N), N being the number of midi's keys in the database",
+            args: COPY,
+        },
+        Action::Door(DoorCommand::Export),
+    )
+};
 
-pub(super) static JOBS: Command = row(
-    "jobs",
-    -1,
-    Flags { admin: true, ..Flags::NONE },
-    "admin slow dangerous",
-    Docs {
-        summary: "Lists long commands that are running, or cancels one.",
-        complexity: "O(N), N being the number of jobs",
-        args: &[arg("id", ArgKind::Integer).token("CANCEL").optional()],
-    },
-    Action::Door(DoorCommand::Jobs),
-);
+pub(super) static JOBS: Command = Command {
+    twins: &["client|kill"],
+    ..row(
+        "jobs",
+        -1,
+        Flags { admin: true, ..Flags::NONE },
+        "admin slow dangerous",
+        Docs {
+            summary: "Lists long commands that are running, or cancels one.",
+            complexity: "O(N), N being the number of jobs",
+            args: &[arg("id", ArgKind::Integer).token("CANCEL").optional()],
+        },
+        Action::Door(DoorCommand::Jobs),
+    )
+};
 
 pub(super) static INFO: Command = row(
     "info",
@@ -187,14 +199,17 @@ pub(super) static INFO: Command = row(
     Action::Door(DoorCommand::Info),
 );
 
-pub(super) static HELP: Command = row(
-    "help",
-    1,
-    Flags::NONE,
-    "slow",
-    Docs { summary: "Returns a line of help for every command.", complexity: "O(1)", args: &[] },
-    Action::Door(DoorCommand::Help),
-);
+pub(super) static HELP: Command = Command {
+    twins: &["command|docs"],
+    ..row(
+        "help",
+        1,
+        Flags::NONE,
+        "slow",
+        Docs { summary: "Returns a line of help for every command.", complexity: "O(1)", args: &[] },
+        Action::Door(DoorCommand::Help),
+    )
+};
 
 /// A pattern argument within its limit.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {

@@ -21,6 +21,7 @@ pub(super) static LCS: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Read),
     categories: "read string slow",
+    twins: &[],
     docs: Docs {
         summary: "Finds the longest common subsequence of two values; other commands go on meanwhile.",
         complexity: "O(N*M), N and M being the lengths of the values",

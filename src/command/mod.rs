@@ -55,6 +55,9 @@ pub struct Command {
     pub keys: Keys,
     /// ACL categories, as the host spells them, without `@`.
     pub categories: &'static str,
+    /// Native commands whose rights count for this one, too: the first of them that the host has;
+    /// `container|sub` is a subcommand. Empty where that is the command of the same name.
+    pub twins: &'static [&'static str],
     /// For COMMAND DOCS and the pages under docs/commands.
     pub docs: Docs,
     /// What it does.

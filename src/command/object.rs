@@ -22,6 +22,7 @@ pub(super) static OBJECT: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
     categories: "keyspace read slow",
+    twins: &["object|encoding"],
     docs: Docs {
         summary: "Tells what Redis would say of a value. ENCODING (int, embstr, raw) goes by the value alone, where Redis says raw of what APPEND or SETRANGE made; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
         complexity: "O(1)",
@@ -36,6 +37,7 @@ pub(super) static MEMORY: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
     categories: "read slow",
+    twins: &["memory|usage"],
     docs: Docs {
         summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept apart (whole, though copies share it), and its share of the table.",
         complexity: "O(1)",

@@ -14,6 +14,7 @@ pub(super) static APPEND: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Extend),
     categories: "write string fast",
+    twins: &[],
     docs: Docs {
         summary: "Adds bytes to the end of a key's value, which is made if there is none.",
         complexity: "O(1) for each byte appended, on average",
@@ -28,6 +29,7 @@ pub(super) static STRLEN: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "read string fast",
+    twins: &[],
     docs: Docs { summary: "Returns the length of a key's value in bytes.", complexity: "O(1)", args: &[KEY] },
     action: Action::OneKey(strlen),
 };
@@ -39,6 +41,7 @@ const fn get_range(name: &'static str, summary: &'static str) -> Command {
         flags: Flags { readonly: true, ..Flags::NONE },
         keys: Keys::One(Access::Read),
         categories: "read string slow",
+        twins: &[],
         docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
         action: Action::OneKey(getrange),
     }
@@ -56,6 +59,7 @@ pub(super) static SETRANGE: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "write string slow",
+    twins: &[],
     docs: Docs {
         summary: "Overwrites a part of a key's value, which is filled with zero bytes up to there if it is shorter.",
         complexity: "O(N), N being the length of the part",

@@ -17,6 +17,7 @@ pub(super) static RENAME: Command = Command {
     flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Overwrite),
     categories: "keyspace write slow",
+    twins: &[],
     docs: Docs {
         summary: "Gives a key another name, in place of whatever has that name, at one moment.",
         complexity: "O(1)",
@@ -31,6 +32,7 @@ pub(super) static RENAMENX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Insert),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Gives a key another name if nothing has that name, at one moment.",
         complexity: "O(1)",
@@ -45,6 +47,7 @@ pub(super) static COPY: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Overwrite),
     categories: "keyspace write slow",
+    twins: &[],
     docs: Docs {
         summary: "Copies a value and its expiry to another key, in another database if wanted. A large value is shared by both keys, not copied.",
         complexity: "O(1)",
@@ -64,6 +67,7 @@ pub(super) static MOVE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "keyspace write fast",
+    twins: &[],
     docs: Docs {
         summary: "Moves a key to another database if it is not there yet.",
         complexity: "O(1)",

@@ -17,6 +17,7 @@ pub(super) static SETNX: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Insert),
     categories: "write string fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets the value of a key if there is no such key.",
         complexity: "O(1)",
@@ -37,6 +38,7 @@ const fn set_expiring(
         flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
         keys: Keys::One(Access::Overwrite),
         categories: "write string slow",
+        twins: &[],
         docs: Docs { summary, complexity: "O(1)", args },
         action: Action::OneKey(action),
     }
@@ -62,6 +64,7 @@ pub(super) static GETSET: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
+    twins: &[],
     docs: Docs {
         summary: "Sets the value of a key and returns the one before.",
         complexity: "O(1)",
@@ -76,6 +79,7 @@ pub(super) static MSETNX: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Insert),
     categories: "write string slow",
+    twins: &[],
     docs: Docs {
         summary: "Sets the values of several keys at one moment if there is none of them.",
         complexity: "O(N), N being the number of keys",
@@ -90,6 +94,7 @@ pub(super) static MSETEX: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::CountedPairs(Access::Overwrite),
     categories: "write string slow",
+    twins: &["msetex", "mset"],
     docs: Docs {
         summary: "Sets the values of several keys at one moment, on conditions and with an expiry if wanted.",
         complexity: "O(N), N being the number of keys",

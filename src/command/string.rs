@@ -31,6 +31,7 @@ pub(super) static GET: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read string fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns the value of a key.",
         complexity: "O(1)",
@@ -45,6 +46,7 @@ pub(super) static SET: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string slow",
+    twins: &[],
     docs: Docs {
         summary: "Sets the value of a key, on conditions and with an expiry if wanted.",
         complexity: "O(1)",
@@ -65,6 +67,7 @@ pub(super) static MGET: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Read),
     categories: "read string fast",
+    twins: &[],
     docs: Docs {
         summary: "Returns the values of several keys, as they are at one moment.",
         complexity: "O(N), N being the number of keys",
@@ -79,6 +82,7 @@ pub(super) static MSET: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Overwrite),
     categories: "write string slow",
+    twins: &[],
     docs: Docs {
         summary: "Sets the values of several keys at one moment.",
         complexity: "O(N), N being the number of keys",

@@ -39,7 +39,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData
         RedisModule_GetClientId RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
         RedisModule_GetContextFlags RedisModule_GetCurrentUserName RedisModule_GetDetachedThreadSafeContext
-        RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents RedisModule_GetSelectedDb
+        RedisModule_GetModuleUserACLString RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents RedisModule_GetSelectedDb
         RedisModule_GetServerInfo RedisModule_GetThreadSafeContext RedisModule_HoldString
         RedisModule_InfoAddFieldCString RedisModule_InfoAddSection RedisModule_IsKeysPositionRequest
         RedisModule_KeyAtPosWithFlags RedisModule_KeyType RedisModule_LoadConfigs RedisModule_Log

@@ -15,7 +15,7 @@ use super::kept::HostArgs;
 use super::register::key_flags;
 use super::reply::HostReply;
 use super::{copy, gates, guarded, info, keys, news, unit, users};
-use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, Reply, Tape};
+use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
     Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work,
@@ -180,7 +180,13 @@ impl Door {
             limits,
             prefix: PREFIX,
         };
-        if let Err(error) = self.gates(ctx, &call) {
+        if let Err(error) = row.check_arity(&call.args) {
+            return call.refuse(error, &mut HostReply(ctx));
+        }
+        if let Err(text) = users::at_door::check(ctx, &call, inside) {
+            return HostReply(ctx).error(&text);
+        }
+        if let Err(error) = self.write_gate(ctx, row) {
             return call.refuse(error, &mut HostReply(ctx));
         }
         match row.action {
@@ -191,9 +197,7 @@ impl Door {
     }
 
     #[inline]
-    fn gates(&self, ctx: Ctx, call: &Call<'_>) -> Result<(), Error> {
-        let row = call.row();
-        row.check_arity(&call.args)?;
+    fn write_gate(&self, ctx: Ctx, row: &Command) -> Result<(), Error> {
         if row.flags.write {
             gates::check(ctx);
             // The host itself has judged memory (deny-oom).
@@ -289,7 +293,7 @@ impl Door {
             self.engine.enqueue_batch(batch.into_iter());
         }
         self.engine.tell_announced();
-        users::refresh(self.ctx());
+        users::changes::refresh();
         if !self.engine.main.is_empty() || self.has_put_off.load(Ordering::Relaxed) {
             self.has_put_off.store(false, Ordering::Relaxed);
             let home = std::mem::take(&mut *self.put_off.lock()).into_iter().chain(self.engine.main.take());
@@ -318,7 +322,7 @@ impl Door {
         if !busy && flags & loading == 0 {
             return;
         }
-        users::refresh(self.ctx());
+        users::changes::refresh();
         let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
         for message in engine.main.take() {
             guarded((), || match message {

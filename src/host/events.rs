@@ -105,7 +105,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     guarded((), || {
         gates::refresh(Ctx(ctx));
         news::refresh(Ctx(ctx));
-        users::on_cron(Ctx(ctx));
+        users::changes::on_cron();
     });
 }
 

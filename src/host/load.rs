@@ -18,7 +18,7 @@ use super::{
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
-const HOSTS: &str = "Redis 7.0 or Valkey 7.2, or a later one";
+const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
 /// A share of the ports for each worker.
 pub type Shares = Vec<Box<dyn Port + Send>>;

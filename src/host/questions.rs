@@ -25,11 +25,11 @@ impl Host for TheHost {
     }
 
     fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
-        users::authenticate(door().ctx(), user, password)
+        users::authenticate(user, password)
     }
 
     fn user(&self, name: &[u8]) -> Option<User> {
-        users::look(door().ctx(), name)
+        users::look(name)
     }
 
     fn refused(&self, refusal: &Refusal) {

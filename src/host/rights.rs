@@ -18,18 +18,9 @@ pub struct Rights {
 impl Rights {
     /// Of the client whose command this is.
     pub fn of_client(ctx: Ctx) -> Self {
-        // SAFETY: on the main thread with a command's context; the name is
-        // freed once, after it was copied.
-        let user = unsafe {
-            let mut name = api!(RedisModule_GetClientUserNameById)(ctx.0, ctx.client_id());
-            if name.is_null() && has_user(ctx) {
-                name = api!(RedisModule_GetCurrentUserName)(ctx.0);
-            }
-            (!name.is_null()).then(|| {
-                let copy = bytes(name).to_vec();
-                api!(RedisModule_FreeString)(ptr::null_mut(), name);
-                copy
-            })
+        let user = match asker(ctx) {
+            Asker::Client(name) | Asker::Other(name) => Some(name),
+            Asker::Nobody => None,
         };
         Rights { user }
     }
@@ -55,6 +46,46 @@ impl Rights {
             user
         };
         if user.is_null() { Err(Error::NoPermission) } else { Ok(RightsNow(user)) }
+    }
+}
+
+/// Who stands behind a command.
+pub enum Asker {
+    /// A client's user of that name.
+    Client(Vec<u8>),
+    /// The same where the client is none of the host's list: a script's, or another module's.
+    Other(Vec<u8>),
+    /// No user: the master, the AOF, or another module in its own name.
+    Nobody,
+}
+
+/// Who stands behind the command of that context. On the main thread.
+pub fn asker(ctx: Ctx) -> Asker {
+    const WITHOUT_USER: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
+        | raw::REDISMODULE_CTX_FLAGS_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+    // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName is asked
+    // only where there is a user.
+    unsafe {
+        let name = api!(RedisModule_GetClientUserNameById)(ctx.0, ctx.client_id());
+        if !name.is_null() {
+            return Asker::Client(taken(name));
+        }
+        if ctx.flags() & WITHOUT_USER != 0 || !has_user(ctx) {
+            return Asker::Nobody;
+        }
+        Asker::Other(taken(api!(RedisModule_GetCurrentUserName)(ctx.0)))
+    }
+}
+
+/// # Safety
+/// A string that the host has given to us: it is freed here.
+unsafe fn taken(name: *mut RawString) -> Vec<u8> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let copy = bytes(name).to_vec();
+        api!(RedisModule_FreeString)(ptr::null_mut(), name);
+        copy
     }
 }
 

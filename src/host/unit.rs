@@ -54,16 +54,20 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     match name.len() {
         // GET, SET and DEL are as long: one look at the first letter is enough for them.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
-            guarded((), || users::before_acl(filter));
+            guarded((), || users::changes::before_acl(filter));
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
             gates::before_exec();
             news::before_exec();
-            users::before_exec(filter);
+            users::changes::before_exec(filter);
             watch::before_exec();
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(filter)),
-        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::before_config(filter)),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::changes::before_config(filter)),
+        4 if name.eq_ignore_ascii_case(b"auth") => users::at_door::forget(),
+        5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
+            users::at_door::forget();
+        }
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
         _ => {}
     }

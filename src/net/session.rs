@@ -15,7 +15,7 @@ use crate::command::{
     error_about, find, find_port, parse_integer,
 };
 use crate::shard::{
-    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, Refusal, RefusalReason, Taking, User,
+    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, Refusal, RefusalReason, Taking, User, Users,
 };
 use crate::store::Now;
 
@@ -27,7 +27,7 @@ pub struct Session {
     pub resp3: bool,
     /// Who it is; nobody yet where `None`.
     pub user: Option<Arc<User>>,
-    /// The epoch of the list of users when that was looked up.
+    /// The epoch of the list of users when that was looked up; [`UNSETTLED`] where the list was about to change.
     epoch: u64,
     /// Commands run here and now: no SAFEMODE.
     plain: bool,
@@ -140,7 +140,7 @@ impl Session {
             db: 0,
             resp3: false,
             user: None,
-            epoch: 0,
+            epoch: UNSETTLED,
             plain,
             replies: Replies::Wanted,
             in_multi: false,
@@ -167,7 +167,7 @@ impl Session {
     /// It has not said who it is: the user `default`, where that one needs no password.
     fn be_nobody(&mut self, engine: &Engine, client: &Client) {
         let users = &engine.users;
-        self.epoch = users.epoch();
+        self.epoch = settled(users.epoch());
         self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
         client.names.lock().user = DEFAULT_USER.to_vec();
     }
@@ -240,6 +240,13 @@ impl Session {
     }
 }
 
+/// An epoch that the list of users never has: who was looked up then is looked up again.
+const UNSETTLED: u64 = u64::MAX;
+
+fn settled(epoch: u64) -> u64 {
+    if Users::is_stale(epoch) { UNSETTLED } else { epoch }
+}
+
 /// What came of looking at who a connection is.
 enum Standing {
     /// It may go on.
@@ -257,7 +264,7 @@ impl Session {
         if epoch == self.epoch {
             return Standing::Good;
         }
-        if engine.users.are_stale() {
+        if Users::is_stale(epoch) {
             return Standing::Unknown;
         }
         self.epoch = epoch;
@@ -279,12 +286,9 @@ impl Session {
     pub fn log_in(&mut self, client: &Client, user: Arc<User>, epoch: u64) {
         client.names.lock().user = user.name.to_vec();
         self.user = Some(user);
-        self.epoch = epoch;
+        self.epoch = settled(epoch);
     }
 }
-
-/// Valkey's words; Redis has no such rules.
-const NO_DATABASE: &[u8] = b"NOPERM No permissions to access database";
 
 /// Redis's words to somebody who has not said who they are.
 pub const NO_AUTH: &[u8] = b"NOAUTH Authentication required.";
@@ -381,8 +385,8 @@ impl<D: Driver> Service<D> {
         let Some(user) = &connection.session.user else { return Err(NO_AUTH.to_vec()) };
         let Err(denied) = user.check(call.command, &call.args, call.db) else { return Ok(()) };
         let name = format!("{PREFIX}{}", call.row().name);
-        self.note_refusal(refusal(user, denied, &name, &call.args));
-        Err(denied_text(denied, &name, &call.args))
+        self.note_refusal(Refusal::new(user, denied, &name, &call.args));
+        Err(denied.text(&name, &call.args))
     }
 
     /// Has the host note a refusal.
@@ -405,8 +409,8 @@ impl<D: Driver> Service<D> {
         if !row.open {
             let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
             if let Err(denied) = user.check_own(number, args, connection.session.db) {
-                self.note_refusal(refusal(user, denied, row.name, args));
-                return Judged::Refuse(denied_text(denied, row.name, args));
+                self.note_refusal(Refusal::new(user, denied, row.name, args));
+                return Judged::Refuse(denied.text(row.name, args));
             }
         }
         if let Err(error) = self.check_room_for(connection, row.which) {
@@ -570,7 +574,11 @@ pub fn selected(engine: &Engine, user: Option<&User>, args: &Args<'_>) -> Result
     let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
     let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
     let db = db.map_err(|error| error.text("select", args))?;
-    if user.is_some_and(|user| !user.may_use(db)) { Err(NO_DATABASE.to_vec()) } else { Ok(db) }
+    if user.is_some_and(|user| !user.may_use(db)) {
+        Err(Denied::Database.text("select", &Args::new(&[])))
+    } else {
+        Ok(db)
+    }
 }
 
 /// The name and password that AUTH or HELLO brings, if it does.
@@ -665,26 +673,6 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"modules");
     let modules = engine.modules();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
-}
-
-/// Redis's words on what a user may not do.
-fn denied_text(denied: Denied, name: &str, args: &Args<'_>) -> Vec<u8> {
-    match denied {
-        Denied::Command => {
-            format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
-        }
-        Denied::Key(_) => Error::NoPermission.text(name, args),
-        Denied::Database => NO_DATABASE.to_vec(),
-    }
-}
-
-/// The same for the host's list.
-pub fn refusal(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Refusal {
-    let (object, reason) = match denied {
-        Denied::Key(at) => (args.get(at), RefusalReason::Key),
-        Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
-    };
-    Refusal { user: user.name.clone(), object: object.into(), reason }
 }
 
 impl Session {

@@ -22,7 +22,7 @@ use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
 use super::server::POPULATE_ARGUMENTS_MAX;
-use super::session::{BUSY, Judged, Named, Session, login_of, refusal, selected};
+use super::session::{BUSY, Judged, Named, Session, login_of, selected};
 use super::shared::count;
 use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
@@ -600,7 +600,7 @@ impl<'a> Plan<'a> {
     }
 
     fn refuse(&mut self, user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Step<'a> {
-        self.refusals.push(refusal(user, denied, name, args));
+        self.refusals.push(Refusal::new(user, denied, name, args));
         Step::Refuse(denied_now(denied))
     }
 

@@ -3,8 +3,8 @@
 use super::call::Call;
 use super::engine::Engine;
 use super::job::{JobOwner, JobReply};
-use super::users::User;
-use crate::command::DoorCommand;
+use super::users::{Denied, User};
+use crate::command::{Args, DoorCommand};
 
 /// The host. Each question is asked by the holder of its global lock, between
 /// commands: from elsewhere it goes there as an [`Errand`].
@@ -51,6 +51,17 @@ pub struct Refusal {
     pub object: Box<[u8]>,
     /// What it was.
     pub reason: RefusalReason,
+}
+
+impl Refusal {
+    /// Of a command of that name.
+    pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
+        let (object, reason) = match denied {
+            Denied::Key(at) => (args.get(at), RefusalReason::Key),
+            Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
+        };
+        Refusal { user: user.name.clone(), object: object.into(), reason }
+    }
 }
 
 /// Kinds of refusals.

@@ -9,13 +9,15 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::command::glob::Pattern;
-use crate::command::{Access, Args, COMMANDS, Keys, PORT_COMMANDS};
+use crate::command::{Access, Args, COMMANDS, Error, Keys, PORT_COMMANDS};
 
 /// What a user may do.
 #[derive(Clone, Default)]
 pub struct User {
     /// The user's name.
     pub name: Box<[u8]>,
+    /// Changes with every change of the host's user, passwords and such included.
+    pub revision: u64,
     /// Tells apart users of the same name, of whom one was deleted.
     born: u64,
     /// Any of these is enough. The first are the user's own rules, the others selectors.
@@ -66,8 +68,15 @@ impl Commands {
         self.port |= 1 << number;
     }
 
+    /// Adds those of another set.
+    pub fn add(&mut self, other: Commands) {
+        self.table |= other.table;
+        self.port |= other.port;
+    }
+
+    /// Whether the command of that number in [`COMMANDS`] is in it.
     #[inline]
-    fn has(&self, number: usize) -> bool {
+    pub fn has(&self, number: usize) -> bool {
         // Half of it at a time: shifting 128 bits takes ten instructions.
         let half = if number < 64 { self.table as u64 } else { (self.table >> 64) as u64 };
         half >> (number % 64) & 1 != 0
@@ -85,15 +94,30 @@ pub enum Denied {
     Key(usize),
 }
 
+/// Valkey's words; Redis has no such rules.
+const NO_DATABASE: &[u8] = b"NOPERM No permissions to access database";
+
+impl Denied {
+    /// Redis's words on it, of a command of that name.
+    pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
+        match self {
+            Denied::Command => {
+                format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
+            }
+            Denied::Key(_) => Error::NoPermission.text(name, args),
+            Denied::Database => NO_DATABASE.to_vec(),
+        }
+    }
+}
+
 impl User {
     /// A user of that name.
     pub fn new(name: &[u8], rules: Vec<Rules>) -> Self {
         let mut anywhere = Commands::default();
         for rules in rules.iter().filter(|rules| rules.keys.is_none() && rules.databases.is_none()) {
-            anywhere.table |= rules.commands.table;
-            anywhere.port |= rules.commands.port;
+            anywhere.add(rules.commands);
         }
-        User { name: name.into(), born: 0, rules, anywhere }
+        User { name: name.into(), revision: 0, born: 0, rules, anywhere }
     }
 
     /// Whether the user may run this command of the table.
@@ -154,11 +178,6 @@ impl User {
         }
         Err(worst)
     }
-
-    /// Whether the two may do the same.
-    pub fn is_like(&self, other: &User) -> bool {
-        self.name == other.name && self.rules == other.rules
-    }
 }
 
 impl Rules {
@@ -207,7 +226,12 @@ impl Users {
 
     /// Whether the rules may have changed since anybody looked.
     pub fn are_stale(&self) -> bool {
-        self.epoch() % 2 == 1
+        Users::is_stale(self.epoch())
+    }
+
+    /// Whether that is the epoch of a list that may be about to change.
+    pub fn is_stale(epoch: u64) -> bool {
+        epoch % 2 == 1
     }
 
     /// The host's rules may be about to change. For the holder of the global lock.
@@ -216,22 +240,25 @@ impl Users {
     }
 
     /// Looks at every known user again where the rules may have changed, with `look`;
-    /// says whether `default` needs no password. Where users may have been `replaced` by
-    /// others of the same name, whoever has changed is another: see [`Users::find_again`].
-    /// For the holder of the global lock.
-    pub fn refresh(&self, default_is_open: bool, replaced: bool, look: impl Fn(&[u8]) -> Option<User>) {
-        let mut known = self.known.lock();
-        known.retain(|name, user| match look(name) {
-            Some(now) if now.is_like(user) => true,
+    /// says whether `default`, which is on the list from now on, needs no password. A user that was `replaced`, and
+    /// has changed, is another of the same name: see [`Users::find_again`]. For the holder of the global lock.
+    pub fn refresh(
+        &self,
+        default_is_open: bool,
+        replaced: impl Fn(&[u8]) -> bool,
+        look: impl Fn(&[u8]) -> Option<User>,
+    ) {
+        self.known.lock().retain(|name, user| match look(name) {
+            Some(now) if now.revision == user.revision => true,
             Some(mut now) => {
-                let another = replaced && **name != *DEFAULT_USER;
-                now.born = if another { self.next_born() } else { user.born };
+                now.born = if replaced(name) { self.next_born() } else { user.born };
                 *user = Arc::new(now);
                 true
             }
             None => false,
         });
-        drop(known);
+        // Whoever sees the new epoch must find this user.
+        self.find_or_look(DEFAULT_USER, look);
         self.default_is_open.store(default_is_open, Ordering::Relaxed);
         let next = self.epoch().next_multiple_of(2);
         // A change is one also where the list was not marked before.
@@ -375,21 +402,23 @@ mod tests {
     #[test]
     fn the_list_tells_users_of_one_name_apart() {
         let users = Users::default();
-        let one = |_: &[u8]| Some(User::new(b"u", vec![rules(&["get"], None)]));
-        let two = |_: &[u8]| Some(User::new(b"u", vec![rules(&["set"], None)]));
+        let user = |revision, command| {
+            move |name: &[u8]| Some(User { revision, ..User::new(name, vec![rules(&[command], None)]) })
+        };
+        let (one, two, three) = (user(1, "get"), user(2, "set"), user(3, "set"));
         let found = users.find_or_look(b"u", one).expect("a user");
         users.mark_stale();
         assert!(users.are_stale());
-        users.refresh(false, true, one);
+        users.refresh(false, |_| true, one);
         assert!(!users.are_stale());
         assert!(users.find_again(&found).is_some(), "it is what it was");
-        users.refresh(false, false, two);
+        users.refresh(false, |name| name == b"other", two);
         let changed = users.find_again(&found).expect("the same user with other rules");
         assert!(check(&changed, "set a v").is_ok());
-        users.refresh(false, true, one);
-        assert!(users.find_again(&changed).is_none(), "another of that name");
+        users.refresh(false, |name| name == b"u", three);
+        assert!(users.find_again(&changed).is_none(), "another of that name, with the same rules");
         assert!(users.find(b"u").is_some());
-        users.refresh(true, false, |_| None);
+        users.refresh(true, |_| false, |_| None);
         assert!(users.find(b"u").is_none());
         assert!(users.default_is_open());
     }
@@ -398,11 +427,11 @@ mod tests {
     fn every_look_is_another_epoch() {
         let users = Users::default();
         let first = users.epoch();
-        users.refresh(false, false, |_| None);
+        users.refresh(false, |_| false, |_| None);
         let second = users.epoch();
         users.mark_stale();
         users.mark_stale();
-        users.refresh(false, false, |_| None);
+        users.refresh(false, |_| false, |_| None);
         assert!(first < second && second < users.epoch() && !users.are_stale());
     }
 }

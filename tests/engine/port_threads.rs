@@ -101,7 +101,7 @@ impl Running {
         engine.set_gates(Gates::OPEN);
         engine.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(DEFAULT_USER, everything).expect("a user");
-        engine.users.refresh(true, false, everything);
+        engine.users.refresh(true, |_| false, everything);
         let port = free_port();
         let wanted =
             PortConfig { port, bind: vec!["127.0.0.1".into()], backlog: 511, ..PortConfig::default() };
@@ -180,7 +180,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
             _ => {
                 engine.set_gates(Gates::OPEN);
                 if engine.users.are_stale() {
-                    engine.users.refresh(true, false, everything);
+                    engine.users.refresh(true, |_| false, everything);
                     engine.wake_ports();
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Random, Value, wait_until};
+use crate::common::{Builder, Client, Mode, Random, Value, redis_server, wait_until, words};
 
 fn ported() -> Ported {
     Ported::start(Mode::Adaptive.builder())
@@ -275,39 +275,101 @@ fn who_is_changed_stays_whatever_was_deleted_before() {
     }
 }
 
+/// As on the host, whoever is deleted and made again has to log in again, whatever is the same about it.
+#[test]
+fn who_is_made_anew_is_another() {
+    let ported = ported();
+    let mut admin = ported.host();
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let again = ["ACL DELUSER u", "ACL SETUSER u on >other ~* +@all"].map(words);
+    let same_again = ["ACL DELUSER u", "ACL SETUSER u on >u ~* +@all"].map(words);
+    let in_transaction = [&[words("MULTI")][..], &again[..], &[words("EXEC")]].concat();
+    for change in [&again[..], &same_again[..], &in_transaction[..]] {
+        admin.integer("ACL DELUSER u");
+        admin.ok("ACL SETUSER u on >u ~* +@all");
+        admin.ok("ACL SETUSER bystander on >bystander ~* +@all");
+        let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+        let mut bystander = ported.client_of("bystander");
+        host.ok("MIDI.SET k v");
+        port.ok("SET k v");
+        bystander.ok("SET k v");
+        admin.pipeline(change);
+        is_closed(&mut host);
+        is_closed(&mut port);
+        bystander.ok("SET k v");
+    }
+}
+
+/// Whose sessions ACL LOAD ends is not the same on all hosts.
 #[test]
 fn acl_load_is_seen() {
     let (ported, file) = users_file::start();
     let mut admin = ported.host();
-    for user in ["stays", "changes", "goes"] {
+    let users = ["stays", "changes", "password", "goes"];
+    for user in users {
         admin.ok(&format!("ACL SETUSER {user} on >{user} +@all ~*"));
     }
     admin.ok("ACL SAVE");
-    let mut changes = ported.client_of("changes");
-    let mut goes = ported.client_of("goes");
-    changes.ok("SET k v");
-    goes.ok("SET k v");
+    let mut clients = users.map(|user| [ported.host_of(user), ported.client_of(user)]);
+    clients.iter_mut().flatten().for_each(|client| client.ok("MIDI.SET k v"));
     let text = fs::read_to_string(&file).expect("users");
-    let lines: Vec<String> = text
-        .lines()
-        .filter(|line| !line.starts_with("user goes "))
-        .map(|line| {
-            if line.starts_with("user changes ") {
-                line.replace("+@all", "-@all +midi.get")
-            } else {
-                line.into()
-            }
-        })
-        .collect();
-    fs::write(&file, lines.join("\n") + "\n").expect("users");
+    let line_of =
+        |user: &str| text.lines().find(|line| line.starts_with(&format!("user {user} "))).expect("saved");
+    let sum = |user: &str| line_of(user).split(' ').find(|word| word.starts_with('#')).expect("a sum");
+    let text = [
+        line_of("default").to_owned(),
+        line_of("stays").to_owned(),
+        line_of("changes").replace("+@all", "-@all +midi.get"),
+        line_of("password").replace(sum("password"), sum("stays")),
+    ];
+    fs::write(&file, text.join("\n") + "\n").expect("users");
     admin.ok("ACL LOAD");
-    is_closed(&mut goes);
-    // The host sends everybody away whose user it has read anew.
-    is_closed(&mut changes);
+    for (user, clients) in users.iter().zip(&mut clients) {
+        for line in ["MIDI.GET k", "MIDI.SET k v"] {
+            let said = clients.each_mut().map(|client| client.try_call(&words(line)).map_err(drop));
+            let refused = |said: &Result<Value, ()>| said.as_ref().map(|reply| reply.is_error()).ok();
+            assert_eq!(refused(&said[0]), refused(&said[1]), "{line} of {user}: {said:?}");
+        }
+    }
+    is_closed(&mut clients[3][1]);
     let mut changes = ported.client_of("changes");
     assert_eq!(changes.run("GET k"), Value::bulk("v"));
     assert!(changes.run("SET k v").is_error());
+    assert_eq!(ported.client().run("AUTH password password"), Value::error(WRONG));
     assert_eq!(ported.client_of("stays").run("GET k"), Value::bulk("v"));
+}
+
+/// Nobody who comes early, before the host serves its own clients, is sent away for want of a password.
+#[test]
+fn who_comes_early_is_let_in() {
+    let mut ported = ported();
+    let (number, stop) = (ported.number(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let comers: Vec<_> = (0..4).map(|_| scope.spawn(|| come_and_ask(number, &stop))).collect();
+        for _ in 0..5 {
+            ported.server.restart(redis_server());
+        }
+        stop.store(true, Ordering::Relaxed);
+        let served: usize = comers.into_iter().map(|comer| comer.join().expect("no panic")).sum();
+        println!("{served} were served");
+        assert!(served > 20);
+    });
+}
+
+/// Connects again and again; each connection asks until it is served, or the server ends. How many were served.
+fn come_and_ask(number: u16, stop: &AtomicBool) -> usize {
+    let mut served = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut client) = Client::connect(number) else { continue };
+        while let Ok(reply) = client.try_call(&["GET", "k"]) {
+            if reply.is_null() {
+                served += 1;
+                break;
+            }
+            assert!(reply.text().starts_with("LOADING"), "{reply:?}");
+        }
+    }
+    served
 }
 
 mod users_file {
@@ -374,7 +436,12 @@ fn random_rules_are_judged_as_by_the_host() {
             let call = random_call(&mut random);
             let (there, here) = (refusal(host.call(&call)), refusal(port.call(&call)));
             assert_eq!(here.is_some(), there.is_some(), "{call:?} with {rules:?}");
-            assert!(here == there || other_words, "{call:?} with {rules:?}: {here:?}, {there:?}");
+            // Redis 7.0 has its say on keys before midi has its own on commands.
+            let other_reason = here.as_ref().is_some_and(|here| here.text().contains("to run the"));
+            assert!(
+                here == there || other_words || other_reason,
+                "{call:?} with {rules:?}: {here:?}, {there:?}"
+            );
             if there.is_some() { refused += 1 } else { allowed += 1 }
         }
     }

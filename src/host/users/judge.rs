@@ -1,0 +1,139 @@
+//! Which commands a set of rules allows. What its rules on commands come to, the host says itself: a user of
+//! our own gets them, and all keys, and the host is asked about one command after the other. So categories,
+//! subcommands and their order are judged as the host judges them.
+
+use std::ffi::CString;
+use std::io;
+
+use redis_module::raw;
+
+use super::super::api::{RawString, api, string};
+use super::super::door::PREFIX;
+use super::free;
+use super::text::RulesText;
+use crate::command::{COMMANDS, Command, PORT_COMMANDS};
+use crate::shard::Commands;
+
+/// What a set of rules comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What may be called.
+    pub allowed: Commands,
+    /// What the host alone would allow, although these rules do not: see [`verdict`].
+    pub host_is_too_kind: Commands,
+}
+
+/// Judges a set of rules. A command of the table is allowed where the host allows `midi.x`, and
+///
+/// * allows its native twin as well, so that what the rules say of `x`, or of a category of it, holds for midi
+///   also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
+/// * the rules name it (`+midi.x`), or allow nothing but what they name (`-@all`).
+pub fn verdict(rules: &RulesText) -> Verdict {
+    let mut verdict = Verdict::default();
+    let Some(judge) = Judge::new(rules) else { return verdict };
+    for (number, row) in COMMANDS.iter().enumerate() {
+        let name = format!("{PREFIX}{}", row.name);
+        if !judge.allows(&name) {
+            continue;
+        }
+        let named = !rules.begins_with_all() || rules.names(format!("+{name}").as_bytes());
+        if named || judge.allows_twin(row) {
+            verdict.allowed.allow(number);
+        } else {
+            verdict.host_is_too_kind.allow(number);
+        }
+    }
+    for (number, row) in PORT_COMMANDS.iter().enumerate() {
+        if judge.allows(row.name) {
+            verdict.allowed.allow_port(number);
+        }
+    }
+    verdict
+}
+
+/// Whether the host executes a command of that name.
+pub fn host_has(name: &str) -> bool {
+    Judge::new(&RulesText::default()).is_some_and(|judge| judge.asks(name).is_some())
+}
+
+/// A user of the host's that nobody else knows, to be asked about commands.
+struct Judge {
+    user: *mut raw::RedisModuleUser,
+    all: bool,
+}
+
+/// Hosts from 8.6 on judge no command with a wrong number of arguments: so many are tried.
+const ARGUMENTS_MOST: usize = 8;
+
+/// Stands for any argument. No rule on first arguments names it.
+const ARGUMENT: &[u8] = b"";
+
+impl Judge {
+    /// `None` where the host does not take the rules back, which should not be.
+    fn new(rules: &RulesText) -> Option<Self> {
+        // SAFETY: under the global lock; freed by Drop.
+        let user = unsafe { api!(RedisModule_CreateModuleUser)(c"midi".as_ptr()) };
+        let judge = Judge { user, all: rules.is_all() };
+        let own = [&b"on"[..], b"allkeys"].into_iter();
+        let known = own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.set(rule));
+        // Not every host knows it.
+        judge.set(b"alldbs");
+        known.then_some(judge)
+    }
+
+    fn set(&self, rule: &[u8]) -> bool {
+        let Ok(rule) = CString::new(rule) else { return false };
+        // SAFETY: our own user; the text ends with NUL.
+        unsafe { api!(RedisModule_SetModuleUserACL)(self.user, rule.as_ptr()) == raw::REDISMODULE_OK as i32 }
+    }
+
+    fn allows_twin(&self, row: &Command) -> bool {
+        let own_name = [row.name];
+        let twins = if row.twins.is_empty() { &own_name[..] } else { row.twins };
+        twins.iter().find_map(|name| self.asks(name)).unwrap_or(self.all)
+    }
+
+    /// Whether the command may be called; `container|sub` is a subcommand.
+    fn allows(&self, name: &str) -> bool {
+        // A subcommand that this host lacks is as good as the command. Any other that it lacks may be called by
+        // whoever may call all that there will be.
+        let container = || self.asks(name.split_once('|')?.0);
+        self.asks(name).or_else(container).unwrap_or(self.all)
+    }
+
+    /// `None` where the host has no such command.
+    fn asks(&self, name: &str) -> Option<bool> {
+        let mut strings: Vec<*mut RawString> = name.split('|').map(|word| string(word.as_bytes())).collect();
+        let answer = loop {
+            match self.asks_once(&mut strings) {
+                Err(libc::EINVAL) if strings.len() < ARGUMENTS_MOST => strings.push(string(ARGUMENT)),
+                Err(libc::ENOENT | libc::EINVAL) => break None,
+                other => break Some(other.is_ok()),
+            }
+        };
+        // SAFETY: our own strings, each of which is freed once.
+        strings.into_iter().for_each(|string| unsafe { free(string) });
+        answer
+    }
+
+    /// The host says in errno why it does not allow a command.
+    fn asks_once(&self, strings: &mut [*mut RawString]) -> Result<(), i32> {
+        // SAFETY: our own user and strings.
+        let verdict = unsafe {
+            api!(RedisModule_ACLCheckCommandPermissions)(
+                self.user,
+                strings.as_mut_ptr(),
+                strings.len() as i32,
+            )
+        };
+        let reason = || io::Error::last_os_error().raw_os_error().unwrap_or(libc::EACCES);
+        if verdict == raw::REDISMODULE_OK as i32 { Ok(()) } else { Err(reason()) }
+    }
+}
+
+impl Drop for Judge {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and freed once.
+        unsafe { api!(RedisModule_FreeModuleUser)(self.user) };
+    }
+}

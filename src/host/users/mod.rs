@@ -1,0 +1,234 @@
+//! The host's users, for the ports and, on hosts that do not judge module commands by categories, for the
+//! host's door: passwords, and rules in midi's own form.
+//!
+//! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL command is
+//! called, and none need be there. [`text`] reads it, [`judge`] asks the host what the rules come to,
+//! [`changes`] finds out when to look again, [`at_door`] judges commands at the host's door.
+
+pub mod at_door;
+pub mod changes;
+mod judge;
+mod text;
+
+use std::ffi::{CString, c_int};
+use std::ptr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use redis_module::raw;
+use sha2::{Digest, Sha256};
+
+use super::api::{Ctx, RawString, api, bytes, string};
+use crate::limits::JUDGED_RULES_KEPT;
+use crate::shard::{Commands, DEFAULT_USER, Refusal, RefusalReason, Rules, User};
+use judge::Verdict;
+use text::{Description, RulesText};
+
+/// What was last seen of the users that somebody asked for, by name.
+static SEEN: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>> = LazyLock::new(Mutex::default);
+
+/// A user as it was when it was last looked at.
+struct Seen {
+    text: HostText,
+    user: User,
+    /// Commands of the table that the host allows under some rules that do not allow them.
+    host_is_too_kind: Commands,
+}
+
+impl Seen {
+    fn read(name: &[u8], text: HostText) -> Self {
+        static REVISIONS: AtomicU64 = AtomicU64::new(1);
+        let description = Description::read(text.bytes());
+        let all_keys = description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(name);
+        let mut host_is_too_kind = Commands::default();
+        let rules = description.rules.into_iter().map(|rules| {
+            let verdict = judged(&rules);
+            host_is_too_kind.add(verdict.host_is_too_kind);
+            let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
+            Rules { commands: verdict.allowed, keys, databases: rules.databases }
+        });
+        let mut user = User::new(name, rules.collect());
+        user.revision = REVISIONS.fetch_add(1, Ordering::Relaxed);
+        Seen { text, user, host_is_too_kind }
+    }
+}
+
+/// The host's text of a user. It makes a new one with every change, and with every user that it makes: as long
+/// as this one is kept, another at the same address would be the same.
+struct HostText(*mut RawString);
+
+// SAFETY: made, read, compared and dropped under the global lock only.
+unsafe impl Send for HostText {}
+
+impl PartialEq for HostText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl HostText {
+    /// `None` where there is no such user.
+    fn of_user(name: &[u8]) -> Option<Self> {
+        // SAFETY: under the global lock, with a live user.
+        with_user(name, |user| HostText(unsafe { api!(RedisModule_GetModuleUserACLString)(user) }))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the host does not change a text that it has given away.
+        unsafe { bytes(self.0) }
+    }
+}
+
+impl Drop for HostText {
+    fn drop(&mut self) {
+        // SAFETY: ours, and freed once, under the global lock.
+        unsafe { free(self.0) };
+    }
+}
+
+/// Calls `with` with a user of the host's, where there is one of that name. Under the global lock.
+fn with_user<R>(name: &[u8], with: impl FnOnce(*mut raw::RedisModuleUser) -> R) -> Option<R> {
+    // SAFETY: name and user are freed once; the user is not kept beyond this call.
+    unsafe {
+        let name = string(name);
+        let user = api!(RedisModule_GetModuleUserFromUserName)(name);
+        free(name);
+        if user.is_null() {
+            return None;
+        }
+        let result = with(user);
+        api!(RedisModule_FreeModuleUser)(user);
+        Some(result)
+    }
+}
+
+/// # Safety
+/// A string of [`string`]'s, or one that the host gave away, that nobody else has or frees.
+unsafe fn free(string: *mut RawString) {
+    // SAFETY: the caller's promise.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) };
+}
+
+/// Whether the user may read and write the key with the empty name.
+fn may_touch_empty_key(name: &[u8]) -> bool {
+    let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+    let allowed = with_user(name, |user| {
+        let key = string(b"");
+        // SAFETY: a live user and our own string, which is freed once.
+        unsafe {
+            let allowed = api!(RedisModule_ACLCheckKeyPermissions)(user, key, access as c_int);
+            free(key);
+            allowed == raw::REDISMODULE_OK as c_int
+        }
+    });
+    allowed.unwrap_or(false)
+}
+
+/// What those rules on commands come to. Most users share them with others.
+fn judged(rules: &RulesText) -> Verdict {
+    static JUDGED: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>> = LazyLock::new(Mutex::default);
+    let mut judged = JUDGED.lock();
+    if let Some(verdict) = judged.get(&rules.commands) {
+        return *verdict;
+    }
+    let verdict = judge::verdict(rules);
+    if judged.len() >= JUDGED_RULES_KEPT {
+        judged.clear();
+    }
+    judged.insert(rules.commands.clone(), verdict);
+    verdict
+}
+
+/// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where there is no such
+/// user. Under the global lock.
+fn with_seen<R>(name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
+    let mut seen = SEEN.lock();
+    let Some(text) = HostText::of_user(name) else {
+        seen.remove(name);
+        return None;
+    };
+    if seen.get(name).is_none_or(|seen| seen.text != text) {
+        seen.insert(name.into(), Seen::read(name, text));
+    }
+    seen.get(name).map(with)
+}
+
+/// What a user may do; `None` where there is no such user. Under the global lock.
+pub fn look(name: &[u8]) -> Option<User> {
+    with_seen(name, |seen| seen.user.clone())
+}
+
+/// Whether that is the user's password. Under the global lock.
+pub fn authenticate(name: &[u8], password: &[u8]) -> bool {
+    let Some(text) = HostText::of_user(name) else { return false };
+    let user = Description::read(text.bytes());
+    let known = has_password(&user, password);
+    user.on && (user.open || known)
+}
+
+fn has_password(user: &Description, password: &[u8]) -> bool {
+    let hexadecimal: String = Sha256::digest(password).iter().map(|byte| format!("{byte:02x}")).collect();
+    // All are looked at to their ends: how long that takes tells nothing of them.
+    user.passwords.iter().fold(false, |found, known| found | same(known, hexadecimal.as_bytes()))
+}
+
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// Puts a refusal on the host's list, ACL LOG. Under the global lock.
+pub fn refused(ctx: Ctx, refusal: &Refusal) {
+    let reason = match refusal.reason {
+        RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
+        RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
+        RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
+    };
+    // What follows a NUL is not a user's name.
+    let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();
+    let Ok(name) = CString::new(name) else { return };
+    // SAFETY: the host copies the name of a user that lives for this call only (there may be
+    // none of that name, or none any more) and the object.
+    unsafe {
+        let user = api!(RedisModule_CreateModuleUser)(name.as_ptr());
+        let object = string(&refusal.object);
+        api!(RedisModule_ACLAddLogEntry)(ctx.0, user, object, reason);
+        free(object);
+        api!(RedisModule_FreeModuleUser)(user);
+    }
+}
+
+/// Whether clients need not say who they are.
+fn default_is_open() -> bool {
+    let text = HostText::of_user(DEFAULT_USER);
+    text.is_some_and(|text| {
+        let user = Description::read(text.bytes());
+        user.on && user.open
+    })
+}
+
+/// Whether any user is not what it was when it was last looked at.
+fn any_changed() -> bool {
+    SEEN.lock().iter().any(|(name, seen)| HostText::of_user(name).is_none_or(|text| text != seen.text))
+}
+
+/// Forgets users that have changed, or are gone: whoever asks for them looks anew.
+fn forget_changed() {
+    SEEN.lock().retain(|name, seen| HostText::of_user(name).is_some_and(|text| text == seen.text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_known_by_their_sums() {
+        let sum = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
+        let user = Description { passwords: vec![b"0".repeat(64), sum.into()], ..Description::default() };
+        assert!(has_password(&user, b"p"));
+        assert!(!has_password(&user, b"P"));
+        assert!(!has_password(&user, b""));
+        assert!(!has_password(&Description::default(), b""));
+    }
+}

@@ -1,0 +1,163 @@
+//! A user in the host's words: what ACL LIST says of it, which the host keeps until the user changes.
+
+use crate::command::glob::Pattern;
+use crate::shard::KeyRule;
+
+/// A user as its text describes it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// May log in.
+    pub on: bool,
+    /// Needs no password.
+    pub open: bool,
+    /// SHA-256 sums in hexadecimal digits.
+    pub passwords: Vec<Vec<u8>>,
+    /// The user's own rules, and then each selector.
+    pub rules: Vec<RulesText>,
+}
+
+/// Rules that belong together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RulesText {
+    /// Rules on commands, in their order: first `+@all` or `-@all`.
+    pub commands: Vec<Vec<u8>>,
+    /// Key patterns. `~*` alone may stand for every key: see [`RulesText::may_be_all_keys`].
+    pub keys: Vec<KeyRule>,
+    /// `None` is every database.
+    pub databases: Option<Vec<u32>>,
+}
+
+/// What [`KeyRule`] makes of `~*`.
+const ANY: &[u8] = b"~*";
+
+impl Description {
+    /// Reads a text such as `on #… ~a* resetchannels -@all +get (%R~* resetchannels -@all +@read)`. Words that
+    /// say nothing of what is asked here are passed over.
+    pub fn read(text: &[u8]) -> Self {
+        let mut user = Description { rules: vec![RulesText::default()], ..Description::default() };
+        let mut in_selector = false;
+        for mut word in text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
+            // Patterns may contain brackets, but a word of the user itself begins with one only here, and
+            // rules on commands, which come last in a selector, have none of their own.
+            if !in_selector && let Some(rest) = word.strip_prefix(b"(") {
+                user.rules.push(RulesText::default());
+                (in_selector, word) = (true, rest);
+            }
+            if in_selector
+                && matches!(word.first(), Some(b'+' | b'-'))
+                && let Some(rest) = word.strip_suffix(b")")
+            {
+                (in_selector, word) = (false, rest);
+            }
+            user.note(word);
+        }
+        user
+    }
+
+    fn note(&mut self, word: &[u8]) {
+        match word {
+            b"on" => self.on = true,
+            b"nopass" => self.open = true,
+            [b'#', sum @ ..] => self.passwords.push(sum.to_vec()),
+            word => {
+                if let Some(rules) = self.rules.last_mut() {
+                    rules.note(word);
+                }
+            }
+        }
+    }
+}
+
+impl RulesText {
+    fn note(&mut self, word: &[u8]) {
+        match word {
+            [b'+' | b'-', ..] => self.commands.push(word.to_vec()),
+            b"resetdbs" => self.databases = Some(Vec::new()),
+            [b'd', b'b', b'=', list @ ..] => self.databases = Some(numbers(list)),
+            word => self.keys.extend(key_rule(word)),
+        }
+    }
+
+    /// Whether all that is not taken away is allowed: then what these rules do not name is allowed as well.
+    pub fn begins_with_all(&self) -> bool {
+        self.commands.first().is_some_and(|rule| rule == b"+@all")
+    }
+
+    /// Whether nothing was taken away, nor added.
+    pub fn is_all(&self) -> bool {
+        self.begins_with_all() && self.commands.len() == 1
+    }
+
+    /// Whether this rule stands among them in so many words.
+    pub fn names(&self, rule: &[u8]) -> bool {
+        self.commands.iter().any(|known| known == rule)
+    }
+
+    /// Whether `~*` is all there is about keys. The host writes both `allkeys` and `%RW~*` so: they differ in
+    /// the empty key, which the pattern does not match.
+    pub fn may_be_all_keys(&self) -> bool {
+        self.keys.len() == 1 && key_rule(ANY).is_some_and(|any| any == self.keys[0])
+    }
+}
+
+fn numbers(list: &[u8]) -> Vec<u32> {
+    let numbers = list.split(|&byte| byte == b',');
+    numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
+}
+
+fn key_rule(word: &[u8]) -> Option<KeyRule> {
+    let (read, write, pattern) = match word {
+        [b'~', pattern @ ..] => (true, true, pattern),
+        [b'%', b'R', b'~', pattern @ ..] => (true, false, pattern),
+        [b'%', b'W', b'~', pattern @ ..] => (false, true, pattern),
+        _ => return None,
+    };
+    Some(KeyRule { pattern: Pattern::strict(pattern), read, write })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(words: &str) -> Vec<Vec<u8>> {
+        words.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    fn rule(pattern: &str, read: bool, write: bool) -> KeyRule {
+        KeyRule { pattern: Pattern::strict(pattern.as_bytes()), read, write }
+    }
+
+    #[test]
+    fn a_user_is_read_from_its_text() {
+        let user = Description::read(
+            b"on nopass sanitize-payload #00ff #11 ~a:* %R~b &* -@all +get (%W~x) resetchannels db=3,12 \
+              +@all -del) (resetchannels resetdbs -@all)",
+        );
+        assert!(user.on && user.open);
+        assert_eq!(user.passwords, [b"00ff".to_vec(), b"11".to_vec()]);
+        let [own, first, second] = &user.rules[..] else { panic!("{user:?}") };
+        assert_eq!(own.commands, rules("-@all +get"));
+        assert_eq!(own.keys, [rule("a:*", true, true), rule("b", true, false)]);
+        assert_eq!(own.databases, None);
+        assert_eq!(first.commands, rules("+@all -del"));
+        assert_eq!(first.keys, [rule("x)", false, true)]);
+        assert_eq!(first.databases, Some(vec![3, 12]));
+        assert_eq!((&second.commands, &second.databases), (&rules("-@all"), &Some(vec![])));
+        assert!(second.keys.is_empty());
+        let off = Description::read(b"off resetchannels -@all");
+        assert!(!off.on && !off.open && off.passwords.is_empty());
+    }
+
+    #[test]
+    fn what_is_named_and_what_is_meant() {
+        let rules = |text: &[u8]| Description::read(text).rules.remove(0);
+        assert!(rules(b"+@all").is_all());
+        assert!(!rules(b"+@all -set").is_all() && rules(b"+@all -set").begins_with_all());
+        assert!(!rules(b"-@all +midi.get").begins_with_all());
+        assert!(rules(b"-@all +midi.get").names(b"+midi.get"));
+        assert!(!rules(b"-@all +midi.getex").names(b"+midi.get"));
+        assert!(rules(b"~* +@all").may_be_all_keys());
+        assert!(!rules(b"~* ~a +@all").may_be_all_keys());
+        assert!(!rules(b"%R~* +@all").may_be_all_keys() && !rules(b"+@all").may_be_all_keys());
+    }
+}

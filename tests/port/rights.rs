@@ -1,0 +1,290 @@
+//! The promise: one rule says what a user may do with midi's commands, whatever they are called and whichever
+//! host it is: docs/port.md has it under "Who gets in". On Redis 7.0 it holds at the host's door, too; on later hosts that
+//! door goes by the host's own verdict.
+
+use std::collections::HashMap;
+
+use crate::common::port::Ported;
+use crate::common::{Client, Mode, Value};
+use midi::command::{COMMANDS, Command};
+
+/// Rules on commands, each set with all keys. Sets after the first are selectors.
+const USERS: [&[&str]; 19] = [
+    &["+@all"],
+    &["-@all"],
+    &["+@all -@write"],
+    &["+@all -@read"],
+    &["+@all -@dangerous"],
+    &["+@all -@keyspace -@slow"],
+    &["+@all -@fast"],
+    &["-@all +@read"],
+    &["-@all +@write +@keyspace"],
+    &["+@all -flushall"],
+    &["+@all -get -set -object -restore"],
+    &["+@all -midi.get"],
+    &["+@all -@write +midi.set +midi.flushall"],
+    &["+@all -set -midi.set +midi.set"],
+    &["-@all +midi.get +midi.set"],
+    &["-@all +get +set"],
+    &["+@all -@write", "+midi.set"],
+    &["-@all +midi.get", "+@all -@write -@read"],
+    &["+@read", "-@all +midi.set +midi.jobs"],
+];
+
+/// Whether these rules speak of categories only: then midi's commands are to be had as their twins are.
+fn is_of_categories(sets: &[&str]) -> bool {
+    sets.iter().all(|rules| rules.split(' ').all(|rule| rule[1..].starts_with('@')))
+}
+
+/// What the host says of one user.
+struct Verdicts<'a> {
+    admin: &'a mut Client,
+    user: String,
+}
+
+impl Verdicts<'_> {
+    /// `None` where the host has no such command.
+    fn allows(&mut self, name: &str, arguments: &[&str]) -> Option<bool> {
+        let (container, sub) = name.split_once('|').map_or((name, None), |(name, sub)| (name, Some(sub)));
+        let mut call = vec!["ACL", "DRYRUN", &self.user, container];
+        call.extend(sub);
+        call.extend(arguments);
+        let said = self.admin.call(&call);
+        let text = said.text();
+        if said == Value::ok() {
+            Some(true)
+        } else if said.is_error() {
+            assert!(text.contains("not found"), "{call:?}: {text}");
+            None
+        } else {
+            Some(false)
+        }
+    }
+}
+
+/// Arguments that are right in number.
+fn arguments(row: &Command) -> Vec<&'static str> {
+    let mut arguments = vec!["1"; row.arity.unsigned_abs() as usize - 1];
+    match row.name {
+        "object" => arguments = vec!["encoding", "1"],
+        "memory" => arguments = vec!["usage", "1"],
+        _ => {}
+    }
+    arguments
+}
+
+/// Hosts judge a command only with a right number of arguments, and a twin takes others.
+fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
+    match name {
+        "restore" => vec!["1", "1", "1"],
+        "client|kill" => vec!["id", "1"],
+        "object|encoding" | "memory|usage" => vec!["1"],
+        "mset" => vec!["1", "1"],
+        "getdel" | "get" => vec!["1"],
+        "command|docs" => vec![],
+        _ => arguments(row),
+    }
+}
+
+/// How the host judges a set of rules: of a row and of its twin.
+struct Host {
+    row: bool,
+    twin: bool,
+}
+
+fn judged_by_host(admin: &mut Client, user: &str, row: &Command) -> Host {
+    let mut verdicts = Verdicts { admin, user: user.into() };
+    let own = [row.name];
+    let twins = if row.twins.is_empty() { &own[..] } else { row.twins };
+    let twin = twins.iter().find_map(|name| verdicts.allows(name, &arguments_of_twin(name, row)));
+    Host {
+        row: verdicts.allows(&format!("midi.{}", row.name), &arguments(row)).expect("registered"),
+        twin: twin.expect("a native command"),
+    }
+}
+
+/// The rules of a user as the host keeps them: newer hosts keep what was said, older ones make them anew.
+fn kept_rules(admin: &mut Client, user: &str) -> String {
+    admin.run(&format!("ACL GETUSER {user}")).map()["commands"].text()
+}
+
+fn is_refused(client: &mut Client, name: &str, arguments: &[&str]) -> bool {
+    let mut call = vec![name];
+    call.extend(arguments);
+    let reply = client.call(&call);
+    reply.is_error() && reply.text().starts_with("NOPERM")
+}
+
+#[test]
+fn every_row_is_to_be_had_by_those_who_may() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    let knows_categories = knows_categories(&mut admin);
+    let (mut refused, mut allowed) = (0, 0);
+    for (number, sets) in USERS.into_iter().enumerate() {
+        let user = format!("u{number}");
+        let password = format!(">{user}");
+        let mut create = vec!["ACL", "SETUSER", &user, "on", &password, "~*"];
+        create.extend(sets[0].split(' '));
+        let selectors: Vec<String> = sets[1..].iter().map(|rules| format!("(~* {rules})")).collect();
+        create.extend(selectors.iter().map(String::as_str));
+        assert_eq!(admin.call(&create), Value::ok(), "{create:?}");
+        // A user for each set of rules: the host judges all of a user's together.
+        let parts: Vec<String> = (0..sets.len()).map(|part| format!("{user}-{part}")).collect();
+        for (part, rules) in parts.iter().zip(sets) {
+            let mut create = vec!["ACL", "SETUSER", part, "~*"];
+            create.extend(rules.split(' '));
+            assert_eq!(admin.call(&create), Value::ok(), "{create:?}");
+        }
+        let kept: Vec<String> = parts.iter().map(|part| kept_rules(&mut admin, part)).collect();
+        let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
+        for row in COMMANDS {
+            let name = format!("midi.{}", row.name);
+            let (mut at_port, mut at_host, mut twin) = (false, false, false);
+            for (part, kept) in parts.iter().zip(&kept) {
+                let host = judged_by_host(&mut admin, part, row);
+                let named = kept.split(' ').any(|rule| rule == format!("+{name}"));
+                at_port |= host.row && (host.twin || named || kept.starts_with("-@all"));
+                at_host |= host.row;
+                twin |= host.twin;
+            }
+            if is_of_categories(sets) && !is_known_exception(row, sets, knows_categories) {
+                assert_eq!(at_port, twin, "{name} and its twin with {sets:?}");
+            }
+            let given = arguments(row);
+            for name in [row.name, name.as_str()] {
+                assert_eq!(!is_refused(&mut port, name, &given), at_port, "{name} at the port with {sets:?}");
+            }
+            let at_host = if knows_categories { at_host } else { at_port };
+            assert_eq!(!is_refused(&mut host, &name, &given), at_host, "{name} at the host with {sets:?}");
+            if at_port { allowed += 1 } else { refused += 1 }
+        }
+    }
+    println!("{refused} refused, {allowed} allowed");
+    assert!(refused > 300 && allowed > 300, "{refused} refused, {allowed} allowed");
+}
+
+/// From 7.2 on hosts know the categories of modules' commands.
+fn knows_categories(admin: &mut Client) -> bool {
+    admin.run("ACL CAT read").array().contains(&Value::bulk("midi.get"))
+}
+
+/// Where categories and twins part.
+fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> bool {
+    // Redis 7.0 gives no module command to a user that was given categories: it has to be named.
+    let given_categories = |rules: &&str| rules.contains("+@") && !rules.starts_with("+@all");
+    (!knows_categories && sets.iter().any(given_categories))
+        // Their twins are commands about connections, which they are not.
+        || matches!(row.name, "jobs" | "help")
+}
+
+/// On Redis 7.0 midi keeps what it has found out about a client, as long as its user is the same.
+#[test]
+fn who_is_another_user_has_other_rights() {
+    for mode in Mode::ALL {
+        let ported = Ported::start(mode.builder());
+        let mut admin = ported.host();
+        if knows_categories(&mut admin) {
+            println!("the host's own verdict holds");
+            return;
+        }
+        admin.ok("ACL SETUSER reader on >reader ~* +@all -@write");
+        admin.ok("ACL SETUSER writer on >writer ~* +@all");
+        let mut client = ported.host();
+        let refused = Value::error("NOPERM this user has no permissions to run the 'midi.set' command");
+        let may = |client: &mut Client, yes: bool| {
+            let reply = client.run("MIDI.SET k v");
+            assert_eq!(reply, if yes { Value::ok() } else { refused.clone() });
+            // Reading is everybody's, and what is known of that is not what is known of writing.
+            assert!(!client.run("MIDI.GET k").is_error());
+        };
+        may(&mut client, true);
+        client.ok("AUTH reader reader");
+        may(&mut client, false);
+        assert!(!client.run("HELLO 2 AUTH writer writer").is_error());
+        may(&mut client, true);
+        assert!(!client.run("HELLO 3 AUTH reader reader").is_error());
+        may(&mut client, false);
+        client.run("RESET");
+        may(&mut client, true);
+        // In a transaction, and from a script, it is the user of that moment.
+        client.ok("MULTI");
+        for line in ["MIDI.SET k v", "AUTH reader reader", "MIDI.SET k w", "MIDI.GET k"] {
+            assert_eq!(client.run(line), Value::Simple(b"QUEUED".to_vec()));
+        }
+        let replies = client.run("EXEC").array();
+        assert_eq!(replies, [Value::ok(), Value::ok(), refused.clone(), Value::bulk("v")]);
+        may(&mut client, false);
+        let script = ["EVAL", "return redis.pcall('MIDI.SET', KEYS[1], 'x')", "1", "k"];
+        assert!(client.call(&script).text().contains("NOPERM"), "a script is its caller's");
+        assert_eq!(admin.call(&script), Value::ok());
+        // A change of the rules holds from the next command on.
+        admin.ok("ACL SETUSER reader +@write");
+        may(&mut client, true);
+        admin.ok("ACL SETUSER reader -@write");
+        may(&mut client, false);
+        let entries = admin.run("ACL LOG").array();
+        let entry = entries[0].clone().map();
+        assert_eq!((entry["object"].text(), entry["username"].text()), ("midi.set".into(), "reader".into()));
+    }
+}
+
+/// Where no user needs it, nobody is asked; a user that does is found out at once, and forgotten later.
+#[test]
+fn selectors_and_keys_are_judged_together() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    let create = [
+        "ACL",
+        "SETUSER",
+        "u",
+        "on",
+        ">u",
+        "~*",
+        "+@all",
+        "-@write",
+        "(+midi.set +midi.del ~a*)",
+        "(+midi.append ~b*)",
+    ];
+    assert_eq!(admin.call(&create), Value::ok());
+    let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+    let expected: HashMap<&str, bool> = [
+        ("MIDI.SET a1 v", true),
+        ("MIDI.SET b1 v", false),
+        ("MIDI.APPEND b1 v", true),
+        ("MIDI.APPEND a1 v", false),
+        ("MIDI.DEL a1 a2", true),
+        ("MIDI.DEL a1 b1", false),
+        ("MIDI.GET b1", true),
+        ("MIDI.MGET a1 b1 c1", true),
+        ("MIDI.FLUSHALL", false),
+    ]
+    .into();
+    for (line, allowed) in expected {
+        let said = [host.run(line), port.run(line)];
+        for reply in said {
+            let refused = reply.is_error() && reply.text().starts_with("NOPERM");
+            assert_eq!(!refused, allowed, "{line}: {reply:?}");
+        }
+    }
+}
+
+/// The host shows `%RW~*` as it shows `~*`, and judges the empty key otherwise.
+#[test]
+fn a_pattern_for_all_keys_is_not_all_keys() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    for (number, keys) in ["~*", "%RW~*", "%R~*", "allkeys"].into_iter().enumerate() {
+        let user = format!("u{number}");
+        admin.ok(&format!("ACL SETUSER {user} on >{user} +@all {keys}"));
+        let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
+        for key in ["", "k"] {
+            for call in
+                [["MIDI.GET", key].to_vec(), ["MIDI.SET", key, "v"].to_vec(), ["MIDI.DEL", key, key].to_vec()]
+            {
+                let refused = |reply: Value| reply.is_error() && reply.text().starts_with("NOPERM");
+                assert_eq!(refused(port.call(&call)), refused(host.call(&call)), "{call:?} with {keys}");
+            }
+        }
+    }
+}
