@@ -12,7 +12,7 @@ listening() {
 check_port() {
     local number=${!1:-}
     [ -n "$number" ] || return 0
-    case $number in *[!0-9]*) die "$1=$number is no port number." ;; esac
+    case $number in *[!0-9]* | ??????*) die "$1=$number is no port number." ;; esac
     [ "$number" -ge 1 ] && [ "$number" -le 65535 ] || die "$1=$number is no port number."
     ! listening "$number" || die "Port $number is taken. Choose another with $1=, or leave it out."
 }
