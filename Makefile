@@ -8,7 +8,7 @@ help: ## this list
 build: ## build target/release/libmidi.so
 	@bash scripts/cargo.sh build --release --locked
 
-run: ## build, then start redis-server with midi in the foreground; PORT= chooses the port
+run: ## build, then start redis-server with midi in the foreground; PORT= and MIDI_PORT= choose the ports
 	@bash scripts/run.sh
 
 test: ## all tests, against Redis and, where it can be had, Valkey

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds midi and starts a redis-server of its own with it, in the foreground. PORT= chooses the port.
+# Builds midi and starts a redis-server of its own with it, in the foreground. PORT= chooses the
+# server's port, MIDI_PORT= midi's own.
 . "$(dirname "$0")/setup.sh"
 
 # bash opens this path itself: no need for ss, nc or the like.
@@ -7,35 +8,59 @@ listening() {
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || (exec 3<>"/dev/tcp/::1/$1") 2>/dev/null
 }
 
+# check_port PORT|MIDI_PORT: what the caller chose, if anything, is the number of a free port.
+check_port() {
+    local number=${!1:-}
+    [ -n "$number" ] || return 0
+    case $number in *[!0-9]* | ??????*) die "$1=$number is no port number." ;; esac
+    [ "$number" -ge 1 ] && [ "$number" -le 65535 ] || die "$1=$number is no port number."
+    ! listening "$number" || die "Port $number is taken. Choose another with $1=, or leave it out."
+}
+
+# free_port FIRST OTHER: the first port from FIRST on that nobody has, nor will be given as OTHER.
+free_port() {
+    local number=$1
+    while [ "$number" = "$2" ] || listening "$number"; do number=$((number + 1)); done
+    echo "$number"
+}
+
+# Waits for the server, then says what to try. Gives up where the server does not come.
 hints() {
+    local tries
+    for tries in {1..300}; do
+        sleep 0.1
+        ! listening "$port" || ! listening "$midi_port" || break
+        [ "$tries" -lt 300 ] || return 0
+    done
+    sleep 0.2
     cat <<EOF
 
-midi is loaded. In another shell, try:
-    redis-cli -p $port MIDI.SET greeting hello
-    redis-cli -p $port MIDI.GET greeting
+midi is loaded. In another shell, try the server's port:
     redis-cli -p $port MIDI.POPULATE 1000000
-    redis-cli -p $port MIDI.KEYS 'key:99999*'
-    redis-cli -p $port MIDI.INFO
-Ctrl-C here stops the server.
+    redis-cli -p $port MIDI.KEYS 'key:99999?'
+    redis-cli -p $port INFO midi
+and midi's own port, which serves the same keys under the standard names:
+    redis-cli -p $midi_port GET key:7
+    redis-cli -p $midi_port SET greeting hello
+    redis-benchmark -p $midi_port -t get,set -P 16 -q
+Ctrl-C here stops the server; midi's keys are gone then.
 
 EOF
 }
 
 check_rust
-if [ -n "${PORT:-}" ]; then
-    case $PORT in *[!0-9]*) die "PORT=$PORT is no port number." ;; esac
-    [ "$PORT" -ge 1 ] && [ "$PORT" -le 65535 ] || die "PORT=$PORT is no port number."
-    ! listening "$PORT" || die "Port $PORT is taken. Choose another with PORT=, or leave it out."
-fi
+check_port PORT
+check_port MIDI_PORT
+if [ -n "${PORT:-}" ] && [ "$PORT" = "${MIDI_PORT:-}" ]; then die "PORT and MIDI_PORT are the same."; fi
 
 setup redis
 cargo build --release --locked
 
-port=${PORT:-6379}
-if [ -z "${PORT:-}" ] && listening "$port"; then
-    while listening "$port"; do port=$((port + 1)); done
-    echo "Port 6379 is taken: using $port. PORT= chooses another."
-fi
+port=${PORT:-$(free_port 6379 "${MIDI_PORT:-}")}
+midi_port=${MIDI_PORT:-$(free_port 6390 "$port")}
+[ -n "${PORT:-}" ] || [ "$port" = 6379 ] || echo "Port 6379 is taken: using $port. PORT= chooses another."
+[ -n "${MIDI_PORT:-}" ] || [ "$midi_port" = 6390 ] ||
+    echo "Port 6390 is taken: midi uses $midi_port. MIDI_PORT= chooses another."
 
 # A directory of its own, and a copy of the example: CONFIG REWRITE must not change the repository.
 mkdir -p target/run
@@ -44,9 +69,7 @@ cd target/run
 
 # The server takes this shell's place, so somebody else must wait until it answers. The outer
 # subshell ends at once: redis-server does not get a child that it never started.
-( (for _ in {1..300}; do
-    sleep 0.1
-    if listening "$port"; then sleep 0.2; hints; break; fi
-done) & )
+( (hints) & )
 
-exec "$MIDI_REDIS_SERVER" "$PWD/redis.conf" --port "$port" --loadmodule "$root/target/release/libmidi.so"
+exec "$MIDI_REDIS_SERVER" "$PWD/redis.conf" --port "$port" \
+    --loadmodule "$root/target/release/libmidi.so" port "$midi_port"

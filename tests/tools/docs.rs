@@ -1,5 +1,6 @@
 //! The promise: every command has its page in docs/commands, what the pages say about
-//! syntax is what the command table says, and their examples run as they are printed.
+//! syntax is what the command table says, and their examples run as they are printed,
+//! as do those of the README.
 //!
 //! A page has a part that is made, between two marks, and a part that is written by
 //! hand. `MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs` makes the first anew.
@@ -246,6 +247,7 @@ fn the_examples_are_right() {
     let mut pages: Vec<PathBuf> =
         fs::read_dir(folder()).expect("docs/commands").map(|file| file.expect("a file").path()).collect();
     pages.sort();
+    pages.push(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     for path in pages {
         let page = fs::read_to_string(&path).expect("a page");
         for session in sessions(&page) {
@@ -273,7 +275,8 @@ struct Session {
 }
 
 fn sessions(page: &str) -> Vec<Session> {
-    let (_, hand) = page.split_once(END).expect("the mark");
+    // The README has no made part.
+    let hand = page.split_once(END).map_or(page, |(_, hand)| hand);
     let blocks = hand.split("\n```").skip(1).step_by(2);
     let begins = |block: &&str| block.lines().nth(1).is_some_and(|line| line.starts_with("> "));
     blocks.filter(begins).map(session).collect()
