@@ -13,7 +13,7 @@ use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
 use super::questions::TheHost;
 use super::{
     config, count_panic, descriptors, door, events, gates, info, kept, log_panics, news, register, reply,
-    unit, watch,
+    unit, users, watch,
 };
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
@@ -90,6 +90,7 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(gates::ask_host);
     engine.users.mark_stale();
+    users::changes::prepare(ctx);
     engine.on_watched_change(watch::tell);
     engine.meet_host(Box::new(TheHost::new(ctx)));
     let ports = prepare_ports(ctx, &engine, open_ports)?;

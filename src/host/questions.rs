@@ -4,7 +4,7 @@ use super::api::{Answer, Ctx};
 use super::door::door;
 use super::{info, users};
 use crate::command::DoorCommand;
-use crate::shard::{Call, Host, JobOwner, JobReply, Refusal, User};
+use crate::shard::{Call, Host, JobOwner, JobReply, PasswordSum, Refusal, User};
 
 /// Answers in the host's name.
 pub struct TheHost {
@@ -24,7 +24,7 @@ impl Host for TheHost {
         &self.version
     }
 
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+    fn authenticate(&self, user: &[u8], password: &PasswordSum) -> bool {
         users::authenticate(user, password)
     }
 

@@ -15,7 +15,7 @@ use crate::command::{
     error_about, find, find_port, parse_integer,
 };
 use crate::shard::{
-    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, Refusal, RefusalReason, Taking, User, Users,
+    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, PasswordSum, Refusal, Taking, User, Users,
 };
 use crate::store::Now;
 
@@ -392,11 +392,7 @@ impl<D: Driver> Service<D> {
     /// Has the host note a refusal.
     pub(super) fn note_refusal(&self, refusal: Refusal) {
         count(&self.shared.counts(self.worker).denied, 1);
-        self.engine().send_errand(Box::new(move |_, host| {
-            if let Some(host) = host {
-                host.refused(&refusal);
-            }
-        }));
+        self.engine().note_refusal(refusal);
     }
 
     /// What is to become of a command of the port's own.
@@ -500,7 +496,7 @@ impl<D: Driver> Service<D> {
         password: &[u8],
         then: impl FnOnce(&mut Connection, &mut Vec<u8>) + Send + 'static,
     ) {
-        let (name, password): (Box<[u8]>, Box<[u8]>) = (name.into(), password.into());
+        let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
         let (shared, worker) = (Arc::clone(&self.shared), self.worker);
         self.ask_main(connection, move |engine, host| {
             let Some(host) = host else {
@@ -510,7 +506,7 @@ impl<D: Driver> Service<D> {
             let right = host.authenticate(&name, &password);
             let user = right.then(|| engine.users.find_or_look(&name, |name| host.user(name))).flatten();
             if user.is_none() {
-                host.refused(&Refusal { user: name, object: (*b"AUTH").into(), reason: RefusalReason::Auth });
+                engine.note_refusal(Refusal::of_login(&name));
                 shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
             }
             Box::new(move |connection: &mut Connection, output: &mut Vec<u8>| match user {

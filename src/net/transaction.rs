@@ -30,7 +30,8 @@ use crate::command::{
 };
 use crate::limits::{MANY_TRIES, TRANSACTION_BYTES_KEPT};
 use crate::shard::{
-    Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Refusal, Shards, Taking, User, Watching,
+    Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, Taking, User,
+    Watching,
 };
 use crate::store::{Now, UnixMs};
 
@@ -675,7 +676,7 @@ fn populate<'a>(
 
 /// Who the client is from here on, if that is the password.
 fn log_in(engine: &Engine, host: &dyn Host, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
-    let is_right = host.authenticate(name, password);
+    let is_right = host.authenticate(name, &PasswordSum::of(password));
     is_right.then(|| engine.users.find_or_look(name, |name| host.user(name))).flatten()
 }
 
@@ -700,7 +701,7 @@ fn run_as_unit(
         let all = transaction.arguments();
         let mut plan = Plan::new(engine, Some(host), transaction, &all, user, db, limits);
         plan.set_time(engine.main_now().ms());
-        plan.refusals.iter().for_each(|refusal| host.refused(refusal));
+        take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(refusal));
         Ok(Some(plan.run(|call, tape| match call.row().action {
             Action::Door(which) => *tape = run_by_host(host, call, which, user),
             _ => engine.run_waiting(call, tape),

@@ -18,6 +18,7 @@ use super::job::Jobs;
 use super::news::NewsDesk;
 use super::port::{PortSettings, Ports};
 use super::queue::{ForMain, Request};
+use super::refusals::Refusals;
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
 use super::users::Users;
@@ -124,6 +125,8 @@ pub struct Engine {
     pub main: Inbox<ForMain>,
     /// Long commands.
     pub jobs: Jobs,
+    /// What users were refused.
+    pub(super) refusals: Refusals,
     /// Whom the ports know.
     pub users: Users,
     /// Where the holder of the global lock waits for a token.
@@ -182,6 +185,7 @@ impl Engine {
             hasher: KeyHasher::default(),
             main: Inbox::default(),
             jobs: Jobs::default(),
+            refusals: Refusals::default(),
             users: Users::default(),
             room: WaitingRoom::default(),
             workers: Workers::new(config.workers)?,

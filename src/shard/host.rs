@@ -3,8 +3,9 @@
 use super::call::Call;
 use super::engine::Engine;
 use super::job::{JobOwner, JobReply};
-use super::users::{Denied, User};
+use super::users::{Denied, PasswordSum, User};
 use crate::command::{Args, DoorCommand};
+use crate::limits::REFUSED_NAME_BYTES;
 
 /// The host. Each question is asked by the holder of its global lock, between
 /// commands: from elsewhere it goes there as an [`Errand`].
@@ -13,7 +14,7 @@ pub trait Host: Send + Sync {
     fn version(&self) -> &str;
 
     /// Whether that is the user's password.
-    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool;
+    fn authenticate(&self, user: &[u8], password: &PasswordSum) -> bool;
 
     /// What a user may do; `None` where there is no such user.
     fn user(&self, name: &[u8]) -> Option<User>;
@@ -44,6 +45,7 @@ pub trait Host: Send + Sync {
 }
 
 /// Something that a user was refused.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The user's name.
     pub user: Box<[u8]>,
@@ -60,8 +62,17 @@ impl Refusal {
             Denied::Key(at) => (args.get(at), RefusalReason::Key),
             Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
         };
-        Refusal { user: user.name.clone(), object: object.into(), reason }
+        Refusal { user: user.name.clone(), object: beginning(object).into(), reason }
     }
+
+    /// Of a login by that name.
+    pub fn of_login(name: &[u8]) -> Self {
+        Refusal { user: beginning(name).into(), object: (*b"AUTH").into(), reason: RefusalReason::Auth }
+    }
+}
+
+fn beginning(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(REFUSED_NAME_BYTES)]
 }
 
 /// Kinds of refusals.

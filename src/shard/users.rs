@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 
 use crate::command::glob::Pattern;
 use crate::command::{Access, Args, COMMANDS, Error, Keys, PORT_COMMANDS};
@@ -202,6 +203,33 @@ impl KeyRule {
     }
 }
 
+/// A password's SHA-256 sum in hexadecimal digits, as the host keeps it. Making one is dearer than comparing two:
+/// workers make them, whatever the name.
+pub struct PasswordSum([u8; 64]);
+
+impl PasswordSum {
+    /// Of that password.
+    pub fn of(password: &[u8]) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut sum = [0; 64];
+        for (digits, byte) in sum.chunks_exact_mut(2).zip(Sha256::digest(password)) {
+            digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        PasswordSum(sum)
+    }
+
+    /// The digits.
+    pub fn digits(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it is that one. Both are looked at to their ends: how long that takes tells nothing of them.
+    pub fn is(&self, known: &[u8]) -> bool {
+        known.len() == self.0.len()
+            && self.0.iter().zip(known).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    }
+}
+
 /// The list of users.
 #[derive(Default)]
 pub struct Users {
@@ -239,16 +267,17 @@ impl Users {
         self.epoch.fetch_or(1, Ordering::AcqRel);
     }
 
-    /// Looks at every known user again where the rules may have changed, with `look`;
+    /// Looks at the known users of these names, or at all, again with `look`, for their rules may have changed;
     /// says whether `default`, which is on the list from now on, needs no password. A user that was `replaced`, and
     /// has changed, is another of the same name: see [`Users::find_again`]. For the holder of the global lock.
-    pub fn refresh(
+    pub fn refresh<'a>(
         &self,
         default_is_open: bool,
+        names: Option<impl Iterator<Item = &'a [u8]>>,
         replaced: impl Fn(&[u8]) -> bool,
         look: impl Fn(&[u8]) -> Option<User>,
     ) {
-        self.known.lock().retain(|name, user| match look(name) {
+        let look_again = |name: &[u8], user: &mut Arc<User>| match look(name) {
             Some(now) if now.revision == user.revision => true,
             Some(mut now) => {
                 now.born = if replaced(name) { self.next_born() } else { user.born };
@@ -256,7 +285,17 @@ impl Users {
                 true
             }
             None => false,
-        });
+        };
+        let mut known = self.known.lock();
+        match names {
+            None => known.retain(|name, user| look_again(name, user)),
+            Some(names) => names.for_each(|name| {
+                if known.get_mut(name).is_some_and(|user| !look_again(name, user)) {
+                    known.remove(name);
+                }
+            }),
+        }
+        drop(known);
         // Whoever sees the new epoch must find this user.
         self.find_or_look(DEFAULT_USER, look);
         self.default_is_open.store(default_is_open, Ordering::Relaxed);
@@ -300,6 +339,8 @@ impl Users {
 mod tests {
     use super::*;
     use crate::command::find;
+
+    const ALL: Option<std::iter::Empty<&[u8]>> = None;
 
     fn number(name: &str) -> usize {
         find(name.as_bytes()).expect("a command")
@@ -409,16 +450,19 @@ mod tests {
         let found = users.find_or_look(b"u", one).expect("a user");
         users.mark_stale();
         assert!(users.are_stale());
-        users.refresh(false, |_| true, one);
+        users.refresh(false, ALL, |_| true, one);
         assert!(!users.are_stale());
         assert!(users.find_again(&found).is_some(), "it is what it was");
-        users.refresh(false, |name| name == b"other", two);
+        users.refresh(false, ALL, |name| name == b"other", two);
         let changed = users.find_again(&found).expect("the same user with other rules");
         assert!(check(&changed, "set a v").is_ok());
-        users.refresh(false, |name| name == b"u", three);
+        users.refresh(false, ALL, |name| name == b"u", three);
         assert!(users.find_again(&changed).is_none(), "another of that name, with the same rules");
         assert!(users.find(b"u").is_some());
-        users.refresh(true, |_| false, |_| None);
+        let others = [&b"v"[..]].into_iter();
+        users.refresh(true, Some(others), |_| false, |_| None);
+        assert!(users.find(b"u").is_some(), "nobody has asked for this one");
+        users.refresh(true, ALL, |_| false, |_| None);
         assert!(users.find(b"u").is_none());
         assert!(users.default_is_open());
     }
@@ -427,11 +471,11 @@ mod tests {
     fn every_look_is_another_epoch() {
         let users = Users::default();
         let first = users.epoch();
-        users.refresh(false, |_| false, |_| None);
+        users.refresh(false, ALL, |_| false, |_| None);
         let second = users.epoch();
         users.mark_stale();
         users.mark_stale();
-        users.refresh(false, |_| false, |_| None);
+        users.refresh(false, ALL, |_| false, |_| None);
         assert!(first < second && second < users.epoch() && !users.are_stale());
     }
 }

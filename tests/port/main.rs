@@ -11,4 +11,5 @@ mod rights;
 mod serving;
 mod session;
 mod settings;
+mod strangers;
 mod transactions;

@@ -1,78 +1,40 @@
 //! When to look at the users again. No event tells of it: a command filter sees ACL and CONFIG SET before they
-//! are executed, queued or refused, and the users' texts are compared once a second besides.
+//! are executed, queued or refused, and the users' texts are compared once a second besides. Anybody can say these
+//! words, so they cost no more than one look at the users that they name in a turn of the main loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use hashbrown::HashSet;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::super::api::api;
+use super::super::api::{Ctx, api};
 use super::super::door::door;
 use super::super::unit::filter_arg;
-use super::{any_changed, at_door, default_is_open, forget_changed, look};
-use crate::limits::{QUEUED_USER_CHANGES, REPLACED_NAME_BYTES, USERS_NOTICED_EVERY};
+use super::touched::{Fate, Touched};
+use super::{at_door, default_is_open, forget_changed, look};
+use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
+use crate::shard::DEFAULT_USER;
 
 type Filter = raw::RedisModuleCommandFilterCtx;
 
-/// Users that may have been deleted and made again under the same name: their sessions end, as on the host.
-#[derive(Clone, Default)]
-enum Replaced {
-    #[default]
-    Nobody,
-    These(HashSet<Box<[u8]>>),
-    Everybody,
-}
+/// Who may have changed since somebody last looked; `None` where nothing was said.
+static TOUCHED: Mutex<Option<Touched>> = Mutex::new(None);
 
-impl Replaced {
-    fn has(&self, name: &[u8]) -> bool {
-        match self {
-            Replaced::Nobody => false,
-            Replaced::These(names) => names.contains(name),
-            Replaced::Everybody => true,
-        }
-    }
+/// The same, for a look at every turn of the main loop without the lock.
+static ANY_TOUCHED: AtomicBool = AtomicBool::new(false);
 
-    fn add(&mut self, other: Replaced) {
-        let both = match (std::mem::take(self), other) {
-            (one, Replaced::Nobody) | (Replaced::Nobody, one) => one,
-            (Replaced::These(mut names), Replaced::These(more)) => {
-                names.extend(more);
-                Replaced::These(names).bounded()
-            }
-            _ => Replaced::Everybody,
-        };
-        *self = both;
-    }
-
-    /// Anybody can say many names, whether or not that is allowed.
-    fn bounded(self) -> Self {
-        match self {
-            Replaced::These(names)
-                if names.iter().map(|name| name.len() + 1).sum::<usize>() > REPLACED_NAME_BYTES =>
-            {
-                Replaced::Everybody
-            }
-            other => other,
-        }
-    }
-}
-
-/// Who has perhaps been replaced since somebody last looked.
-static REPLACED: Mutex<Replaced> = Mutex::new(Replaced::Nobody);
-
-/// What an ACL command may do to users; `None` where it changes none.
-fn change(filter: *mut Filter) -> Option<Replaced> {
+/// Whom an ACL command may change.
+fn touched_by_acl(filter: *mut Filter) -> Option<Touched> {
     let subcommand = filter_arg(filter, 1);
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
     if is(b"setuser") {
-        Some(Replaced::Nobody)
+        Some(Touched::these([filter_arg(filter, 2)].into_iter(), Fate::Changed))
     } else if is(b"deluser") {
-        let names = (2..arg_count(filter)).map(|number| filter_arg(filter, number).into());
-        Some(Replaced::These(names.collect()).bounded())
+        let names = (2..arg_count(filter)).map(|number| filter_arg(filter, number));
+        Some(Touched::these(names, Fate::Replaced))
     } else if is(b"load") {
-        Some(if load_replaces_users() { Replaced::Everybody } else { Replaced::Nobody })
+        Some(Touched::everybody(if load_replaces_users() { Fate::Replaced } else { Fate::Changed }))
     } else {
         None
     }
@@ -92,8 +54,8 @@ fn arg_count(filter: *mut Filter) -> i32 {
 
 /// An ACL command is about to be executed, queued or refused.
 pub fn before_acl(filter: *mut Filter) {
-    if let Some(replaced) = change(filter) {
-        before_change(filter, replaced);
+    if let Some(touched) = touched_by_acl(filter) {
+        before_change(filter, &touched);
     }
 }
 
@@ -103,36 +65,57 @@ pub fn before_config(filter: *mut Filter) {
     if filter_arg(filter, 1).eq_ignore_ascii_case(b"set")
         && names.any(|name| name.eq_ignore_ascii_case(b"requirepass"))
     {
-        before_change(filter, Replaced::Nobody);
+        before_change(filter, &Touched::these([DEFAULT_USER].into_iter(), Fate::Changed));
     }
 }
 
-fn before_change(filter: *mut Filter, replaced: Replaced) {
-    // What an EXEC has changed is not to be taken for this one's.
-    if NOTICE.load(Ordering::Relaxed) && !any_changed() {
-        end_notice();
-    }
+fn before_change(filter: *mut Filter, touched: &Touched) {
     if queues(filter) {
         QUEUED.store(true, Ordering::Relaxed);
         let (client, mut queued) = (client_id(filter), QUEUED_BY.lock());
-        let mut all = replaced.clone();
+        let mut all = touched.clone();
         if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
-            all.add(queued.remove(at).1);
+            all.add(&queued.remove(at).1);
         }
         queued.truncate(QUEUED_USER_CHANGES - 1);
         queued.insert(0, (client, all));
     }
-    may_change(replaced);
+    may_change(touched);
 }
 
-/// The host's users may be about to change.
-fn may_change(replaced: Replaced) {
-    REPLACED.lock().add(replaced);
-    let engine = &door().engine;
-    engine.users.mark_stale();
+/// These users may be about to change. Who said so may not even be logged in, so nobody is held up for it: they are
+/// looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave sooner, the
+/// ports wait until somebody has looked.
+fn may_change(touched: &Touched) {
+    TOUCHED.lock().get_or_insert_default().add(touched);
+    ANY_TOUCHED.store(true, Ordering::Relaxed);
     at_door::users_may_change();
-    // Where a script keeps the main loop from turning, this is how we get to look again.
-    engine.wake_main();
+    let engine = &door().engine;
+    if replies_leave_early() {
+        engine.users.mark_stale();
+        // Where a script keeps the main loop from turning, this is how we get to look again.
+        engine.wake_main();
+    }
+}
+
+/// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
+/// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
+/// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
+fn replies_leave_early() -> bool {
+    const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_LUA;
+    HAS_IO_THREADS.load(Ordering::Relaxed)
+        || door().engine.main.is_asleep()
+        || door().ctx().flags() & WITHIN != 0
+}
+
+/// Whether the host may have threads that send replies.
+static HAS_IO_THREADS: AtomicBool = AtomicBool::new(true);
+
+/// Asks the host what does not change. At load.
+pub fn prepare(ctx: Ctx) {
+    HAS_IO_THREADS.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
 }
 
 /// An EXEC is about to be executed: a change may have been queued in it.
@@ -141,31 +124,20 @@ pub fn before_exec(filter: *mut Filter) {
     if !QUEUED.load(Ordering::Relaxed) {
         return;
     }
-    at_door::users_may_change();
     let client = client_id(filter);
     let mut queued = QUEUED_BY.lock();
     let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return };
-    if client.is_none() {
-        // Any EXEC may be the one. It is looked into before its client gets the reply.
-        NOTICE_REPLACED.lock().add(queued[at].1.clone());
-        NOTICE.store(true, Ordering::Relaxed);
-    } else {
-        let (_, replaced) = queued.remove(at);
-        may_change(replaced);
-    }
+    // Where the host does not tell whose EXEC it is, any may be the one.
+    let touched = if client.is_none() { queued[at].1.clone() } else { queued.remove(at).1 };
+    drop(queued);
+    may_change(&touched);
 }
 
 /// Whether any change of users may have been queued in a transaction.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
-/// Whose changes those are, the latest first, and whom they may replace; `None` where the host does not tell.
-static QUEUED_BY: Mutex<Vec<(Option<u64>, Replaced)>> = Mutex::new(Vec::new());
-
-/// An EXEC has come that may have changed users.
-static NOTICE: AtomicBool = AtomicBool::new(false);
-
-/// Whom it may have replaced.
-static NOTICE_REPLACED: Mutex<Replaced> = Mutex::new(Replaced::Nobody);
+/// Whose changes those are, the latest first, and whom they touch; `None` where the host does not tell.
+static QUEUED_BY: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new());
 
 /// Redis 7.2 and later tell.
 fn client_id(filter: *mut Filter) -> Option<u64> {
@@ -191,23 +163,32 @@ fn queues(filter: *mut Filter) -> bool {
 /// before any reply of this turn of the main loop leaves the host.
 #[inline]
 pub fn refresh() {
-    if door().engine.users.are_stale() {
+    if ANY_TOUCHED.load(Ordering::Relaxed) || door().engine.users.are_stale() {
         look_again();
-    }
-    if NOTICE.load(Ordering::Relaxed) {
-        notice_changes();
     }
 }
 
 #[cold]
 fn look_again() {
+    ANY_TOUCHED.store(false, Ordering::Relaxed);
+    let touched = TOUCHED.lock().take();
+    let stale = door().engine.users.are_stale();
+    match &touched {
+        Some(touched) => look_at(touched, stale),
+        // At the start everybody is new.
+        None => look_at(&Touched::everybody(Fate::Changed), stale),
+    }
+}
+
+/// Looks at these users; `must_tell` the ports also where none has changed.
+fn look_at(touched: &Touched, must_tell: bool) {
     let engine = &door().engine;
-    let mut replaced = std::mem::take(&mut *REPLACED.lock());
-    replaced.add(end_notice());
-    forget_changed();
-    engine.users.refresh(default_is_open(), |name| replaced.has(name), look);
-    at_door::users_may_change();
-    engine.wake_ports();
+    if forget_changed(touched.names()) || must_tell {
+        let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
+        engine.users.refresh(default_is_open(), touched.names(), replaced, look);
+        at_door::users_may_change();
+        engine.wake_ports();
+    }
 }
 
 /// Now and then: the filter does not see what another module does to a user, nor the ACL
@@ -217,21 +198,7 @@ pub fn on_cron() {
     let mut last = LAST.lock();
     if last.is_none_or(|last| last.elapsed() >= USERS_NOTICED_EVERY) {
         *last = Some(Instant::now());
-        notice_changes();
+        look_at(&Touched::everybody(Fate::Changed), false);
         at_door::look_at_all();
     }
-}
-
-fn notice_changes() {
-    if any_changed() {
-        look_again();
-    } else {
-        end_notice();
-    }
-}
-
-/// What EXEC may have changed has been looked into; whom it may have replaced.
-fn end_notice() -> Replaced {
-    NOTICE.store(false, Ordering::Relaxed);
-    std::mem::take(&mut *NOTICE_REPLACED.lock())
 }

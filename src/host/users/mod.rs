@@ -3,12 +3,13 @@
 //!
 //! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL command is
 //! called, and none need be there. [`text`] reads it, [`judge`] asks the host what the rules come to,
-//! [`changes`] finds out when to look again, [`at_door`] judges commands at the host's door.
+//! [`changes`] finds out when to look again and [`touched`] at whom, [`at_door`] judges commands at the host's door.
 
 pub mod at_door;
 pub mod changes;
 mod judge;
 mod text;
+mod touched;
 
 use std::ffi::{CString, c_int};
 use std::ptr;
@@ -18,11 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use redis_module::raw;
-use sha2::{Digest, Sha256};
 
 use super::api::{Ctx, RawString, api, bytes, string};
 use crate::limits::JUDGED_RULES_KEPT;
-use crate::shard::{Commands, DEFAULT_USER, Refusal, RefusalReason, Rules, User};
+use crate::shard::{Commands, DEFAULT_USER, PasswordSum, Refusal, RefusalReason, Rules, User};
 use judge::Verdict;
 use text::{Description, RulesText};
 
@@ -160,23 +160,15 @@ pub fn look(name: &[u8]) -> Option<User> {
     with_seen(name, |seen| seen.user.clone())
 }
 
-/// Whether that is the user's password. Under the global lock.
-pub fn authenticate(name: &[u8], password: &[u8]) -> bool {
-    let Some(text) = HostText::of_user(name) else { return false };
-    let user = Description::read(text.bytes());
-    let known = has_password(&user, password);
-    user.on && (user.open || known)
+/// Whether that is the user's password. Under the global lock, and so quick: no more is done for any name.
+pub fn authenticate(name: &[u8], password: &PasswordSum) -> bool {
+    let text = HostText::of_user(name);
+    text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
 }
 
-fn has_password(user: &Description, password: &[u8]) -> bool {
-    let hexadecimal: String = Sha256::digest(password).iter().map(|byte| format!("{byte:02x}")).collect();
-    // All are looked at to their ends: how long that takes tells nothing of them.
-    user.passwords.iter().fold(false, |found, known| found | same(known, hexadecimal.as_bytes()))
-}
-
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
+/// Where there is no such user, this one is asked for its password: it takes as long.
+const NOBODY: &[u8] =
+    b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
 
 /// Puts a refusal on the host's list, ACL LOG. Under the global lock.
 pub fn refused(ctx: Ctx, refusal: &Refusal) {
@@ -208,27 +200,20 @@ fn default_is_open() -> bool {
     })
 }
 
-/// Whether any user is not what it was when it was last looked at.
-fn any_changed() -> bool {
-    SEEN.lock().iter().any(|(name, seen)| HostText::of_user(name).is_none_or(|text| text != seen.text))
-}
-
-/// Forgets users that have changed, or are gone: whoever asks for them looks anew.
-fn forget_changed() {
-    SEEN.lock().retain(|name, seen| HostText::of_user(name).is_some_and(|text| text == seen.text));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_known_by_their_sums() {
-        let sum = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
-        let user = Description { passwords: vec![b"0".repeat(64), sum.into()], ..Description::default() };
-        assert!(has_password(&user, b"p"));
-        assert!(!has_password(&user, b"P"));
-        assert!(!has_password(&user, b""));
-        assert!(!has_password(&Description::default(), b""));
+/// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of these names, or all;
+/// whether there were any.
+fn forget_changed<'a>(names: Option<impl Iterator<Item = &'a [u8]>>) -> bool {
+    let mut seen = SEEN.lock();
+    let before = seen.len();
+    let is_the_same =
+        |name: &[u8], seen: &Seen| HostText::of_user(name).is_some_and(|text| text == seen.text);
+    match names {
+        None => seen.retain(|name, seen| is_the_same(name, seen)),
+        Some(names) => names.for_each(|name| {
+            if seen.get(name).is_some_and(|seen| !is_the_same(name, seen)) {
+                seen.remove(name);
+            }
+        }),
     }
+    seen.len() < before
 }

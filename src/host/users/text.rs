@@ -1,7 +1,7 @@
 //! A user in the host's words: what ACL LIST says of it, which the host keeps until the user changes.
 
 use crate::command::glob::Pattern;
-use crate::shard::KeyRule;
+use crate::shard::{KeyRule, PasswordSum};
 
 /// A user as its text describes it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -10,8 +10,6 @@ pub struct Description {
     pub on: bool,
     /// Needs no password.
     pub open: bool,
-    /// SHA-256 sums in hexadecimal digits.
-    pub passwords: Vec<Vec<u8>>,
     /// The user's own rules, and then each selector.
     pub rules: Vec<RulesText>,
 }
@@ -58,7 +56,6 @@ impl Description {
         match word {
             b"on" => self.on = true,
             b"nopass" => self.open = true,
-            [b'#', sum @ ..] => self.passwords.push(sum.to_vec()),
             word => {
                 if let Some(rules) = self.rules.last_mut() {
                     rules.note(word);
@@ -100,6 +97,22 @@ impl RulesText {
     }
 }
 
+/// Whether the user of that text may log in with that password. Reads the beginning only, and takes no memory.
+pub fn lets_in(text: &[u8], password: &PasswordSum) -> bool {
+    let (mut on, mut open, mut known) = (false, false, false);
+    for word in text.split(|&byte| byte == b' ') {
+        match word {
+            b"on" => on = true,
+            b"nopass" => open = true,
+            b"off" | b"sanitize-payload" | b"skip-sanitize-payload" => {}
+            [b'#', sum @ ..] => known |= password.is(sum),
+            // Flags come first, then passwords.
+            _ => break,
+        }
+    }
+    on && (open | known)
+}
+
 fn numbers(list: &[u8]) -> Vec<u32> {
     let numbers = list.split(|&byte| byte == b',');
     numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
@@ -134,7 +147,6 @@ mod tests {
               +@all -del) (resetchannels resetdbs -@all)",
         );
         assert!(user.on && user.open);
-        assert_eq!(user.passwords, [b"00ff".to_vec(), b"11".to_vec()]);
         let [own, first, second] = &user.rules[..] else { panic!("{user:?}") };
         assert_eq!(own.commands, rules("-@all +get"));
         assert_eq!(own.keys, [rule("a:*", true, true), rule("b", true, false)]);
@@ -145,7 +157,19 @@ mod tests {
         assert_eq!((&second.commands, &second.databases), (&rules("-@all"), &Some(vec![])));
         assert!(second.keys.is_empty());
         let off = Description::read(b"off resetchannels -@all");
-        assert!(!off.on && !off.open && off.passwords.is_empty());
+        assert!(!off.on && !off.open);
+    }
+
+    #[test]
+    fn passwords_are_known_by_their_sums() {
+        let sum = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
+        let lets_in = |text: String, password: &[u8]| lets_in(text.as_bytes(), &PasswordSum::of(password));
+        let two = format!("on sanitize-payload #{} #{sum} ~* -@all", "0".repeat(64));
+        assert!(lets_in(two.clone(), b"p") && !lets_in(two.clone(), b"P") && !lets_in(two.clone(), b""));
+        assert!(!lets_in(two.replace("on ", "off "), b"p"));
+        assert!(lets_in("on nopass ~* -@all".into(), b"any"));
+        assert!(!lets_in(format!("on ~* -@all #{sum}"), b"p"), "a rule is no password");
+        assert!(!lets_in("on".into(), b""));
     }
 
     #[test]

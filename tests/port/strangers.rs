@@ -1,0 +1,93 @@
+//! The promise: what somebody may not do, or has not logged in for, costs others nothing that matters: docs/security.md.
+
+use std::time::Duration;
+
+use crate::common::port::Ported;
+use crate::common::{Client, Mode, Value, at_once, encoded, words};
+
+const MIB: usize = 1 << 20;
+
+fn ported() -> Ported {
+    Ported::start(Mode::Adaptive.builder())
+}
+
+fn used_memory_peak(admin: &mut Client) -> i64 {
+    admin.info_number("memory", "used_memory_peak")
+}
+
+/// A change of users that is only said, and refused, holds the port up no longer than the main thread needs to look.
+#[test]
+fn changes_of_users_that_are_refused_hold_nobody_up() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER sleeper on >sleeper +debug");
+    let mut reader = ported.client();
+    reader.ok("SET k v");
+    for said in ["ACL SETUSER other on +@all", "ACL DELUSER other", "ACL LOAD", "CONFIG SET requirepass x"] {
+        let mut sleeper = ported.host_of("sleeper");
+        // In one turn of the main loop, which then does not turn for a while.
+        let both = [encoded(&words(said)), encoded(&["DEBUG", "SLEEP", "1.5"])].concat();
+        sleeper.send(&both);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(reader.run("GET k"), Value::bulk("v"));
+        assert!(
+            !sleeper.has_reply_within(Duration::from_millis(1)),
+            "{said}: the reader waited for the main loop"
+        );
+        assert!(sleeper.read().text().starts_with("NOPERM"), "{said}");
+        assert_eq!(sleeper.read(), Value::ok());
+    }
+}
+
+/// What users are refused waits for the host's list in bounded memory, however fast they ask and however long
+/// the names are.
+#[test]
+fn refusals_wait_in_bounded_memory() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u -@all +midi.get ~a");
+    let before = used_memory_peak(&mut admin);
+    at_once(2, |number| {
+        let mut client = ported.client_of("u");
+        for round in 0..300 {
+            let key = format!("{number}:{round}:").into_bytes();
+            let key = [key, vec![b'x'; MIB]].concat();
+            let commands =
+                vec![vec![b"GET".to_vec(), key.clone()], vec![b"SET".to_vec(), key, b"v".to_vec()]];
+            for reply in client.pipeline(&commands) {
+                assert!(reply.text().starts_with("NOPERM"), "{reply:?}");
+            }
+            if number == 0 {
+                assert_eq!(ported.host().run("PING"), Value::Simple(b"PONG".to_vec()));
+            }
+        }
+    });
+    let grown = used_memory_peak(&mut admin) - before;
+    assert!(grown < 100 * MIB as i64, "{grown} bytes");
+    let entries = admin.run("ACL LOG 128").array();
+    assert!(entries.len() > 10);
+    for entry in entries {
+        assert!(entry.map()["object"].bytes().len() <= 1024);
+    }
+}
+
+/// A name that is not known and a wrong password are told apart by nothing.
+#[test]
+fn wrong_logins_are_all_the_same() {
+    let ported = ported();
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u ~* +@all");
+    admin.ok("ACL SETUSER off off >off ~* +@all");
+    let long = "x".repeat(10_000);
+    let mut client = ported.client();
+    let wrong = Value::error("WRONGPASS invalid username-password pair or user is disabled.");
+    for (name, password) in
+        [("u", "x"), ("nobody", "u"), ("off", "off"), ("u", &long), (&long, "u"), ("u", "")]
+    {
+        assert_eq!(client.call(&["AUTH", name, password]), wrong, "{name}");
+        assert_eq!(client.call(&["HELLO", "3", "AUTH", name, password]), wrong, "{name}");
+    }
+    client.ok("AUTH u u");
+    let failed = admin.info_number("midi_net", "midi_net_failed_logins");
+    assert_eq!(failed, 12);
+}
