@@ -17,23 +17,47 @@ const HOST_SPARE: usize = 128;
 /// Between the host's and ours.
 const MARGIN: usize = 16;
 
+/// From the host's `maxclients` to the ports' first descriptor.
+const ABOVE_HOST: usize = HOST_SPARE + MARGIN;
+
+/// The host lowers its `maxclients` to this below the limit, or some less: it tries in steps of 16.
+const HOST_LOWERED: usize = 32 + 16;
+
+/// Redis's default of `maxclients`.
+const HOST_CLIENTS_DEFAULT: usize = 10_000;
+
 /// Makes room for the ports' clients, before the ports are opened. Where the system does not give that many,
 /// `midi.maxclients` is lowered, and in the last resort the ports share the host's.
 pub fn reserve(ctx: Ctx, settings: &Settings) {
     let wanted = config::max_clients();
-    let first = first(ctx);
-    let enough = first + wanted + DESCRIPTORS_SPARE;
-    let limit = raise(enough);
+    let host = clients_of_host(ctx);
+    let first = host + ABOVE_HOST;
+    let limit = raise(first + wanted + DESCRIPTORS_SPARE);
     let (first, possible) = share(limit, first, wanted);
     settings.port.first_descriptor.store(first, Ordering::Relaxed);
     if possible < wanted {
         config::lower_max_clients(settings, possible);
+        let hint = hint(limit, host, wanted);
         let text = format!(
-            "midi: no room for {wanted} clients of the port: this process may have {limit} files open, those of \
-             the server's own clients included. midi.maxclients is {possible} now; 'ulimit -n {enough}' would do."
+            "No room for {wanted} clients of the port: this process may have {limit} files open, those of \
+             the server's own clients included. midi.maxclients is {possible} now; {hint}"
         );
         log(ctx, Level::Warning, &text);
     }
+}
+
+/// Which limit would do, where this one does not.
+fn hint(limit: usize, host: usize, wanted: usize) -> String {
+    let enough = |host: usize| host + ABOVE_HOST + wanted + DESCRIPTORS_SPARE;
+    if host + HOST_LOWERED < limit {
+        return format!("'ulimit -n {}' would do.", enough(host));
+    }
+    // The host had too few itself, and does not tell what it was set to.
+    let enough = enough(host.max(HOST_CLIENTS_DEFAULT));
+    format!(
+        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n {enough}' would do for both, \
+         unless redis.conf sets maxclients to more than {HOST_CLIENTS_DEFAULT}."
+    )
 }
 
 /// With so many files at most: the ports' first descriptor, and how many clients they may have.
@@ -48,7 +72,7 @@ fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
 pub fn refresh(ctx: Ctx) {
     let settings = &door().engine.settings;
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
-    if first_now != 0 && first_now != first(ctx) {
+    if first_now != 0 && first_now != clients_of_host(ctx) + ABOVE_HOST {
         reserve(ctx, settings);
     }
 }
@@ -73,10 +97,10 @@ pub fn make_room(clients: usize) -> Result<(), String> {
     Err(format!("the operating system gives out descriptors for {possible} clients of the port"))
 }
 
-/// The lowest descriptor that the host has no use for.
-fn first(ctx: Ctx) -> usize {
-    let clients = ctx.config_number(c"maxclients").and_then(|clients| usize::try_from(clients).ok());
-    clients.unwrap_or(config::max_clients()) + HOST_SPARE + MARGIN
+/// The host's `maxclients`.
+fn clients_of_host(ctx: Ctx) -> usize {
+    let clients = ctx.info_number(c"clients", c"maxclients");
+    clients.map_or(HOST_CLIENTS_DEFAULT, |clients| clients as usize)
 }
 
 /// Lets the process have so many files open, or as many as it may; how many those are.
@@ -104,6 +128,15 @@ fn raise(wanted: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hint_is_enough() {
+        assert_eq!(hint(15_000, 10_000, 10_000), "'ulimit -n 20208' would do.");
+        assert!(hint(1024, 992, 10_000).contains("992, was lowered"));
+        assert!(hint(1024, 992, 10_000).contains("'ulimit -n 20208'"), "the host's default");
+        assert!(hint(1020, 976, 10_000).contains("'ulimit -n 20208'"), "in steps of 16");
+        assert!(hint(40_000, 39_968, 10).contains("'ulimit -n 40186'"), "more than the default");
+    }
 
     #[test]
     fn the_ports_take_what_the_host_has_no_use_for() {
