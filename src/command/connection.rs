@@ -2,6 +2,7 @@
 //! them, so on the host they are the host's own; a port has these.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::spec::tips;
 use super::table::{NAME_BYTES, packed};
@@ -539,6 +540,14 @@ const fn is_subcommand(name: &[u8]) -> bool {
     at < name.len()
 }
 
+/// Commands that are not to be found any more.
+static WITHDRAWN: [AtomicBool; PORT_COMMANDS.len()] = [const { AtomicBool::new(false) }; PORT_COMMANDS.len()];
+
+/// From now on [`find_port`] does not know the command of that number, nor its subcommands.
+pub fn withdraw_port(number: usize) {
+    WITHDRAWN[number].store(true, Ordering::Relaxed);
+}
+
 /// The port's own command that these arguments call, if any.
 pub fn find_port(args: &Args<'_>) -> Option<PortCall> {
     let name = args.get(0);
@@ -547,7 +556,8 @@ pub fn find_port(args: &Args<'_>) -> Option<PortCall> {
     }
     let wanted = packed(name);
     let is_it = |(number, &(known, _)): (usize, &((u64, u64), usize))| {
-        (known == wanted && PORT_COMMANDS[number].name.len() == name.len()).then_some(number)
+        let found = known == wanted && PORT_COMMANDS[number].name.len() == name.len();
+        (found && !WITHDRAWN[number].load(Ordering::Relaxed)).then_some(number)
     };
     let number = BY_NAME.iter().enumerate().find_map(is_it)?;
     if args.len() == 1 || BY_NAME[number].1 == 0 {

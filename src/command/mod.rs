@@ -31,6 +31,7 @@ mod table;
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use connection::{
     ClientCommand, Describe, PORT_COMMANDS, PortAction, PortCall, PortCommand, find_port, subcommands,
+    withdraw_port,
 };
 pub use error::{Error, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
@@ -38,7 +39,7 @@ pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern,
 pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
 pub use spec::{FindKeys, KeySpec, SINCE};
-pub use table::{COMMANDS, find};
+pub use table::{COMMANDS, find, withdraw};
 
 use crate::limits::TOUCHED_PER_REPLIED;
 use crate::store::{KeyHash, KeyHasher, Now, Table};

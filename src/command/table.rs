@@ -1,5 +1,7 @@
 //! The command table: the one list of what there is.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::{Command, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set, string};
 
 /// Every command. A command's place here is its number, for counters.
@@ -112,6 +114,14 @@ const fn first_place(packed: (u64, u64)) -> usize {
     (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - 8)
 }
 
+/// Commands that are not to be found any more.
+static WITHDRAWN: [AtomicBool; COMMANDS.len()] = [const { AtomicBool::new(false) }; COMMANDS.len()];
+
+/// From now on [`find`] does not know the command of that number.
+pub fn withdraw(number: usize) {
+    WITHDRAWN[number].store(true, Ordering::Relaxed);
+}
+
 /// The number in [`COMMANDS`] of the command of that standard name, in any case.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {
@@ -124,7 +134,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
         let number = BY_NAME[place] as usize;
         let known = NAMES.get(number)?;
         if *known == wanted && COMMANDS[number].name.len() == name.len() {
-            return Some(number);
+            return (!WITHDRAWN[number].load(Ordering::Relaxed)).then_some(number);
         }
         place = (place + 1) % PLACES;
     }

@@ -107,6 +107,14 @@ impl Ctx {
         unsafe { api!(RedisModule_SelectDb)(self.0, db as c_int) == raw::REDISMODULE_OK as c_int }
     }
 
+    /// Whether there is such a database.
+    pub fn has_db(self, db: u32) -> bool {
+        let before = self.selected_db();
+        let there = self.select_db(db);
+        self.select_db(before);
+        there
+    }
+
     /// Tells the host that a key of that database has changed, as far as WATCH and
     /// tracking go.
     pub fn signal_modified(self, db: u32, key: &[u8]) {
@@ -178,10 +186,28 @@ impl Ctx {
         crate::command::parse_integer(&self.config_text(name)?)
     }
 
-    /// The value of a setting of the host's, as CONFIG GET tells it.
+    /// The value of a setting of the host's, as CONFIG GET tells it; `None` where CONFIG is renamed
+    /// and the host has no other way to ask.
     pub fn config_text(self, name: &CStr) -> Option<Vec<u8>> {
-        let answer = self.call(c"CONFIG", &[b"GET", name.to_bytes()]);
-        answer.list().into_iter().nth(1)?.text()
+        self.config_of_api(name).or_else(|| {
+            let answer = self.call(c"CONFIG", &[b"GET", name.to_bytes()]);
+            answer.list().into_iter().nth(1)?.text()
+        })
+    }
+
+    /// Newer hosts than 8.0 answer without a command, and so whatever CONFIG is called.
+    fn config_of_api(self, name: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the string, if the host makes one, is ours; it is freed once, after the copy.
+        unsafe {
+            let mut value = std::ptr::null_mut();
+            let got = raw::RedisModule_ConfigGet?(self.0, name.as_ptr(), &mut value);
+            if got != raw::REDISMODULE_OK as c_int || value.is_null() {
+                return None;
+            }
+            let copy = bytes(value).to_vec();
+            api!(RedisModule_FreeString)(self.0, value);
+            Some(copy)
+        }
     }
 
     /// Has the host run one of its commands, with nobody's rights in its way.

@@ -123,8 +123,8 @@ static NUMBERS: [Number; 17] = [
     ),
 ];
 
-/// Settings of the port that are the host's, unless set.
-const LIKE_THE_HOST: [&str; 2] = ["timeout", "tcp-keepalive"];
+/// Settings of the port that are the host's, unless set; and Redis's defaults, for hosts that do not tell.
+const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
 
 /// A setting that is on or off.
 struct Switch {
@@ -281,9 +281,9 @@ fn register_dispatch(ctx: Ctx) -> bool {
 
 /// What the port has in common with the host is as it stands there now.
 fn ask_host_for_defaults(ctx: Ctx) {
-    for number in NUMBERS.iter().filter(|number| LIKE_THE_HOST.contains(&number.name)) {
-        let value = ctx.config_number(&c_text(number.name));
-        number.value.store(value.unwrap_or(number.min), Ordering::Relaxed);
+    for (name, default) in LIKE_THE_HOST {
+        let value = ctx.config_number(&c_text(name)).unwrap_or(default);
+        numbered(name).value.store(value, Ordering::Relaxed);
     }
     let protected = ctx.config_text(&c_text(PROTECTED.name));
     PROTECTED.value.store(protected.is_none_or(|value| value != b"no"), Ordering::Relaxed);
@@ -361,16 +361,29 @@ fn is_cluster(ctx: Ctx) -> bool {
     ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
-/// How many databases the host has, and what they are to it; `None` where it does not tell.
-pub fn databases(ctx: Ctx) -> Option<(u32, Cluster)> {
+/// How many databases the host has, and what they are to it.
+pub fn databases(ctx: Ctx) -> (u32, Cluster) {
     let number = |name| ctx.config_number(name).and_then(|count| u32::try_from(count).ok());
-    let count = number(c"databases")?;
-    Some(match number(c"cluster-databases") {
+    let count = number(c"databases").unwrap_or_else(|| count_databases(|db| ctx.has_db(db)));
+    match number(c"cluster-databases") {
         _ if !is_cluster(ctx) => (count, Cluster::Off),
         None => (count, Cluster::OneDatabase),
         // Valkey from 9 on.
         Some(count) => (count, Cluster::ManyDatabases),
-    })
+    }
+}
+
+/// The lowest number without a database, where 0 has one.
+fn count_databases(exists: impl Fn(u32) -> bool) -> u32 {
+    let (mut last, mut beyond) = (0, 1);
+    while beyond < i32::MAX as u32 / 2 && exists(beyond) {
+        (last, beyond) = (beyond, beyond * 2);
+    }
+    while beyond - last > 1 {
+        let middle = last + (beyond - last) / 2;
+        if exists(middle) { last = middle } else { beyond = middle }
+    }
+    beyond
 }
 
 /// What the engine is made with.
@@ -404,22 +417,42 @@ pub fn settings() -> Settings {
     settings
 }
 
+/// Why the TCP port is not opened: the host listens on no address itself.
+pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
+
 /// How the ports are to be opened.
 pub fn port_config(ctx: Ctx) -> PortConfig {
     let own = BIND.value.lock().clone();
-    let host = || ctx.config_text(c"bind").map(|text| String::from_utf8_lossy(&text).into_owned());
-    let bind = if own.trim().is_empty() { host().unwrap_or_default() } else { own };
+    let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
+    let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
+    let unixsocket = UNIXSOCKET.value.lock().clone();
+    let obstacle = if is_cluster(ctx) {
+        Some("cluster-enabled is yes, and midi's ports know no cluster")
+    } else {
+        (bind.is_empty() && unixsocket.is_empty()).then_some(NO_ADDRESS)
+    };
     PortConfig {
         port: numbered("port").value.load(Ordering::Relaxed) as u16,
-        bind: bind.split_ascii_whitespace().map(str::to_owned).collect(),
-        unixsocket: UNIXSOCKET.value.lock().clone(),
+        bind,
+        unixsocket,
         unixsocketperm: file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0),
         backlog: ctx
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
-        obstacle: is_cluster(ctx).then_some("cluster-enabled is yes, and midi's ports know no cluster"),
+        obstacle,
     }
+}
+
+/// The host's `bind`. Who does not know it has no right to be seen from elsewhere.
+fn bind_of_host(ctx: Ctx) -> String {
+    let text = ctx.config_text(c"bind");
+    text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether the host tells its settings: CONFIG may have been renamed.
+pub fn are_told(ctx: Ctx) -> bool {
+    ctx.config_text(c"bind").is_some()
 }
 
 /// `midi.maxclients`.

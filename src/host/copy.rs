@@ -258,10 +258,9 @@ impl Import {
                 self.tally.present += 1;
             }
         };
-        if len >= PLAIN_BYTES {
+        // Where GET is renamed the host's key has its encoding changed: better than not to be copied.
+        if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, &mut put) {
             with_value_in_place(ctx, name, &mut put);
-        } else if !with_value_of_get(ctx, name, &mut put) {
-            self.error = Some(Error::HostRefused);
         }
     }
 }
@@ -489,7 +488,7 @@ unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
         return Error::OutOfMemory;
     }
     let text = String::from_utf8_lossy(text);
-    log(ctx, Level::Warning, &format!("midi: MIDI.EXPORT stopped: {text}"));
+    log(ctx, Level::Warning, &format!("MIDI.EXPORT stopped: {text}"));
     Error::HostRefused
 }
 

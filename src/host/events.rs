@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::{door, while_open};
-use super::{descriptors, gates, guarded, kept, load, lock, modules, news, unit, users};
+use super::{descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users};
 use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -25,6 +25,7 @@ pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
         (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_gate_event),
         (raw::REDISMODULE_EVENT_LOADING, on_loading),
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, modules::on_change),
+        (raw::REDISMODULE_EVENT_SHUTDOWN, on_shutdown),
     ];
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
@@ -113,8 +114,13 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
     gates::settings_may_change();
     guarded((), || {
         descriptors::refresh(Ctx(ctx));
+        eviction::look(Ctx(ctx));
         news::refresh(Ctx(ctx));
     });
+}
+
+unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    load::host_ends();
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
@@ -169,7 +175,7 @@ pub fn log_promises(ctx: Ctx) {
     log(
         ctx,
         Level::Warning,
-        "midi: save points, BGSAVE and replication do not cover midi's data yet: it is lost at restart. \
+        "Save points, BGSAVE and replication do not cover midi's data yet: it is lost at restart. \
          While AOF is on or replicas are attached midi refuses writes.",
     );
 }

@@ -129,12 +129,14 @@ pub fn refresh(ctx: Ctx) {
     door().engine.set_credit(if limited { headroom(ctx) } else { i64::MAX });
 }
 
+/// A setting that the host does not tell is taken for Redis's default. How many replicas it wants it does
+/// not tell either then; but INFO counts the good ones only where it wants some.
 fn read_settings(ctx: Ctx) {
     let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
     SERVES_STALE.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
-    let stops = is(c"stop-writes-on-bgsave-error", b"yes") && !is(c"save", b"");
+    let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
     STOPS_AT_DISK_ERROR.store(stops, Ordering::Relaxed);
-    REPLICAS_WANTED.store(ctx.config_number(c"min-replicas-to-write").unwrap_or(0), Ordering::Relaxed);
+    REPLICAS_WANTED.store(ctx.config_number(c"min-replicas-to-write").unwrap_or(1), Ordering::Relaxed);
 }
 
 /// Looks at the flags, and puts them together with what is known.

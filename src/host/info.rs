@@ -9,6 +9,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, c_text};
 use super::door::{PREFIX, door};
+use super::eviction::evictable_host_keys;
 use super::kept::KEPT;
 use super::{PANICS, guarded};
 use crate::command::{COMMANDS, Error, Reply};
@@ -66,6 +67,7 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("table_bytes", &bytes.to_string());
     sink.field("bytes_per_key", &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }));
     sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
+    sink.field("evictable_host_keys", evictable_host_keys());
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {

@@ -12,13 +12,28 @@ use redis_module::raw;
 use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
 use super::questions::TheHost;
 use super::{
-    config, count_panic, descriptors, door, events, gates, info, kept, log_panics, news, register, reply,
-    unit, users, watch,
+    config, count_panic, descriptors, door, events, eviction, gates, info, kept, log_panics, news, register,
+    renamed, reply, unit, users, watch,
 };
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
+
+/// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
+pub const VERSION: c_int = {
+    const fn number(digits: &str) -> c_int {
+        let (digits, mut at, mut number) = (digits.as_bytes(), 0, 0);
+        while at < digits.len() {
+            number = number * 10 + (digits[at] - b'0') as c_int;
+            at += 1;
+        }
+        number
+    }
+    number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+        + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+        + number(env!("CARGO_PKG_VERSION_PATCH"))
+};
 
 /// A share of the ports for each worker.
 pub type Shares = Vec<Box<dyn Port + Send>>;
@@ -29,9 +44,18 @@ static WORKERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 /// Whether the host's main loop has turned since the module was loaded.
 static SETTLED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the host is about to exit.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The host exits, unless its last save fails.
+pub fn host_ends() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
 /// The host's main loop turns: from here on the module stays.
 pub fn settle() {
     SETTLED.store(true, Ordering::Relaxed);
+    ENDING.store(false, Ordering::Relaxed);
 }
 
 /// Opens the ports, or says for the log why it cannot. The last argument counts a caught panic.
@@ -50,8 +74,9 @@ pub unsafe fn on_load(
     let (ok, err) = (raw::REDISMODULE_OK as c_int, raw::REDISMODULE_ERR as c_int);
     // SAFETY: the host's context. Nothing was allocated before this: from here
     // on the host's allocator is used.
-    let registered =
-        unsafe { raw::Export_RedisModule_Init(ctx, c"midi".as_ptr(), 1, raw::REDISMODULE_APIVER_1 as c_int) };
+    let registered = unsafe {
+        raw::Export_RedisModule_Init(ctx, c"midi".as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+    };
     if registered != ok {
         return err;
     }
@@ -66,7 +91,7 @@ pub unsafe fn on_load(
     match loaded {
         Ok(()) => ok,
         Err(reason) => {
-            log(ctx, Level::Warning, &format!("midi: not loaded: {reason}"));
+            log(ctx, Level::Warning, &format!("Not loaded: {reason}"));
             err
         }
     }
@@ -82,8 +107,7 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
-    let (databases, cluster) = config::databases(ctx)
-        .ok_or("the host does not tell its number of databases (CONFIG GET databases)")?;
+    let (databases, cluster) = config::databases(ctx);
     let engine_config = config::engine_config(databases, cluster);
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
@@ -105,16 +129,17 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
     events::log_promises(ctx);
+    eviction::look(ctx);
     news::refresh(ctx);
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
-    let text = format!(
-        "midi {}: {} workers, {} shards{mode}",
-        env!("CARGO_PKG_VERSION"),
-        engine_config.workers,
-        engine_config.shards
-    );
-    log(ctx, Level::Notice, &text);
+    let (workers, shards) =
+        (counted(engine_config.workers, "worker"), counted(engine_config.shards, "shard"));
+    log(ctx, Level::Notice, &format!("Version {}: {workers}, {shards}{mode}", env!("CARGO_PKG_VERSION")));
     Ok(())
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Makes room for the ports, or says why there will be none.
@@ -123,14 +148,33 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
     match ports.obstacle {
         _ if !ports.are_wanted() => {}
         None => {
+            warn_of_ports(ctx, &ports);
+            renamed::note(ctx);
             gates::watch_for_ports();
             descriptors::reserve(ctx, &engine.settings);
         }
         Some(obstacle) => {
-            log(ctx, Level::Warning, &format!("midi: midi.port and midi.unixsocket stay closed: {obstacle}"));
+            log(ctx, Level::Warning, &format!("midi.port and midi.unixsocket stay closed: {obstacle}"));
         }
     }
     open_ports(engine, &ports, count_panic)
+}
+
+/// What whoever wants ports may not expect.
+fn warn_of_ports(ctx: Ctx, ports: &PortConfig) {
+    if ports.port != 0 && ports.bind.is_empty() {
+        log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
+    }
+    if !config::are_told(ctx) {
+        log(
+            ctx,
+            Level::Warning,
+            "The server does not tell its settings, for CONFIG has been renamed. So midi's port does not know its \
+             bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: set midi.bind (127.0.0.1 and ::1 until \
+             then), midi.protected-mode, midi.timeout and midi.tcp-keepalive. stop-writes-on-bgsave-error is taken \
+             for yes, replica-serve-stale-data too.",
+        );
+    }
 }
 
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and
@@ -140,17 +184,24 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
 /// does not have; and Redis from 8 on ends where the module does not agree.
 pub fn on_unload(ctx: *mut RawCtx) -> c_int {
     let ctx = Ctx(ctx);
-    if !SETTLED.load(Ordering::Relaxed) && insists(&door::door().engine) && super::guarded(false, withdraw) {
-        let text = "midi: not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server \
-                    before you load midi again.";
+    if ENDING.load(Ordering::Relaxed) {
+        // Valkey from 9 on asks all modules at its end.
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    let just_loaded = !SETTLED.load(Ordering::Relaxed);
+    if just_loaded && insists(&door::door().engine) && super::guarded(false, withdraw) {
+        let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server before you \
+                    load midi again.";
         log(ctx, Level::Warning, text);
         return raw::REDISMODULE_OK as c_int;
     }
-    log(
-        ctx,
-        Level::Warning,
-        "midi: MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead.",
-    );
+    let text = if just_loaded {
+        "MODULE LOADEX names a setting that midi does not have. midi stays all the same, with the other settings, \
+         for it cannot be unloaded."
+    } else {
+        "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead."
+    };
+    log(ctx, Level::Warning, text);
     raw::REDISMODULE_ERR as c_int
 }
 

@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use super::api::{Answer, Ctx, RawCtx};
 use super::door::door;
+use super::load;
 use crate::command::{Reply, Tape};
 
 /// Whether the host is to be asked: midi itself is on its list only after it was loaded.
@@ -28,7 +29,17 @@ pub fn refresh(ctx: Ctx) {
 /// The list as HELLO tells it: a map for each.
 fn list(ctx: Ctx) -> Tape {
     let mut tape = Tape::default();
-    let modules = ctx.call(c"MODULE", &[b"LIST"]).list();
+    let mut modules = ctx.call(c"MODULE", &[b"LIST"]).list();
+    if modules.is_empty() {
+        // MODULE is renamed: what is sure is that there is midi.
+        let text = |text: &[u8]| Answer::Text(text.to_vec());
+        modules.push(Answer::List(vec![
+            text(b"name"),
+            text(b"midi"),
+            text(b"ver"),
+            Answer::Number(load::VERSION.into()),
+        ]));
+    }
     tape.array(modules.len());
     for module in modules {
         let fields = module.list();

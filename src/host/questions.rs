@@ -1,7 +1,7 @@
 //! The host, as the engine and the ports ask it.
 
 use super::api::{Answer, Ctx};
-use super::door::door;
+use super::door::{PREFIX, door};
 use super::{info, users};
 use crate::command::DoorCommand;
 use crate::shard::{Call, Host, JobOwner, JobReply, PasswordSum, Refusal, User};
@@ -42,7 +42,9 @@ impl Host for TheHost {
         // A module's sections are left out unless they are named, or everything is asked for.
         let left_out = sections.is_empty() || sections.iter().any(general);
         if left_out && !contains(&text, info::HEAD.as_bytes()) {
-            text.extend_from_slice(b"\r\n");
+            if !text.is_empty() {
+                text.extend_from_slice(b"\r\n");
+            }
             text.extend_from_slice(info::text(&door().engine, &[]).as_bytes());
         }
         text
@@ -60,8 +62,8 @@ impl Host for TheHost {
     }
 
     fn commands(&self) -> Vec<Vec<u8>> {
-        let ctx = door().ctx();
-        ctx.call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect()
+        let all = door().ctx().call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text);
+        all.filter(|name| !name.starts_with(PREFIX.as_bytes())).collect()
     }
 
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {

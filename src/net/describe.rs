@@ -6,7 +6,7 @@ use super::session::{Named, PREFIX};
 use crate::command::glob::Pattern;
 use crate::command::{
     Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, Keys, PORT_COMMANDS, PortCall,
-    Reply, SINCE, find_port, subcommands,
+    Reply, SINCE, find, find_port, subcommands,
 };
 
 /// Runs COMMAND or one of its subcommands.
@@ -49,10 +49,11 @@ fn tell_all(reply: &mut RespReply<'_>) {
 
 /// All commands by all their names, without subcommands.
 fn all() -> impl Iterator<Item = Named> {
-    let ports = PORT_COMMANDS.iter().enumerate().filter(|(_, row)| row.split().is_none());
-    let ports = ports.map(|(number, _)| Named::Port(number));
-    let plain = (0..COMMANDS.len()).filter_map(|number| Named::find(COMMANDS[number].name.as_bytes()));
-    let prefixed = (0..COMMANDS.len()).map(|number| Named::Table { number, prefix: PREFIX });
+    let ports = PORT_COMMANDS.iter().filter(|row| row.split().is_none());
+    let ports = ports.filter_map(|row| named(row.name.as_bytes()));
+    let plain = COMMANDS.iter().filter_map(|row| Named::find(row.name.as_bytes()));
+    let prefixed = COMMANDS.iter().filter_map(|row| find(row.name.as_bytes()));
+    let prefixed = prefixed.map(|number| Named::Table { number, prefix: PREFIX });
     ports.chain(plain).chain(prefixed)
 }
 

@@ -33,7 +33,7 @@ pub fn open(
 ) -> Result<Vec<Vec<Listener>>, String> {
     let mut all: Vec<Vec<Listener>> = Vec::new();
     all.resize_with(workers, Vec::new);
-    if config.port != 0 {
+    if config.port != 0 && !config.bind.is_empty() {
         for address in addresses(config)? {
             let failed = |error: io::Error| format!("midi.port: cannot listen on {address}: {error}");
             // Sockets that share a port also share it with another server's of the same user.

@@ -37,7 +37,7 @@ pub trait Host: Send + Sync {
         reply: Box<dyn JobReply>,
     );
 
-    /// The names of all its commands; a subcommand's is `container|subcommand`.
+    /// The names of all its commands but midi's; a subcommand's is `container|subcommand`.
     fn commands(&self) -> Vec<Vec<u8>>;
 
     /// Settings whose names match any of these patterns, each with its value.

@@ -40,7 +40,7 @@ pub struct PortConfig {
     /// `midi.port`; 0 opens none.
     pub port: u16,
     /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one
-    /// that begins with `-` may be missing.
+    /// that begins with `-` may be missing. None opens no TCP port.
     pub bind: Vec<String>,
     /// `midi.unixsocket`; empty opens none.
     pub unixsocket: String,

@@ -132,7 +132,7 @@ fn wrong_load_arguments_end_the_start() {
     ] {
         let log = Builder::new().load(arguments).try_start().err();
         let log = log.unwrap_or_else(|| panic!("{arguments:?} was taken"));
-        let line = log.lines().find(|line| line.contains("midi: not loaded:"));
+        let line = log.lines().find(|line| line.contains("<midi> Not loaded:"));
         let line = line.unwrap_or_else(|| panic!("{arguments:?} without a reason:\n{log}"));
         assert!(line.contains(reason), "{arguments:?}: {line}");
         assert!(!log.contains("BUG REPORT"), "{arguments:?}:\n{log}");
@@ -152,7 +152,7 @@ fn module_load_at_run_time_works_and_refuses() {
     client.ok("MIDI.SET k v");
     assert_eq!(client.run("MIDI.KEYS *"), Value::Array(vec![Value::bulk("k")]));
     assert_eq!(setting(&mut client, "threads"), "2");
-    assert!(server.log().contains("midi: not loaded: unknown load argument 'nosuch'"));
+    assert!(server.log().contains("<midi> Not loaded: unknown load argument 'nosuch'"));
 }
 
 #[test]
@@ -682,7 +682,7 @@ fn info_has_its_sections() {
         for (section, fields) in [
             ("shards", vec!["shards", "threads", "safemode", "version", "panics"]),
             ("keyspace", vec!["db0"]),
-            ("memory", vec!["table_bytes", "bytes_per_key", "kept_arguments"]),
+            ("memory", vec!["table_bytes", "bytes_per_key", "kept_arguments", "evictable_host_keys"]),
             ("expiry", vec!["expiring_keys", "expired_keys"]),
             ("dispatch", vec!["dispatch", "ran_at_once", "queued", "queue_depth"]),
             ("workers", vec!["worker0", "worker1"]),

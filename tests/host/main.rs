@@ -13,6 +13,7 @@ mod differential;
 mod dispatch;
 mod dump;
 mod expiry;
+mod hardened;
 mod keys;
 mod large;
 mod lcs;

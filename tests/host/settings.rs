@@ -91,7 +91,7 @@ fn a_refused_module_load_leaves_nothing() {
     ] {
         let reply = client.run(&format!("MODULE LOAD {path} {arguments}"));
         assert_eq!(reply, Value::error("ERR Error loading the extension. Please check the server logs."));
-        assert!(server.log().contains(&format!("midi: not loaded: {reason}")), "{arguments}");
+        assert!(server.log().contains(&format!("<midi> Not loaded: {reason}")), "{arguments}");
         assert_eq!(client.run("COMMAND LIST FILTERBY MODULE midi"), Value::Array(vec![]));
         assert!(client.run("MIDI.GET k").text().starts_with("ERR unknown command"));
         assert_eq!(client.run("CONFIG GET midi.*"), Value::Array(vec![]));
@@ -140,12 +140,12 @@ fn module_loadex_with_an_unknown_setting_harms_nobody() {
     let port = free_port();
     let line = format!("MODULE LOADEX {} CONFIG midi.nosuch 1 ARGS port {port}", module().display());
     assert!(client.run(&line).is_error());
+    assert!(server.log().contains("LOADEX names a setting that midi does not have"), "{}", server.log());
     let version = client.info("server")["redis_version"].clone();
     if version.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(8) {
-        assert!(server.log().contains("midi: MODULE UNLOAD refused"));
+        assert!(server.log().contains("midi stays all the same"), "{}", server.log());
         return smoke(&mut client);
     }
-    assert!(server.log().contains("LOADEX names a setting that midi does not have"), "{}", server.log());
     assert!(Client::connect(port).is_err(), "its port is closed");
     assert!(client.run("MIDI.GET k").is_error());
     assert!(client.run(&line).is_error());
@@ -158,9 +158,9 @@ fn module_loadex_with_an_unknown_setting_harms_nobody() {
 #[test]
 fn wrong_lines_of_redis_conf_are_named() {
     for (line, reason) in [
-        ("midi.threads abc", "midi: not loaded: a midi.* setting in the configuration file is not valid"),
+        ("midi.threads abc", "<midi> Not loaded: a midi.* setting in the configuration file is not valid"),
         ("midi.threads 257", "midi.threads : argument must be between 0 and 256"),
-        ("midi.shards 100", "midi: not loaded: midi.shards must be a power of two, not 100"),
+        ("midi.shards 100", "<midi> Not loaded: midi.shards must be a power of two, not 100"),
         ("midi.dispatch fast", "adaptive, pool"),
         ("midi.safemode maybe", "midi.safemode"),
         ("midi.max-jobs 0", "midi.max-jobs"),

@@ -67,7 +67,7 @@ fn wrong_load_arguments_end_the_start() {
     on_valkey(|mode, server| {
         let binary = std::env::var_os("MIDI_VALKEY_SERVER").expect("it runs");
         let log = mode.builder().binary(binary).load("nosuch").try_start().err().expect("not taken");
-        assert!(log.contains("midi: not loaded: unknown load argument 'nosuch'"), "{log}");
+        assert!(log.contains("<midi> Not loaded: unknown load argument 'nosuch'"), "{log}");
         assert_eq!(server.client().run("PING"), Value::Simple(b"PONG".to_vec()));
     });
 }

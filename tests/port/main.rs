@@ -7,6 +7,7 @@ mod acl;
 mod clients;
 mod faults;
 mod gates;
+mod hardened;
 mod rights;
 mod serving;
 mod session;

@@ -125,7 +125,10 @@ fn wrong_values_end_the_start() {
     ] {
         let log = Builder::new().load(arguments).try_start().err();
         let log = log.unwrap_or_else(|| panic!("{arguments:?} was taken"));
-        assert!(log.lines().any(|line| line.contains("midi: not loaded:") && line.contains(reason)), "{log}");
+        assert!(
+            log.lines().any(|line| line.contains("<midi> Not loaded:") && line.contains(reason)),
+            "{log}"
+        );
     }
     for line in ["midi.port x", "midi.unixsocketperm 9", "midi.protected-mode maybe"] {
         let log = Builder::new().config(line).try_start().err();

@@ -1,0 +1,58 @@
+//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit and cannot be evicted yet: so
+//! where they grow, the host throws away its own.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::api::{Ctx, Level, log};
+
+/// Which of the host's own keys make room for midi's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Victims {
+    None,
+    /// Those with a time to live.
+    Volatile,
+    All,
+}
+
+/// What was seen last.
+static SEEN: AtomicU8 = AtomicU8::new(Victims::None as u8);
+
+/// Looks at the host's settings, and warns where they have become dangerous. At load, and when a setting has changed.
+pub fn look(ctx: Ctx) {
+    let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
+    let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
+    let victims = if limited { victims(&policy) } else { Victims::None };
+    let whose = match victims {
+        _ if SEEN.swap(victims as u8, Ordering::Relaxed) == victims as u8 => return,
+        Victims::None => return,
+        Victims::Volatile => "its own keys that have a time to live",
+        Victims::All => "its own keys, all of them in the end",
+    };
+    let text = format!(
+        "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but cannot be evicted yet: \
+         as they grow the server throws away {whose}, and then answers OOM to writes. Set maxmemory-policy \
+         noeviction, or leave room in maxmemory for all of midi's keys.",
+        String::from_utf8_lossy(&policy)
+    );
+    log(ctx, Level::Warning, &text);
+}
+
+fn victims(policy: &[u8]) -> Victims {
+    if policy.starts_with(b"allkeys-") {
+        Victims::All
+    } else if policy.starts_with(b"volatile-") {
+        Victims::Volatile
+    } else {
+        Victims::None
+    }
+}
+
+/// Which of the host's own keys it throws away when midi's need room, for INFO.
+pub fn evictable_host_keys() -> &'static str {
+    match SEEN.load(Ordering::Relaxed) {
+        seen if seen == Victims::All as u8 => "all",
+        seen if seen == Victims::Volatile as u8 => "volatile",
+        _ => "none",
+    }
+}

@@ -1,0 +1,150 @@
+//! The promise: midi loads and works where an operator has renamed the server's commands away; what it logs is said
+//! once and plainly; and it warns of settings under which its growth harms the server's own keys.
+
+use crate::common::{Builder, Client, Server, Value, module, wait_until};
+
+/// Takes these commands from the server.
+fn without(commands: &[&str]) -> Builder {
+    commands
+        .iter()
+        .fold(Builder::new(), |builder, name| builder.config(format!("rename-command {name} \"\"")))
+}
+
+fn setting(client: &mut Client, config: &str, name: &str) -> String {
+    client.run(&format!("{config} GET {name}")).array().swap_remove(1).text()
+}
+
+#[test]
+fn it_counts_the_databases_itself_where_config_is_renamed() {
+    for databases in [1, 2, 16, 37, 100] {
+        let builder = without(&["CONFIG"]).config(format!("databases {databases}"));
+        let server = builder.start();
+        let mut client = server.client();
+        assert_eq!(client.run("MIDI.SET k v"), Value::ok());
+        // Native and midi's agree on the last database, and on the first that is not there.
+        for db in [databases - 1, databases] {
+            client.ok("SET k v");
+            client.ok("MIDI.SET k v");
+            let native = client.run(&format!("COPY k copy DB {db} REPLACE"));
+            assert_eq!(
+                client.run(&format!("MIDI.COPY k copy DB {db} REPLACE")),
+                native,
+                "{db} of {databases}"
+            );
+        }
+    }
+}
+
+#[test]
+fn config_may_have_another_name() {
+    let server = Builder::new().config("rename-command CONFIG settings").config("databases 3").start();
+    let mut client = server.client();
+    assert_eq!(setting(&mut client, "settings", "midi.max-jobs"), "128");
+    client.ok("settings SET midi.max-jobs 7");
+    assert_eq!(setting(&mut client, "settings", "midi.max-jobs"), "7");
+    client.ok("SELECT 2");
+    client.ok("MIDI.SET k v");
+}
+
+#[test]
+fn it_does_without_any_command_of_the_server() {
+    let names = "CONFIG COMMAND INFO MODULE ACL CLIENT GET PING UNWATCH DEBUG MULTI";
+    let names: Vec<_> = names.split(' ').collect();
+    let server = without(&names).start();
+    let mut client = server.client();
+    for name in &names {
+        assert!(client.run(name).text().contains("unknown command"), "{name}");
+    }
+    client.ok("MIDI.SET k v");
+    assert_eq!(client.run("MIDI.GET k"), Value::bulk("v"));
+    assert_eq!(client.integer("MIDI.INCR n"), 1);
+    assert_eq!(client.run("MIDI.KEYS k").array().len(), 1);
+    // IMPORT takes short values by GET where it can.
+    client.ok("SET native 1");
+    client.ok("SET long 12345678901234567890");
+    assert_eq!(client.run("MIDI.IMPORT *").array()[0], Value::Integer(2));
+    assert_eq!(client.run("MIDI.GET native"), Value::bulk("1"));
+    assert_eq!(client.run("MIDI.GET long"), Value::bulk("12345678901234567890"));
+}
+
+#[test]
+fn log_lines_name_midi_once() {
+    let server = Builder::new().load("threads 1 shards 1").start();
+    assert!(server.client().run("MODULE UNLOAD midi").is_error());
+    assert!(server.client().run(&format!("MODULE LOAD {} nosuch", module().display())).is_error());
+    let log = server.log();
+    let lines: Vec<&str> = log.lines().filter_map(|line| line.split_once("<midi> ")).map(|it| it.1).collect();
+    assert!(lines.len() >= 3, "{log}");
+    assert!(lines.iter().all(|line| !line.starts_with("midi ") && !line.starts_with("midi:")), "{lines:#?}");
+    let version = format!("Version {}: 1 worker, 1 shard", env!("CARGO_PKG_VERSION"));
+    assert!(lines.contains(&&*version), "{lines:#?}");
+}
+
+/// As Redis's own modules count: 1.2.3 is 10203.
+#[test]
+fn module_list_tells_the_version() {
+    let server = Builder::new().start();
+    let modules = server.client().resp3().run("MODULE LIST").array();
+    let ours = modules.into_iter().map(Value::map).find(|module| module["name"] == Value::bulk("midi"));
+    let numbers = env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse::<i64>().expect("a number"));
+    let version = numbers.fold(0, |version, number| version * 100 + number);
+    assert_eq!(ours.expect("midi is loaded")["ver"], Value::Integer(version));
+}
+
+/// Some hosts ask modules to unload themselves at the end.
+#[test]
+fn shutdown_is_no_refused_unload() {
+    let mut server = Builder::new().start();
+    let _ = server.client().try_call(&["SHUTDOWN", "NOSAVE"]);
+    wait_until("the server is gone", || server.log().contains("bye bye"));
+    server.kill_hard();
+    assert!(!server.log().contains("UNLOAD refused"), "{}", server.log());
+}
+
+fn victims(server: &Server) -> String {
+    server.client().info("midi_memory")["midi_evictable_host_keys"].clone()
+}
+
+fn warnings(server: &Server) -> usize {
+    server.log().lines().filter(|line| line.contains("<midi> maxmemory is set")).count()
+}
+
+#[test]
+fn a_maxmemory_policy_that_evicts_is_warned_of() {
+    let server = Builder::new().start();
+    let mut client = server.client();
+    assert_eq!((victims(&server), warnings(&server)), ("none".into(), 0));
+    // One warning for each change to the worse or to another kind.
+    for (line, expected, so_far) in [
+        ("maxmemory-policy allkeys-lru", "none", 0),
+        ("maxmemory 1gb", "all", 1),
+        ("maxmemory-policy allkeys-random", "all", 1),
+        ("maxmemory-policy volatile-ttl", "volatile", 2),
+        ("maxmemory-policy noeviction", "none", 2),
+        ("maxmemory-policy allkeys-lfu", "all", 3),
+        ("maxmemory 0", "none", 3),
+    ] {
+        client.ok(&format!("CONFIG SET {line}"));
+        assert_eq!((victims(&server), warnings(&server)), (expected.into(), so_far), "{line}");
+    }
+}
+
+#[test]
+fn the_policy_is_looked_at_when_midi_is_loaded() {
+    for (policy, expected) in [
+        ("allkeys-lru", Some("all of them in the end")),
+        ("volatile-lru", Some("a time to live")),
+        ("noeviction", None),
+    ] {
+        let builder = Builder::new().config("maxmemory 1gb").config(format!("maxmemory-policy {policy}"));
+        let server = builder.start();
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("<midi> maxmemory is set"));
+        match expected {
+            Some(whose) => {
+                assert!(line.is_some_and(|line| line.contains(whose) && line.contains(policy)), "{log}")
+            }
+            None => assert_eq!(line, None),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The promise: what an operator has taken from the server by `rename-command` is not to be had on midi's port, and
+//! the port opens, with what it can know, where CONFIG is gone or `bind` names no address.
+
+use crate::common::port::Ported;
+use crate::common::{Builder, Client, Value, free_port, module};
+
+const RENAMED: [&str; 5] = [
+    "rename-command FLUSHALL \"\"",
+    "rename-command DEBUG \"\"",
+    "rename-command TIME \"\"",
+    "rename-command MULTI \"\"",
+    "rename-command FLUSHDB erase",
+];
+
+fn hardened() -> Ported {
+    Ported::start(RENAMED.iter().fold(Builder::new(), |builder, line| builder.config(*line)))
+}
+
+#[track_caller]
+fn is_unknown(client: &mut Client, line: &str) {
+    let reply = client.run(line).text();
+    assert!(
+        reply.starts_with("ERR unknown command '") && !reply.contains("use the host's port"),
+        "{line}: {reply}"
+    );
+}
+
+#[test]
+fn what_is_renamed_to_nothing_is_unknown() {
+    let ported = hardened();
+    let (mut client, mut host) = (ported.client(), ported.host());
+    client.ok("SET k v");
+    for line in ["FLUSHALL", "flushall ASYNC", "DEBUG POPULATE 10", "TIME", "TIME too many", "MULTI"] {
+        assert_eq!(client.run(line), host.run(line), "{line}");
+        is_unknown(&mut client, line);
+    }
+    // MIDI.* at the host's port are commands of their own there.
+    is_unknown(&mut client, "MIDI.FLUSHALL");
+    assert_eq!(client.integer("DBSIZE"), 1);
+    assert_eq!(host.run("MIDI.FLUSHALL"), Value::ok());
+    assert_eq!(client.integer("DBSIZE"), 0);
+}
+
+#[test]
+fn it_is_unknown_to_command_too() {
+    let ported = hardened();
+    let mut client = ported.client();
+    let names: Vec<String> = client.run("COMMAND LIST").array().into_iter().map(|name| name.text()).collect();
+    for gone in ["flushall", "midi.flushall", "debug", "time", "multi"] {
+        assert!(!names.iter().any(|name| name == gone), "{gone}");
+        assert_eq!(client.run(&format!("COMMAND INFO {gone}")).array().len(), 1);
+        assert!(client.run(&format!("COMMAND DOCS {gone}")).array().is_empty(), "{gone}");
+    }
+    for there in ["flushdb", "midi.flushdb", "exec", "get", "midi.get"] {
+        assert!(names.iter().any(|name| name == there), "{there}");
+    }
+    let without_subcommands = names.iter().filter(|name| !name.contains('|')).count() as i64;
+    assert_eq!(client.integer("COMMAND COUNT"), without_subcommands);
+    assert_eq!(client.run("COMMAND").array().len() as i64, without_subcommands);
+}
+
+#[test]
+fn between_multi_and_exec_it_spoils_the_transaction() {
+    let ported = Ported::start(Builder::new().config("rename-command FLUSHALL \"\""));
+    let mut client = ported.client();
+    client.ok("SET k v");
+    client.ok("MULTI");
+    is_unknown(&mut client, "FLUSHALL");
+    assert!(client.run("EXEC").text().starts_with("EXECABORT"));
+    assert_eq!(client.run("GET k"), Value::bulk("v"));
+}
+
+#[test]
+fn what_has_another_name_keeps_its_own_on_the_port() {
+    let ported = hardened();
+    let mut client = ported.client();
+    for line in ["FLUSHDB", "MIDI.FLUSHDB"] {
+        client.ok("SET k v");
+        client.ok(line);
+        assert_eq!(client.integer("DBSIZE"), 0, "{line}");
+    }
+    is_unknown(&mut client, "erase");
+    let log = ported.server.log();
+    let said = |what: &str, names: &[&str]| {
+        let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}\n{log}"));
+        assert!(names.iter().all(|name| line.contains(name)), "{line}");
+    };
+    said("rename-command took", &["FLUSHALL", "DEBUG", "TIME", "MULTI"]);
+    said("rename-command gave another name", &["FLUSHDB"]);
+    assert!(!Ported::start(Builder::new()).server.log().contains("rename-command"));
+}
+
+/// A command that this host never had (DELEX and its like on most) is midi's own.
+#[test]
+fn what_the_host_never_had_is_there() {
+    let ported = hardened();
+    let mut client = ported.client();
+    client.ok("SET k v");
+    assert_eq!(client.integer("DELEX k IFEQ v"), 1);
+    client.ok("POPULATE 3");
+    assert_eq!(client.integer("DBSIZE"), 3);
+}
+
+/// Nobody can tell then what has only got another name.
+#[test]
+fn without_command_all_that_is_renamed_is_gone() {
+    let builder = Builder::new().config("rename-command COMMAND \"\"").config("rename-command FLUSHDB erase");
+    let ported = Ported::start(builder);
+    let mut client = ported.client();
+    for line in ["FLUSHDB", "MIDI.FLUSHDB", "COMMAND COUNT", "LPUSH k v"] {
+        is_unknown(&mut client, line);
+    }
+    client.ok("SET k v");
+}
+
+/// Hosts from 8.2 or so on tell modules their settings whatever CONFIG is called.
+#[test]
+fn without_config_the_port_says_what_it_does_not_know() {
+    let builder =
+        Builder::new().config("rename-command CONFIG settings").config("timeout 77").config("maxclients 60");
+    let ported = Ported::start(builder);
+    let mut client = ported.client();
+    client.ok("SET k v");
+    let mut host = ported.host();
+    let timeout = host.run("settings GET midi.timeout").array().swap_remove(1).text();
+    let said = ported.server.log().contains("The server does not tell its settings");
+    assert_eq!(timeout, if said { "0" } else { "77" });
+    assert_eq!(host.run("settings GET midi.protected-mode").array().swap_remove(1).text(), "yes");
+    assert!(client.run("INFO server").text().contains("redis_version"));
+    // It has its own name on the port, though the host cannot be asked by it.
+    assert_eq!(client.run("CONFIG GET maxclients"), Value::Array(vec![]));
+}
+
+#[test]
+fn without_info_and_module_it_tells_of_midi() {
+    let lines = ["INFO stats2", "MODULE \"\""];
+    let builder = lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
+    let ported = Ported::start(builder);
+    let mut client = ported.client();
+    assert!(client.run("INFO").text().starts_with("# midi_"));
+    let hello = client.run("HELLO 3").map();
+    let ours = hello["modules"].clone().array().into_iter().map(Value::map);
+    assert!(ours.into_iter().any(|module| module["name"] == Value::bulk("midi")));
+}
+
+/// Redis listens nowhere then, and so does the port.
+#[test]
+fn an_empty_bind_keeps_the_port_closed_and_the_server_up() {
+    let server = Builder::plain().start();
+    let mut client = server.client();
+    client.call(&["CONFIG", "SET", "bind", ""]);
+    let port = free_port();
+    client.ok(&format!("MODULE LOAD {} port {port}", module().display()));
+    assert!(Client::connect(port).is_err());
+    let net = client.info("midi_net");
+    assert_eq!(net["midi_port_state"], "closed");
+    assert!(net["midi_port_obstacle"].contains("bind is empty"), "{net:?}");
+    assert!(server.log().contains("stay closed: the server's bind is empty"), "{}", server.log());
+    client.ok("MIDI.SET k v");
+}
+
+#[test]
+fn an_empty_bind_leaves_the_unix_socket() {
+    let server = Builder::plain().start();
+    let mut client = server.client();
+    client.call(&["CONFIG", "SET", "bind", ""]);
+    let (port, socket) = (free_port(), server.dir().join("midi.sock"));
+    client.ok(&format!("MODULE LOAD {} port {port} unixsocket {}", module().display(), socket.display()));
+    assert!(Client::connect(port).is_err());
+    assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    assert!(server.log().contains("midi.port stays closed: the server's bind is empty"), "{}", server.log());
+}
