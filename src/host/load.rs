@@ -117,6 +117,7 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     users::changes::prepare(ctx);
     engine.on_watched_change(watch::tell);
     engine.meet_host(Box::new(TheHost::new(ctx)));
+    renamed::note_seen();
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
     let workers = Workers::start(&engine, count_panic, ports);
@@ -149,7 +150,7 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
         _ if !ports.are_wanted() => {}
         None => {
             warn_of_ports(ctx, &ports);
-            renamed::note(ctx);
+            renamed::note_for_ports(ctx);
             gates::watch_for_ports();
             descriptors::reserve(ctx, &engine.settings);
         }

@@ -7,14 +7,79 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Answer, Ctx, Level, api, c_text, log, string};
+use super::api::{Answer, Ctx, Level, RawString, api, c_text, log, string};
+use super::guarded;
 use crate::command::{Action, COMMANDS, PORT_COMMANDS, withdraw, withdraw_port};
 
+/// Commands of the host's that the filter must know, whatever they are called.
+const SEEN: [&str; 5] = ["acl", "client", "config", "exec", "watch"];
+
+/// Whether any of those is renamed.
+static ANY_SEEN: AtomicBool = AtomicBool::new(false);
+
+/// What the host's commands are, by the names that clients have called them by, in lower case: one of [`SEEN`], or
+/// another. No more of them than the host has.
+static MEANINGS: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None);
+
+/// Stands for all others.
+const ANOTHER: &str = "";
+
+/// Looks whether any command that the filter must know is renamed. In OnLoad.
+pub fn note_seen() {
+    ANY_SEEN.store(SEEN.into_iter().any(is_renamed), Ordering::Relaxed);
+}
+
+/// What is called by that name, where it may be one of [`SEEN`] under another; else the name itself.
+#[inline]
+pub fn meaning(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] {
+    if ANY_SEEN.load(Ordering::Relaxed) { guarded(name, || look_up(name, filter)) } else { name }
+}
+
+#[cold]
+fn look_up(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] {
+    let key = name.to_ascii_lowercase();
+    let known = MEANINGS.lock().get_or_insert_default().get(&key).copied();
+    let Some(meaning) = known.or_else(|| ask(filter)) else { return name };
+    if known.is_none() {
+        MEANINGS.lock().get_or_insert_default().insert(key, meaning);
+    }
+    if meaning == ANOTHER { name } else { meaning.as_bytes() }
+}
+
+/// Asks whether somebody who may call one of [`SEEN`] only may call this. `None` where this is no whole command:
+/// the next one of its name may tell.
+fn ask(filter: *mut raw::RedisModuleCommandFilterCtx) -> Option<&'static str> {
+    let mut whole = false;
+    // SAFETY: the filter's own context, and arguments that it holds; a user of our own, freed once.
+    unsafe {
+        let count = api!(RedisModule_CommandFilterArgsCount)(filter);
+        let argument = |number| api!(RedisModule_CommandFilterArgGet)(filter, number);
+        let mut args: Vec<*mut RawString> = (0..count).map(argument).collect();
+        for name in SEEN {
+            let user = api!(RedisModule_CreateModuleUser)(c"midi".as_ptr());
+            for rule in [&format!("+{name}"), "allkeys"] {
+                api!(RedisModule_SetModuleUserACL)(user, c_text(rule).as_ptr());
+            }
+            let may = api!(RedisModule_ACLCheckCommandPermissions)(user, args.as_mut_ptr(), count);
+            let error = io::Error::last_os_error().raw_os_error();
+            api!(RedisModule_FreeModuleUser)(user);
+            if may == raw::REDISMODULE_OK as c_int {
+                return Some(name);
+            }
+            whole |= error == Some(libc::EACCES);
+        }
+    }
+    whole.then_some(ANOTHER)
+}
+
 /// Has the ports forget what the host's operator has taken away, and logs what is renamed. In OnLoad.
-pub fn note(ctx: Ctx) {
+pub fn note_for_ports(ctx: Ctx) {
     let renamed: Vec<Twin> = twins().filter(|twin| is_renamed(twin.name)).collect();
     if renamed.is_empty() {
         return;

@@ -13,7 +13,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, bytes, must_not_replicate};
 use super::door::door;
-use super::{gates, guarded, news, users, watch};
+use super::{gates, guarded, news, renamed, users, watch};
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -51,6 +51,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         return;
     }
     ASK.store(true, Ordering::Relaxed);
+    let name = renamed::meaning(name, filter);
     match name.len() {
         // GET, SET and DEL are as long: one look at the first letter is enough for them.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {

@@ -148,3 +148,30 @@ fn the_policy_is_looked_at_when_midi_is_loaded() {
         }
     }
 }
+
+/// midi must see who watches, wants to be told of changes, or runs a transaction.
+#[test]
+fn watch_exec_and_client_are_known_under_any_name() {
+    let lines = ["WATCH lookout", "EXEC go", "CLIENT customer"];
+    let builder = lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
+    let server = builder.start();
+    let (mut client, mut other) = (server.client(), server.client());
+    for (change, expected) in
+        [("MIDI.SET k v", Value::NullArray), ("MIDI.SET another v", Value::Array(vec![Value::ok()]))]
+    {
+        // What is no whole command is not taken for another one.
+        for wrong in ["lookout", "go now", "customer", "nosuch", "WATCH k"] {
+            assert!(client.run(wrong).is_error(), "{wrong}");
+        }
+        client.ok("LookOut k");
+        other.ok(change);
+        client.ok("MULTI");
+        client.run("MIDI.SET k w");
+        assert_eq!(client.run("go"), expected, "{change}");
+    }
+    let mut tracking = server.client().resp3();
+    tracking.ok("customer TRACKING ON");
+    assert_eq!(tracking.run("MIDI.GET k"), Value::bulk("w"));
+    other.ok("MIDI.SET k x");
+    assert!(matches!(tracking.read(), Value::Push(_)));
+}
