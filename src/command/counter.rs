@@ -4,7 +4,7 @@ use super::extended::Extended;
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, parse_integer,
 };
-use crate::store::Value;
+use crate::store::{Origin, Value};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 
@@ -97,6 +97,7 @@ fn incrbyfloat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> 
     let increment = Extended::parse(cx.args.get(2)).ok_or(Error::NotAFloat)?;
     let sum = before.plus(increment).ok_or(Error::NotFinite)?.text();
     cx.replace(found, Value::Inline(sum.as_bytes()))?;
+    cx.set_origin(Origin::Computed);
     cx.tell(Event::INCRBYFLOAT);
     reply.bulk(sum.as_bytes());
     Ok(())

@@ -5,6 +5,7 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, parse_integer,
     takes, word,
 };
+use crate::store::Origin;
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
     word("encoding", "ENCODING"),
@@ -24,7 +25,7 @@ pub(super) static OBJECT: Command = Command {
     categories: "keyspace read slow",
     twins: &["object|encoding"],
     docs: Docs {
-        summary: "Tells what Redis would say of a value. ENCODING (int, embstr, raw) goes by the value alone, where Redis says raw of what APPEND or SETRANGE made; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
+        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
         complexity: "O(1)",
         args: &[arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)), arg("key", ArgKind::Key).optional()],
     },
@@ -96,8 +97,8 @@ fn object(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let entry = cx.table.entry(found);
     let value = entry.value().bytes();
     match which {
-        "encoding" => reply.bulk(encoding(value).as_bytes()),
-        "refcount" => reply.integer(references(value)),
+        "encoding" => reply.bulk(encoding(value, entry.origin()).as_bytes()),
+        "refcount" => reply.integer(references(value, entry.origin())),
         "freq" => return Err(Error::FrequencyNotTracked),
         _ => return Err(Error::IdleTimeNotTracked),
     }
@@ -164,17 +165,18 @@ fn number(value: &[u8]) -> Option<i64> {
     if value.len() <= INT_BYTES { parse_integer(value) } else { None }
 }
 
-fn encoding(value: &[u8]) -> &'static str {
+fn encoding(value: &[u8], origin: Origin) -> &'static str {
     match number(value) {
-        Some(_) => "int",
-        None if value.len() <= EMBSTR_BYTES => "embstr",
-        None => "raw",
+        _ if origin == Origin::Edited => "raw",
+        Some(_) if origin == Origin::Given => "int",
+        _ if value.len() <= EMBSTR_BYTES => "embstr",
+        _ => "raw",
     }
 }
 
-fn references(value: &[u8]) -> i64 {
+fn references(value: &[u8], origin: Origin) -> i64 {
     let shared = number(value).is_some_and(|number| (0..=LAST_SHARED_NUMBER).contains(&number));
-    if shared { SHARED_REFERENCES } else { 1 }
+    if shared && origin == Origin::Given { SHARED_REFERENCES } else { 1 }
 }
 
 #[cfg(test)]
@@ -195,7 +197,11 @@ mod tests {
             ("12345678901234567890123456789012345678901234", "embstr", 1),
             ("123456789012345678901234567890123456789012345", "raw", 1),
         ] {
-            assert_eq!((encoding(value.as_bytes()), references(value.as_bytes())), (name, count), "{value}");
+            assert_eq!(
+                (encoding(value.as_bytes(), Origin::Given), references(value.as_bytes(), Origin::Given)),
+                (name, count),
+                "{value}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg};
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
-use crate::store::{Found, SharedValue, Value};
+use crate::store::{Found, Origin, SharedValue, Value};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -73,7 +73,9 @@ fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let len = match cx.find() {
         Some(found) => {
             let before = cx.table.entry(found).value().bytes().len();
-            cx.write_at(found, before, bytes)?
+            let len = cx.write_at(found, before, bytes)?;
+            cx.table.set_origin(found, Origin::Edited);
+            len
         }
         None => {
             cx.limits.value(bytes.len())?;
@@ -136,6 +138,7 @@ fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         }
     };
     if !bytes.is_empty() {
+        cx.set_origin(Origin::Edited);
         cx.tell(Event::SETRANGE);
     }
     reply.integer(len as i64);
@@ -156,6 +159,13 @@ impl OneKey<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes what the key's new value came of.
+    pub(super) fn set_origin(&mut self, origin: Origin) {
+        if let Some(found) = self.find() {
+            self.table.set_origin(found, origin);
+        }
     }
 
     /// The same with a value that was made here, as a buffer that can grow if it is large.

@@ -18,6 +18,9 @@ const HAS_EXPIRY: u8 = 1 << 0;
 const WIDE_KEY: u8 = 1 << 1;
 const WIDE_VALUE: u8 = 1 << 2;
 const SHARED: u8 = 1 << 3;
+/// What [`Origin`] a value has; neither where it was set as it is.
+const EDITED: u8 = 1 << 4;
+const COMPUTED: u8 = 1 << 5;
 
 /// Stands in an expiry field that is there but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
@@ -45,6 +48,27 @@ impl<'a> Value<'a> {
     }
 }
 
+/// What a value came of. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was set, or counted, as it is.
+    Given,
+    /// A part of it was written.
+    Edited,
+    /// It is a sum with a fraction, or could have been one.
+    Computed,
+}
+
+impl Origin {
+    fn flags(self) -> u8 {
+        match self {
+            Origin::Given => 0,
+            Origin::Edited => EDITED,
+            Origin::Computed => COMPUTED,
+        }
+    }
+}
+
 /// An owned entry: a thin pointer to its block.
 pub struct Entry(NonNull<u8>);
 
@@ -63,9 +87,10 @@ const fn value_len_bytes(flags: u8) -> usize {
     }
 }
 
+/// How many combinations there are of the flags that say where parts lie: those up to `SHARED`.
 const FLAGS: usize = 16;
 
-/// Bytes in front of the key, for all flags there can be: every command that
+/// Bytes in front of the key, for all these flags: every command that
 /// finds a key asks for it, more than once.
 const KEY_AT: [u8; FLAGS] = {
     let mut bytes = [0; FLAGS];
@@ -188,7 +213,25 @@ impl Entry {
     pub fn copy_as(&self, key: &[u8]) -> Self {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
-        Entry::new(key, value, self.expire_at())
+        let mut copy = Entry::new(key, value, self.expire_at());
+        copy.set_origin(self.origin());
+        copy
+    }
+
+    /// What the value came of.
+    pub fn origin(&self) -> Origin {
+        match self.flags() & (EDITED | COMPUTED) {
+            0 => Origin::Given,
+            EDITED => Origin::Edited,
+            _ => Origin::Computed,
+        }
+    }
+
+    /// Notes what the value came of, until it is overwritten.
+    pub(super) fn set_origin(&mut self, origin: Origin) {
+        let flags = self.flags() & !(EDITED | COMPUTED) | origin.flags();
+        // SAFETY: the first byte of every block; these flags do not say where anything lies.
+        unsafe { self.0.as_ptr().write(flags) }
     }
 
     /// Writes all parts of a block whose old content is not needed any more
@@ -405,7 +448,8 @@ impl Entry {
                 Some(shared) => Value::Shared(shared),
                 None => self.value(),
             };
-            let new = Entry::new(self.key(), value, expire_at);
+            let mut new = Entry::new(self.key(), value, expire_at);
+            new.set_origin(self.origin());
             let gained = new.bytes() as i64 - self.bytes() as i64;
             *self = new;
             return gained;
@@ -528,6 +572,22 @@ mod tests {
         for expire_at in [None, Some(10), None, Some(20)] {
             entry.set_expire_at(expire_at);
             check(&entry, b"k", b"v", expire_at);
+        }
+    }
+
+    #[test]
+    fn an_origin_stays_until_the_value_is_overwritten() {
+        for origin in [Origin::Edited, Origin::Computed, Origin::Given] {
+            let mut entry = Entry::new(b"k", Value::Inline(b"v"), None);
+            entry.set_origin(origin);
+            for expire_at in [None, Some(10), None] {
+                entry.set_expire_at(expire_at);
+                check(&entry, b"k", b"v", expire_at);
+                assert_eq!(entry.origin(), origin);
+            }
+            assert_eq!(entry.copy_as(b"other").origin(), origin);
+            entry.overwrite(Value::Inline(b"w"), None);
+            assert_eq!(entry.origin(), Origin::Given);
         }
     }
 

@@ -16,7 +16,7 @@ mod table;
 mod time;
 mod watched;
 
-pub use entry::{Entry, Value, block_bytes, prefetch};
+pub use entry::{Entry, Origin, Value, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use segment::EntryRef;
 pub use shared::{SharedBytes, SharedValue};

@@ -11,7 +11,7 @@
 
 use super::hash::{KeyHash, KeyHasher};
 use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
-use super::{Entry, Now, UnixMs, Value, block_bytes};
+use super::{Entry, Now, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
 
 /// Directory bits. 2^24 segments of one shard hold four thousand million keys.
@@ -222,6 +222,11 @@ impl Table {
         let changed = self.segments[found.segment as usize].entry_mut(found.place).change_shared(change);
         self.changes += u64::from(changed.is_some());
         changed
+    }
+
+    /// Notes what a key's value came of.
+    pub fn set_origin(&mut self, found: Found, origin: Origin) {
+        self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
     }
 
     /// Counts a write that left everything as it was.

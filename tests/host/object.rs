@@ -47,6 +47,54 @@ fn encoding_and_refcount_are_those_of_a_value_that_was_set() {
     });
 }
 
+/// What a value came of decides, too: APPEND and SETRANGE leave `raw`, INCRBYFLOAT never leaves `int`.
+#[test]
+fn encoding_is_that_of_a_value_that_was_made() {
+    let beginnings =
+        ["", "SET k 7", "SET k 7 EX 100", "SET k word", "APPEND k 7", "SETRANGE k 0 7", "INCRBYFLOAT k 7"];
+    let changes = [
+        "APPEND k 5",
+        "APPEND k \"\"",
+        "SETRANGE k 0 5",
+        "SETRANGE k 3 5",
+        "SETRANGE k 0 \"\"",
+        "INCRBYFLOAT k 5",
+        "INCRBYFLOAT k 0.5",
+        "INCRBY k 5",
+    ];
+    let later = [
+        "GET k",
+        "EXPIRE k 100",
+        "PERSIST k",
+        "SET k 5 XX KEEPTTL",
+        "INCR k",
+        "GETSET k 12345",
+        "MSET k 5",
+        "SETEX k 100 word",
+        "GETEX k EX 100",
+    ];
+    in_all_modes_and_protocols(|twin| {
+        for beginning in beginnings {
+            for change in changes {
+                for line in later {
+                    for line in [beginning, change, "OBJECT ENCODING k", line, "OBJECT ENCODING k"] {
+                        let words: Vec<&str> =
+                            line.split_whitespace().map(|word| word.trim_matches('"')).collect();
+                        if !words.is_empty() {
+                            twin.push(&words);
+                        }
+                    }
+                    for line in
+                        ["COPY k l", "OBJECT ENCODING l", "RENAME k m", "OBJECT ENCODING m", "DEL k l m"]
+                    {
+                        twin.push_line(line);
+                    }
+                }
+            }
+        }
+    });
+}
+
 #[track_caller]
 fn check(client: &mut Client, args: &[&[u8]], error: &str) {
     let reply = client.call(args);
