@@ -4,7 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply, arg,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
+    Reply, arg,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -36,7 +37,17 @@ pub(super) static DELEX: Command = Command {
     name: "delex",
     arity: -2,
     flags: Flags { write: true, fast: true, ..Flags::NONE },
-    keys: Keys::One(Access::Take),
+    keys: Keys::ByOptions(ByOptions {
+        most: Access::Take,
+        plain: Access::Remove,
+        words: &[
+            ("ifeq", Access::RemoveIf),
+            ("ifne", Access::RemoveIf),
+            ("ifdeq", Access::RemoveIf),
+            ("ifdne", Access::RemoveIf),
+        ],
+        first: 2,
+    }),
     categories: "write string fast",
     twins: &["delex", "getdel"],
     docs: Docs {

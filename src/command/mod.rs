@@ -111,6 +111,29 @@ pub enum Keys {
     Pairs(Access),
     /// Argument 1 says how many pairs of key and value follow.
     CountedPairs(Access),
+    /// Argument 1; the options say what happens to it.
+    ByOptions(ByOptions),
+}
+
+/// What happens to a key where that depends on options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ByOptions {
+    /// Everything that may.
+    most: Access,
+    /// Without any of the words below.
+    plain: Access,
+    /// Words of options, and what happens where they are given; the first that is counts.
+    words: &'static [(&'static str, Access)],
+    /// Where options begin.
+    first: usize,
+}
+
+impl ByOptions {
+    fn access(self, args: &Args<'_>) -> Access {
+        let is_given = |word: &str| (self.first..args.len()).any(|at| args.is(at, word));
+        let given = self.words.iter().find(|(word, _)| is_given(word));
+        given.map_or(self.plain, |&(_, access)| access)
+    }
 }
 
 /// What a command does to its keys; the terms are those of Redis's key specs.
@@ -132,6 +155,8 @@ pub enum Access {
     Update,
     /// Removes keys: `RM DELETE`.
     Remove,
+    /// Removes a key if its value is a certain one: `RW DELETE`.
+    RemoveIf,
     /// Adds to what is there: `RW INSERT`.
     Extend,
 }
@@ -147,7 +172,7 @@ impl Keys {
     pub fn positions(self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
         let (end, step) = match self {
             Keys::None => (1, 1),
-            Keys::One(_) => (2, 1),
+            Keys::One(_) | Keys::ByOptions(_) => (2, 1),
             Keys::Second(_) | Keys::Two(..) => (3, 1),
             Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
@@ -157,8 +182,9 @@ impl Keys {
     }
 
     /// What happens to key number `number`, counted among the keys.
-    pub fn access(self, number: usize) -> Access {
+    pub fn access(self, number: usize, args: &Args<'_>) -> Access {
         match self {
+            Keys::ByOptions(options) => options.access(args),
             Keys::Two(_, second) if number > 0 => second,
             Keys::One(access)
             | Keys::Second(access)

@@ -21,8 +21,10 @@ pub(super) mod tips {
 
 /// Keys that are found in one way, and that one thing happens to.
 pub struct KeySpec {
-    /// What happens to them.
+    /// What happens to them, or the most that may.
     pub access: Access,
+    /// Whether that depends on the call.
+    pub varies: bool,
     /// The argument that the search begins with.
     pub begin: i32,
     /// How it goes on.
@@ -52,7 +54,7 @@ impl Keys {
     pub fn range(self) -> (i32, i32, i32) {
         match self {
             Keys::None | Keys::CountedPairs(_) => (0, 0, 0),
-            Keys::One(_) => (1, 1, 1),
+            Keys::One(_) | Keys::ByOptions(_) => (1, 1, 1),
             Keys::Second(_) => (2, 2, 1),
             Keys::Two(..) => (1, 2, 1),
             Keys::All(_) => (1, -1, 1),
@@ -62,8 +64,12 @@ impl Keys {
 
     /// How Redis finds the keys, and what it is told of each.
     pub fn specs(self) -> Vec<KeySpec> {
-        let spec =
-            |access, begin, last, step| KeySpec { access, begin, find: FindKeys::Range { last, step } };
+        let spec = |access, begin, last, step| KeySpec {
+            access,
+            varies: false,
+            begin,
+            find: FindKeys::Range { last, step },
+        };
         match self {
             Keys::None => vec![],
             Keys::One(access) => vec![spec(access, 1, 0, 1)],
@@ -73,8 +79,9 @@ impl Keys {
             Keys::All(access) => vec![spec(access, 1, -1, 1)],
             Keys::Pairs(access) => vec![spec(access, 1, -1, 2)],
             Keys::CountedPairs(access) => {
-                vec![KeySpec { access, begin: 1, find: FindKeys::Counted { step: 2 } }]
+                vec![KeySpec { access, varies: false, begin: 1, find: FindKeys::Counted { step: 2 } }]
             }
+            Keys::ByOptions(options) => vec![KeySpec { varies: true, ..spec(options.most, 1, 0, 1) }],
         }
     }
 }
@@ -91,6 +98,7 @@ impl Access {
             Access::ReadOverwrite => &["RW", "access", "update"],
             Access::Update => &["RW", "update"],
             Access::Remove => &["RM", "delete"],
+            Access::RemoveIf => &["RW", "delete"],
             Access::Extend => &["RW", "insert"],
         }
     }

@@ -2,8 +2,8 @@
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
-    arg, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
+    OneKey, Reply, arg, word,
 };
 use crate::store::{Found, Now, UnixMs, Value};
 
@@ -44,7 +44,18 @@ pub(super) static SET: Command = Command {
     name: "set",
     arity: -3,
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
-    keys: Keys::One(Access::ReadOverwrite),
+    keys: Keys::ByOptions(ByOptions {
+        most: Access::ReadOverwrite,
+        plain: Access::Overwrite,
+        words: &[
+            ("get", Access::ReadOverwrite),
+            ("ifeq", Access::Update),
+            ("ifne", Access::Update),
+            ("ifdeq", Access::Update),
+            ("ifdne", Access::Update),
+        ],
+        first: 3,
+    }),
     categories: "write string slow",
     twins: &[],
     docs: Docs {

@@ -12,7 +12,6 @@ use super::api::{Ctx, RawCtx, RawString, api};
 use super::blocked::{Blocked, BlockedReply};
 use super::copy::{Caller, Wait};
 use super::kept::HostArgs;
-use super::register::key_flags;
 use super::reply::HostReply;
 use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, Tape};
@@ -156,7 +155,7 @@ impl Door {
     #[inline(always)]
     fn command(&self, number: usize, ctx: Ctx, argv: &[*mut RawString]) {
         let row = COMMANDS[number];
-        if keys::are_asked_for(row.keys) && keys::answer(ctx, row, key_flags(row.keys), argv) {
+        if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
             return;
         }
         let inside = unit::is_inside(ctx);

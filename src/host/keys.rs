@@ -1,30 +1,34 @@
 //! Keys that the host asks for, call by call. Hosts before Redis 8.4 would find
 //! only every other one of a counted number of pairs by its key spec, and so
-//! check a user's rights to half of them.
+//! check a user's rights to half of them. And a key spec cannot say that options
+//! decide whether a key is read, written or both.
 
 use std::ffi::c_int;
 
 use smallvec::SmallVec;
 
 use super::api::{Ctx, RawString, api, bytes};
+use super::register::access_flags;
 use crate::command::{Args, Command, Keys};
 
 /// Whether the host asks for a command's keys this way.
 pub fn are_asked_for(keys: Keys) -> bool {
-    matches!(keys, Keys::CountedPairs(_))
+    matches!(keys, Keys::CountedPairs(_) | Keys::ByOptions(_))
 }
 
 /// Answers the question for a call's keys; false where it is none, but a call to be run.
-pub fn answer(ctx: Ctx, row: &Command, key_flags: u64, argv: &[*mut RawString]) -> bool {
+pub fn answer(ctx: Ctx, row: &Command, argv: &[*mut RawString]) -> bool {
     // SAFETY: the command's own context.
     if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx.0) } == 0 {
         return false;
     }
     // SAFETY: the arguments live until the callback returns.
     let list: SmallVec<[&[u8]; 8]> = argv.iter().map(|&string| unsafe { bytes(string) }).collect();
-    for position in row.key_positions(&Args::new(&list)) {
+    let args = Args::new(&list);
+    for (number, position) in row.key_positions(&args).enumerate() {
+        let flags = access_flags(row.keys.access(number, &args));
         // SAFETY: in a question for keys; the position is that of an argument.
-        unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.0, position as c_int, key_flags as c_int) };
+        unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.0, position as c_int, flags as c_int) };
     }
     true
 }

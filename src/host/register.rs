@@ -9,7 +9,7 @@ use redis_module::raw;
 use super::api::{Ctx, api, c_text, leaked};
 use super::door::{PREFIX, TRAMPOLINES, Trampoline};
 use super::keys::are_asked_for;
-use crate::command::{Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
+use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
 
 /// Registers every command. False where the host refuses one.
 pub fn register(ctx: Ctx) -> bool {
@@ -98,7 +98,11 @@ fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
 
 fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
     let mut spec = empty;
-    spec.flags = access_flags(of.access.words());
+    spec.flags = access_flags(of.access);
+    if of.varies {
+        // So that the host asks.
+        spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
+    }
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = of.begin;
     match of.find {
@@ -124,12 +128,8 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
     spec
 }
 
-/// What a command does to its keys, to the first of them at least, in the host's flags.
-pub fn key_flags(keys: Keys) -> u64 {
-    if keys == Keys::None { 0 } else { access_flags(keys.access(0).words()) }
-}
-
-fn access_flags(words: &[&str]) -> u64 {
+/// What a command does to a key, in the host's flags.
+pub fn access_flags(access: Access) -> u64 {
     let flag = |word: &&str| match *word {
         "RO" => raw::REDISMODULE_CMD_KEY_RO,
         "RW" => raw::REDISMODULE_CMD_KEY_RW,
@@ -140,7 +140,7 @@ fn access_flags(words: &[&str]) -> u64 {
         "insert" => raw::REDISMODULE_CMD_KEY_INSERT,
         _ => raw::REDISMODULE_CMD_KEY_DELETE,
     };
-    words.iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
+    access.words().iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
 }
 
 /// The documented arguments in the host's form. Their texts are leaked: this

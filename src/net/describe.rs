@@ -208,7 +208,8 @@ fn words(words: &[&str], reply: &mut RespReply<'_>) {
 fn tell_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
-    words(spec.access.words(), reply);
+    let varies: &[&str] = if spec.varies { &["variable_flags"] } else { &[] };
+    words(&[spec.access.words(), varies].concat(), reply);
     reply.bulk(b"begin_search");
     reply.map(2);
     pair("type", "index", reply);
@@ -308,6 +309,6 @@ fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]
         return Err(b"ERR Invalid number of arguments specified for command");
     }
     let positions = keys.positions(call).enumerate();
-    let keys: Vec<_> = positions.map(|(number, at)| (call.get(at), keys.access(number))).collect();
+    let keys: Vec<_> = positions.map(|(number, at)| (call.get(at), keys.access(number, call))).collect();
     if keys.is_empty() { Err(b"ERR Invalid arguments specified for command") } else { Ok(keys) }
 }

@@ -188,7 +188,7 @@ impl Rules {
         }
         let Some(allowed) = &self.keys else { return Ok(()) };
         for (number, at) in keys.positions(args).enumerate() {
-            let access = keys.access(number);
+            let access = keys.access(number, args);
             if !allowed.iter().any(|rule| rule.allows(args.get(at), access)) {
                 return Err(Denied::Key(at));
             }

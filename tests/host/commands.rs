@@ -22,7 +22,7 @@ const fn row(name: &'static str, flags: &'static str, arguments: &'static str, c
 
 const ROWS: [Row; 60] = [
     row("get", "readonly fast", "key", "key1"),
-    row("set", "write denyoom", "key value condition get expiration", "key1 v NX"),
+    row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
     row("mset", "write denyoom", "data", "key1 a key2 b"),
     row("del", "write", "key", "key1 key2"),
@@ -89,7 +89,7 @@ const ROWS: [Row; 60] = [
     row("getdel", "write fast", "key", "key1"),
     row("getex", "write fast", "key expiration", "key1 EX 10"),
     row("digest", "readonly fast", "key", "key1"),
-    row("delex", "write fast", "key condition", "key1 IFEQ v"),
+    row("delex", "write fast movablekeys", "key condition", "key1 IFEQ v"),
     row("lcs", "readonly", "key1 key2 len idx len withmatchlen", "key1 key2 LEN"),
 ];
 
@@ -432,6 +432,44 @@ fn the_documentation_names_the_same_words() {
     }
 }
 
+/// Calls of SET: its options decide what happens to the key.
+const SETS: [&str; 5] = ["key1 v", "key1 v NX", "key1 GET", "key1 v get", "key1 v EX 10 XX GET"];
+
+/// On both doors, and in the rules of users, a key is read or written as by the host's command.
+#[test]
+fn getkeysandflags_say_what_happens_to_keys() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut host, mut port) = (ported.host(), ported.client());
+    let ask = |client: &mut Client, call: &str| {
+        let keys = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
+        if keys.is_error() {
+            return vec![(keys.text(), BTreeSet::new())];
+        }
+        let keys = keys.array().into_iter().map(Value::array);
+        keys.map(|mut key| (key.remove(0).text(), texts(key.remove(0)))).collect()
+    };
+    let others = twins().filter(|row| has_keys(row)).map(|row| format!("{} {}", row.name, row.call));
+    let sets = SETS.iter().map(|call| format!("set {call}"));
+    for call in others.chain(sets) {
+        let native = ask(&mut host, &call);
+        assert_eq!(ask(&mut host, &format!("midi.{call}")), native, "{call}");
+        assert_eq!(ask(&mut port, &call), native, "{call} on the port");
+        assert_eq!(ask(&mut port, &format!("midi.{call}")), native, "midi.{call} on the port");
+    }
+    // As Redis 8.4 has them.
+    for (call, flags) in [
+        ("set key1 v IFEQ x", "RW update"),
+        ("set key1 v IFDNE x GET", "RW access update"),
+        ("delex key1", "RM delete"),
+        ("delex key1 IFNE x", "RW delete"),
+    ] {
+        let flags = flags.split(' ').map(str::to_owned).collect();
+        let expected = vec![("key1".to_owned(), flags)];
+        assert_eq!(ask(&mut host, &format!("midi.{call}")), expected, "{call}");
+        assert_eq!(ask(&mut port, call), expected, "{call} on the port");
+    }
+}
+
 /// What ACL DRYRUN says of a call.
 fn dry_run(client: &mut Client, user: &str, call: &[String]) -> Value {
     let head = ["ACL", "DRYRUN", user].map(str::to_owned);
@@ -471,20 +509,14 @@ fn acl_key_permissions_are_those_of_the_host() {
     {
         client.ok(&format!("ACL SETUSER u reset on +@all {pattern}"));
         for row in twins() {
-            // SET's needs depend on its options in newer hosts; midi says the most it may need.
-            let set_reads = row.name == "set" && !pattern.contains("RW");
-            if set_reads && pattern.contains('%') {
-                continue;
-            }
-            let midi = dry_run(&mut client, "u", &words(row, "midi."));
-            let native = dry_run(&mut client, "u", &words(row, ""));
-            if midi.text().replace("midi.", "") != native.text() {
-                different.push(format!(
-                    "{} with {pattern}: {} and not {}",
-                    row.name,
-                    midi.text(),
-                    native.text()
-                ));
+            let calls: &[&str] = if row.name == "set" { &SETS } else { &[row.call] };
+            for call in calls {
+                let row = Row { call, ..*row };
+                let midi = dry_run(&mut client, "u", &words(&row, "midi.")).text();
+                let native = dry_run(&mut client, "u", &words(&row, "")).text();
+                if midi.replace("midi.", "") != native {
+                    different.push(format!("{} {call} with {pattern}: {midi} and not {native}", row.name));
+                }
             }
         }
     }
