@@ -31,7 +31,7 @@ use criterion::{Criterion, Throughput};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use midi::command::{Args, Cluster, Reply, find};
-use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
+use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking};
 use midi::store::{Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
 
 const VALUE: [u8; 64] = [b'v'; 64];
@@ -165,6 +165,7 @@ fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
         now: Now::lazy(engine.config.clock),
         limits: engine.settings.limits(16 << 10),
         prefix: "midi.",
+        author: Author::Nobody,
     }
 }
 

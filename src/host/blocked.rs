@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
+use super::news;
 use super::reply::HostReply;
 use crate::command::{Reply, Tape};
 use crate::shard::{JobReply, Request};
@@ -132,7 +133,10 @@ unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int
     // `on_free` frees after this.
     let request = unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Request>().as_ref() };
     if let Some(request) = request {
-        super::guarded((), || request.reply.play(&mut HostReply(Ctx(ctx))));
+        super::guarded((), || {
+            news::tell_of(request.author, Ctx(ctx));
+            request.reply.play(&mut HostReply(Ctx(ctx)));
+        });
     }
     0
 }
@@ -140,7 +144,9 @@ unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int
 unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
     if !private.is_null() {
         // SAFETY: `finish_request` made it of a Box; the host calls this once.
-        drop(unsafe { Box::from_raw(private.cast::<Request>()) });
+        let request = unsafe { Box::from_raw(private.cast::<Request>()) };
+        // Where the client has gone there was no reply.
+        super::guarded((), || news::tell_of(request.author, super::door::door().ctx()));
     }
 }
 

@@ -17,8 +17,8 @@ use super::{copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict, Waker, Work,
-    is_long, long_work,
+    Author, Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict,
+    Waker, Work, is_long, long_work,
 };
 use crate::store::Now;
 
@@ -131,6 +131,8 @@ fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) -> c_int {
         true
     });
     if !done {
+        // Another command must not be taken for the author of what this one did.
+        guarded((), || news::tell(None));
         HostReply(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
     raw::REDISMODULE_OK as c_int
@@ -178,6 +180,7 @@ impl Door {
             now: if inside { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) },
             limits,
             prefix: PREFIX,
+            author: Author::Running,
         };
         if let Err(error) = row.check_arity(&call.args) {
             return call.refuse(error, &mut HostReply(ctx));
@@ -192,7 +195,7 @@ impl Door {
             Action::Door(which) => self.own_command(ctx, &call, which),
             _ => self.run(ctx, &mut call, inside),
         }
-        news::tell();
+        news::tell(Some(ctx));
     }
 
     #[inline]
@@ -254,7 +257,7 @@ impl Door {
     }
 
     /// Gives a command to the workers.
-    fn hand_over(&self, ctx: Ctx, call: &Call<'_>, batched: bool) {
+    fn hand_over(&self, ctx: Ctx, call: &mut Call<'_>, batched: bool) {
         let engine = &*self.engine;
         if is_long(call) {
             return self.start_long(ctx, call);
@@ -262,7 +265,9 @@ impl Door {
         if let Err(error) = engine.book_queued(engine.main_seat()) {
             return call.refuse(error, &mut HostReply(ctx));
         }
-        let ticket = Blocked::new(ctx).into_ticket();
+        let blocked = Blocked::new(ctx);
+        call.author = Author::Waiting(blocked.client_id());
+        let ticket = blocked.into_ticket();
         let request = Box::new(Request::new(call, Home::Main, ticket, Blocked::write_large));
         if !batched {
             return engine.enqueue(request);
@@ -297,7 +302,7 @@ impl Door {
             self.has_put_off.store(false, Ordering::Relaxed);
             let home = std::mem::take(&mut *self.put_off.lock()).into_iter().chain(self.engine.main.take());
             // What they did is told before they are answered.
-            news::tell();
+            news::tell(None);
             for message in home {
                 guarded((), || match message {
                     ForMain::Request(request) => self.came_home(request),
@@ -305,7 +310,7 @@ impl Door {
                 });
             }
         }
-        news::tell();
+        news::tell(None);
     }
 
     /// What can be done for the ports while a script that takes too long, or loading, keeps the main

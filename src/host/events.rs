@@ -91,7 +91,7 @@ fn before_sleep(ctx: Ctx) {
     modules::refresh(ctx);
     gates::before_sleep(ctx);
     lock::run_starving(ctx);
-    news::tell();
+    news::tell(None);
     for _ in 0..ROUNDS {
         if door().engine.main.may_sleep() {
             return;

@@ -18,7 +18,8 @@ pub fn before_watch(filter: *mut raw::RedisModuleCommandFilterCtx) {
         }
     }
     // News from before are none for who watches from now on.
-    news::tell();
+    news::tell(None);
+    news::forget_authors();
 }
 
 /// An EXEC is about to be judged.

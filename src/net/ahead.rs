@@ -7,7 +7,7 @@ use super::resp::{ArgList, Head, RequestLimits};
 use super::session::{Named, Rights};
 use crate::command::{Args, Limits};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
-use crate::shard::{Call, Engine};
+use crate::shard::{Author, Call, Engine};
 use crate::store::Now;
 
 /// Commands that run together.
@@ -157,6 +157,7 @@ impl<'i> Ahead<'i> {
             now: Now::lazy(clock),
             limits: *limits,
             prefix: planned.prefix,
+            author: Author::Nobody,
         })
     }
 }

@@ -9,7 +9,7 @@ use super::run::Service;
 use super::session::BUSY;
 use super::shared::{Answer, Mail, Shared};
 use crate::command::Action;
-use crate::shard::{Call, Engine, Host, JobDoor, JobOwner, Outcome, Taking, long_work};
+use crate::shard::{Author, Call, Engine, Host, JobDoor, JobOwner, Outcome, Taking, long_work};
 use crate::store::Now;
 
 /// A connection that waits for another thread's word. Where that never comes, as after a
@@ -79,7 +79,7 @@ impl<D: Driver> Service<D> {
         self.engine().send_errand(Box::new(move |engine, host| {
             args.with(|args| {
                 let now = Now::lazy(engine.config.clock);
-                let call = Call { command, args, db, now, limits, prefix };
+                let call = Call { command, args, db, now, limits, prefix, author: Author::Nobody };
                 match (host, call.row().action) {
                     (None, _) => reply.say(|reply| reply.error(BUSY)),
                     (Some(host), Action::Door(which)) => {

@@ -12,7 +12,7 @@ use crate::command::{
     Arg, ArgKind, Args, Error, Limits, PORT_COMMANDS, PortCall, Reply, elsewhere, error_about, find,
     find_port, subcommands, unknown_command,
 };
-use crate::shard::Call;
+use crate::shard::{Author, Call};
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
@@ -81,7 +81,15 @@ impl<D: Driver> Service<D> {
         }
         let now = Now::lazy(self.engine().config.clock);
         let args = Args::new(args.from(1));
-        let call = Call { command, args, db: connection.session.db, now, limits: *limits, prefix: "" };
+        let call = Call {
+            command,
+            args,
+            db: connection.session.db,
+            now,
+            limits: *limits,
+            prefix: "",
+            author: Author::Nobody,
+        };
         self.run_allowed(connection, &call, output);
     }
 

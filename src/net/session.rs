@@ -15,7 +15,7 @@ use crate::command::{
     error_about, find, find_port, parse_integer,
 };
 use crate::shard::{
-    Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, PasswordSum, Refusal, Taking, User, Users,
+    Author, Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, PasswordSum, Refusal, Taking, User, Users,
 };
 use crate::store::Now;
 
@@ -342,7 +342,15 @@ impl<D: Driver> Service<D> {
         limits: &Limits,
     ) -> Call<'a> {
         let now = Now::lazy(self.engine().config.clock);
-        Call { command, args: *args, db: connection.session.db, now, limits: *limits, prefix }
+        Call {
+            command,
+            args: *args,
+            db: connection.session.db,
+            now,
+            limits: *limits,
+            prefix,
+            author: Author::Nobody,
+        }
     }
 
     /// Runs a command of the table, if it is allowed.

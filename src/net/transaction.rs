@@ -30,7 +30,7 @@ use crate::command::{
 };
 use crate::limits::{MANY_TRIES, TRANSACTION_BYTES_KEPT};
 use crate::shard::{
-    Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, Taking, User,
+    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, Taking, User,
     Watching,
 };
 use crate::store::{Now, UnixMs};
@@ -542,7 +542,8 @@ impl<'a> Plan<'a> {
             let step = match queued.named {
                 Named::Table { number: command, prefix } => {
                     let now = Now::lazy(engine.config.clock);
-                    let call = Call { command, args, db, now, limits: *limits, prefix };
+                    let call =
+                        Call { command, args, db, now, limits: *limits, prefix, author: Author::Nobody };
                     plan.step(engine, &user, call)
                 }
                 Named::Port(command) => {
@@ -670,6 +671,7 @@ fn populate<'a>(
         now,
         limits: *limits,
         prefix: "",
+        author: Author::Nobody,
     };
     call.row().check_arity(&call.args).is_ok().then_some(call)
 }

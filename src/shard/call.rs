@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::counters::{Census, Seat};
 use super::engine::{Engine, HeldShard, ManyHeld};
+use super::news::Author;
 use crate::command::{
     Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
 };
@@ -27,6 +28,8 @@ pub struct Call<'a> {
     pub limits: Limits,
     /// What the door puts before the standard name, for error texts.
     pub prefix: &'static str,
+    /// Whose changes these are, for the host.
+    pub author: Author,
 }
 
 impl Call<'_> {
@@ -233,7 +236,7 @@ impl Engine {
         if events.are_wanted() {
             self.leave_expired(call.db, table);
             let key = call.first_key();
-            events.list().iter().for_each(|noted| self.leave_news(noted.db, key, noted.event));
+            events.list().iter().for_each(|noted| self.leave_news(call.author, noted.db, key, noted.event));
         }
         outcome
     }
@@ -470,7 +473,8 @@ impl Engine {
                 databases.iter().for_each(|&(db, _)| _ = self.leave_expired(db, shard.db(db)));
             }
             let keys: Vec<&[u8]> = keys.collect();
-            events.list().iter().for_each(|noted| self.leave_news(noted.db, keys[noted.key], noted.event));
+            let list = events.list().iter();
+            list.for_each(|noted| self.leave_news(call.author, noted.db, keys[noted.key], noted.event));
         }
         Ok(result)
     }

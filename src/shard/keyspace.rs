@@ -8,6 +8,7 @@ use super::call::{Call, Outcome, Taking, said};
 use super::counters::{Census, Seat};
 use super::engine::Engine;
 use super::long::ScanState;
+use super::news::Author;
 use crate::command::{Cluster, Error, Event, Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
@@ -146,7 +147,7 @@ impl Engine {
         self.leave_expired(db, table);
         if found.is_none() || replace {
             if self.is_listening() {
-                self.leave_news(db, key, Event::SET);
+                self.leave_news(Author::Nobody, db, key, Event::SET);
             }
             self.changed(&mut held, db, key);
         }

@@ -37,7 +37,7 @@ pub use host::{Errand, Host, Refusal, RefusalReason};
 pub use inbox::Inbox;
 pub use job::{Job, JobDoor, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
 pub use long::{is_long, long_work};
-pub use news::News;
+pub use news::{Author, News};
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use queue::{ForMain, Home, Request, Verdict};
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};

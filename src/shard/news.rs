@@ -17,8 +17,21 @@ use super::inbox::Inbox;
 use crate::command::Event;
 use crate::store::Table;
 
+/// The client of the host that makes a change. It may have asked to hear nothing of its own ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// None, or one that need not be known.
+    Nobody,
+    /// The one whose command the main thread runs.
+    Running,
+    /// The one of that id, which waits for its reply.
+    Waiting(u64),
+}
+
 /// A change of a key.
 pub struct News {
+    /// Who made it.
+    pub author: Author,
     /// The database.
     pub db: u32,
     /// The key.
@@ -104,15 +117,15 @@ impl Engine {
     }
 
     /// Leaves news. The shard is still held.
-    pub(super) fn leave_news(&self, db: u32, key: &[u8], event: Event) {
+    pub(super) fn leave_news(&self, author: Author, db: u32, key: &[u8], event: Event) {
         // The main thread looks for them with every completion.
-        let _ = self.news.waiting.push(News { db, key: key.into(), event });
+        let _ = self.news.waiting.push(News { author, db, key: key.into(), event });
     }
 
     /// Leaves news of the keys that a table found to have expired. True where there were any.
     pub(super) fn leave_expired(&self, db: u32, table: &mut Table) -> bool {
         let expired = table.take_expired();
-        expired.iter().for_each(|key| self.leave_news(db, key, Event::EXPIRED));
+        expired.iter().for_each(|key| self.leave_news(Author::Nobody, db, key, Event::EXPIRED));
         !expired.is_empty()
     }
 

@@ -6,6 +6,7 @@ use super::call::{Call, Outcome};
 use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::host::Errand;
+use super::news::Author;
 use super::token::Left;
 use super::worker::Message;
 use crate::command::{Args, COMMANDS, Error, Keys, OwnedArgs, Tape};
@@ -50,6 +51,8 @@ pub struct Request {
     pub db: u32,
     /// See [`Call::prefix`].
     pub prefix: &'static str,
+    /// See [`Call::author`].
+    pub author: Author,
     /// Who gets the completion.
     pub home: Home,
     /// The door's own mark, to know the client again.
@@ -94,6 +97,7 @@ impl Request {
             args: call.args.to_owned(call.limits.keep_bytes),
             db: call.db,
             prefix: call.prefix,
+            author: call.author,
             home,
             ticket,
             reply: Tape::default(),
@@ -139,6 +143,7 @@ impl Engine {
             now: Now::lazy(self.config.clock),
             limits: self.settings.limits(usize::MAX),
             prefix: request.prefix,
+            author: request.author,
         }
     }
 

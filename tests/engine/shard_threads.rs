@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Tape, find};
 use midi::shard::{
-    Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request, Seat,
-    Settings, Taking, Verdict, Waker, Workers, long_work,
+    Author, Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request,
+    Seat, Settings, Taking, Verdict, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -120,6 +120,7 @@ fn with_call<R>(engine: &Engine, db: u32, line: &[String], with: impl FnOnce(&Ca
         now: Now::lazy(engine.config.clock),
         limits: engine.settings.limits(16 << 10),
         prefix: "midi.",
+        author: Author::Nobody,
     })
 }
 

@@ -243,6 +243,63 @@ fn client_side_caching() {
     in_all_modes(check_tracking);
 }
 
+/// What two clients that cache hear of what the first one and a third one change, step by step.
+fn heard(server: &Server, options: &str, prefix: &str) -> Vec<[Vec<String>; 2]> {
+    let (mut first, mut second) = (server.client().resp3(), server.client().resp3());
+    let mut third = server.client();
+    third.ok(&format!("{prefix}MSET k 1 l 1 m 1"));
+    // Nobody has news of before.
+    invalidated(&mut third);
+    for client in [&mut first, &mut second] {
+        client.ok(&format!("CLIENT TRACKING ON {options}"));
+    }
+    let steps = [
+        "SET k 2",
+        "third SET k 3",
+        "SET k 4",
+        "MSET k 5 l 5",
+        "APPEND m x",
+        "MULTI",
+        "SET l 6",
+        "EXEC",
+        "third DEL m",
+        "DEL k l m",
+    ];
+    let mut told = Vec::new();
+    for step in steps {
+        for client in [&mut first, &mut second] {
+            if !options.contains("BCAST") && !["SET l 6", "EXEC"].contains(&step) {
+                client.run(&format!("{prefix}MGET k l m"));
+            }
+        }
+        let prefix = if ["MULTI", "EXEC"].contains(&step) { "" } else { prefix };
+        let (client, line) = match step.strip_prefix("third ") {
+            Some(line) => (&mut third, line),
+            None => (&mut first, step),
+        };
+        let reply = client.run(&format!("{prefix}{line}"));
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+        let queued = reply == Value::Simple(b"QUEUED".to_vec()) || step == "MULTI";
+        told.push([if queued { Vec::new() } else { invalidated(&mut first) }, invalidated(&mut second)]);
+    }
+    told
+}
+
+/// NOLOOP: a client hears of others' changes and not of its own, as with the host's keys.
+#[test]
+fn own_changes_are_no_news_to_who_wants_none() {
+    in_all_modes(|mode, server| {
+        for options in ["BCAST NOLOOP", "BCAST", "NOLOOP"] {
+            // Without BCAST a host takes nobody for the author of what a worker has changed.
+            if mode == Mode::Pool && options == "NOLOOP" {
+                continue;
+            }
+            let native = heard(server, options, "");
+            assert_eq!(heard(server, options, "MIDI."), native, "{mode:?}: {options}");
+        }
+    });
+}
+
 /// Names that are in midi, before a flush, in database 0.
 const FLUSHED: [&str; 4] = ["k", "key:17", "key:4999", "l"];
 

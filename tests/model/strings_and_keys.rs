@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Tape, find};
-use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking, long_work};
+use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking, long_work};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
 
@@ -118,6 +118,7 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         now: Now::lazy(engine.config.clock),
         limits: engine.settings.limits(max_reply_bytes),
         prefix: "midi.",
+        author: Author::Nobody,
     };
     let mut record = Record::default();
     if let Err(error) = call.row().check_arity(&call.args) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use smallvec::SmallVec;
 
 use crate::command::{Args, OneKey, OwnedArgs, Reply};
-use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Taking, Task, Work};
 
 /// Keys between two looks at the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -54,6 +54,7 @@ impl Part for EachPart {
                 now: slice.now(),
                 limits: slice.engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
+                author: Author::Nobody,
             };
             if let Some(error) = slice.engine.late_refusal(&call) {
                 slice.refuse(error);

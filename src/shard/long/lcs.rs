@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::command::{Error, Lcs, LcsOptions, ManyKeys, OwnedArgs, Reply};
-use crate::shard::{Call, Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Taking, Task, Work};
 use crate::store::SharedValue;
 
 /// The subsequence of the values of a call's two keys.
@@ -89,6 +89,7 @@ impl LcsPart {
                 now: slice.now(),
                 limits: engine.settings.limits(usize::MAX),
                 prefix: self.prefix,
+                author: Author::Nobody,
             };
             let keys = call.row().key_arguments(&call.args);
             let values = engine.with_many(slice.seat, &call, keys, taking, |tables, events| {
