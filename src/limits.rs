@@ -27,6 +27,10 @@ pub const MAX_PATTERN_BYTES_DEFAULT: i64 = 4096;
 
 /// `midi.max-key-bytes` and `midi.max-value-bytes`: Redis's proto-max-bulk-len.
 pub const MAX_STRING_BYTES_DEFAULT: i64 = 512 << 20;
+/// An argument on a port may be as long as this, however short keys and values must be: the
+/// least that Redis's proto-max-bulk-len can be set to.
+pub const LEAST_ARGUMENT_BYTES: usize = 1 << 20;
+
 /// The most that either may be set to; lengths are kept in 32 bits.
 pub const MAX_STRING_BYTES: i64 = (4 << 30) - 1;
 

@@ -16,7 +16,9 @@ use super::session::Named;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
-use crate::limits::{AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES};
+use crate::limits::{
+    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
+};
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 
 /// What is to become of a connection after its turn.
@@ -523,5 +525,7 @@ fn no_large_reply(_: usize, _: &Tape) {}
 /// What a connection may ask for.
 #[inline]
 pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
-    RequestLimits { max_bulk_bytes: limits.max_value_bytes, authenticated: connection.session.user.is_some() }
+    // Limits of keys and values have errors of their own; and neither concerns names and other arguments.
+    let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
+    RequestLimits { max_bulk_bytes, authenticated: connection.session.user.is_some() }
 }

@@ -172,3 +172,27 @@ fn a_cluster_node_has_no_port() {
     let log = server.log();
     assert!(log.contains("midi.port and midi.unixsocket stay closed: cluster-enabled is yes"), "{log}");
 }
+
+/// A setting for values bounds values: the error names it, and nothing else becomes shorter.
+#[test]
+fn short_values_leave_names_and_keys_alone() {
+    let server = Builder::new().with_port().load("midi.max-value-bytes 10").start();
+    let mut client = server.midi_client();
+    let (key, name) = ("k".repeat(1000), "n".repeat(500_000));
+    client.ok(&format!("SET {key} 0123456789"));
+    assert_eq!(client.run(&format!("GET {key}")), Value::bulk("0123456789"));
+    client.ok(&format!("CLIENT SETNAME {name}"));
+    assert_eq!(client.run("CLIENT GETNAME"), Value::bulk(name));
+    assert_eq!(client.run(&format!("ECHO {key}")), Value::bulk(&key));
+    assert_eq!(client.run("nosuchcommandofthatname x"), server.client().run("nosuchcommandofthatname x"));
+    let refused = Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 10)");
+    for line in ["SET k 01234567890", "APPEND k 01234567890", "MSET a 1 k 01234567890", "SETRANGE k 5 012345"]
+    {
+        assert_eq!(client.run(line), refused, "{line}");
+    }
+    // Keys have a limit of their own.
+    server.client().call(&["CONFIG", "SET", "midi.max-key-bytes", "10"]);
+    let refused = Value::error("ERR key exceeds maximum allowed size (midi.max-key-bytes 10)");
+    assert_eq!(client.run("SET 01234567890 v"), refused);
+    assert_eq!(client.run(&format!("ECHO {key}")), Value::bulk(&key));
+}
