@@ -75,6 +75,12 @@ pub enum PortAction {
     Debug,
     /// `ACL WHOAMI`.
     WhoAmI,
+    /// `MODULE LIST`.
+    ModuleList,
+    /// `LASTSAVE`.
+    LastSave,
+    /// `ROLE`.
+    Role,
 }
 
 /// CLIENT's subcommands.
@@ -100,6 +106,10 @@ pub enum ClientCommand {
     NoTouch,
     /// `CLIENT REPLY ON|OFF|SKIP`.
     Reply,
+    /// `CLIENT TRACKINGINFO`.
+    TrackingInfo,
+    /// `CLIENT GETREDIR`.
+    GetRedir,
     /// `CLIENT HELP`.
     Help,
 }
@@ -204,6 +214,11 @@ impl PortCommand {
         self
     }
 
+    /// Whether it runs where the host is a replica that lacks its master, or loads.
+    pub fn runs_when_stale(&self) -> bool {
+        self.flags.split(' ').any(|flag| flag == "stale")
+    }
+
     /// The container of a subcommand, and its own name there.
     pub fn split(&self) -> Option<(&'static str, &'static str)> {
         self.name.split_once('|')
@@ -261,7 +276,7 @@ const FULL_COMMAND: &[Arg] =
 
 /// Every command of the ports that is not in [`super::COMMANDS`]. A command's place
 /// is its number, for users' rights. Subcommands follow their container.
-pub static PORT_COMMANDS: [PortCommand; 39] = [
+pub static PORT_COMMANDS: [PortCommand; 45] = [
     connection(
         "ping",
         -1,
@@ -397,6 +412,20 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
             ArgKind::OneOf(&[word("on", "ON"), word("off", "OFF"), word("skip", "SKIP")]),
         )]),
     ),
+    client(
+        "client|trackinginfo",
+        2,
+        NOSCRIPT,
+        ClientCommand::TrackingInfo,
+        docs("Tells that the connection tracks nothing."),
+    ),
+    client(
+        "client|getredir",
+        2,
+        NOSCRIPT,
+        ClientCommand::GetRedir,
+        docs("Tells that the connection tracks nothing for another one."),
+    ),
     client("client|help", 2, PLAIN, ClientCommand::Help, docs("Lists CLIENT's subcommands.")),
     describe("command", -1, Describe::All, docs("Describes all commands of the port.").costs(PER_COMMAND))
         .tips(&[tips::ANY_ORDER]),
@@ -476,6 +505,33 @@ pub static PORT_COMMANDS: [PortCommand; 39] = [
     ),
     server("acl", -2, "", "slow", PortAction::Container, docs("Commands about users.")),
     server("acl|whoami", 2, NOSCRIPT, "slow", PortAction::WhoAmI, docs("Tells who the client is.")),
+    server("module", -2, "", "slow", PortAction::Container, docs("Commands about modules.")),
+    server(
+        "module|list",
+        2,
+        "admin noscript",
+        "admin slow dangerous",
+        PortAction::ModuleList,
+        docs("Lists the server's modules.").costs("O(N), N being the number of modules"),
+    )
+    .tips(&[tips::ANY_ORDER]),
+    server(
+        "lastsave",
+        1,
+        FAST,
+        "admin fast dangerous",
+        PortAction::LastSave,
+        docs("Tells when the server last saved its own keys."),
+    )
+    .tips(&[tips::ANY_OUTPUT]),
+    server(
+        "role",
+        1,
+        "noscript loading stale fast",
+        "admin fast dangerous",
+        PortAction::Role,
+        docs("Tells whether the server is a master or a replica."),
+    ),
     server("time", 1, FAST, "fast", PortAction::Time, docs("Tells the server's time."))
         .tips(&[tips::ANY_OUTPUT]),
     transaction("multi", 1, PortAction::Multi, docs("Begins a transaction: what follows is queued.")),

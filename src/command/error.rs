@@ -169,7 +169,7 @@ impl Error {
             Error::NotAString => "ERR the DUMP payload is not of a string; midi holds strings only".into(),
             Error::HostsSubcommand if !name.contains('.') => {
                 let subcommand = args.get(1).to_ascii_lowercase();
-                elsewhere(&[name.as_bytes(), b"|", &subcommand].concat())
+                elsewhere(&[name.as_bytes(), b"|", &subcommand].concat(), HostCommand::OfServer)
             }
             Error::UnknownSubcommand | Error::HostsSubcommand => {
                 let hint = format!("'. Try {} HELP.", name.to_uppercase());
@@ -261,9 +261,22 @@ pub fn error_about(before: &str, said: &[u8], after: &str) -> Vec<u8> {
     one_line(&[before.as_bytes(), printable(said), after.as_bytes()].concat())
 }
 
+/// A command that a port lacks and the host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostCommand {
+    /// It is about keys, or runs scripts: at the host's port it would be about other keys.
+    OfKeys,
+    /// It is about the server, or about clients.
+    OfServer,
+}
+
 /// What a port says of a command that the host has.
-pub fn elsewhere(name: &[u8]) -> Vec<u8> {
-    error_about("ERR unknown command '", name, "' on midi's port; use the host's port")
+pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
+    let after = match what {
+        HostCommand::OfKeys => "': not supported by midi; the host's port has it, but not for midi's keys",
+        HostCommand::OfServer => "' on midi's port; use the host's port",
+    };
+    error_about("ERR unknown command '", name, after)
 }
 
 /// Redis shows so much of a subcommand that it does not know.

@@ -33,7 +33,7 @@ pub use connection::{
     ClientCommand, Describe, PORT_COMMANDS, PortAction, PortCall, PortCommand, find_port, subcommands,
     withdraw_port,
 };
-pub use error::{Error, elsewhere, error_about, unknown_command};
+pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};

@@ -49,7 +49,8 @@ fn list(ctx: Ctx) -> Tape {
     tape
 }
 
-fn say(answer: Answer, tape: &mut Tape) {
+/// Says what the host has answered.
+pub fn say(answer: Answer, tape: &mut Tape) {
     match answer {
         Answer::Text(text) => tape.bulk(&text),
         Answer::Number(number) => tape.integer(number),

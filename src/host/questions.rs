@@ -1,9 +1,11 @@
 //! The host, as the engine and the ports ask it.
 
+use std::ffi::CStr;
+
 use super::api::{Answer, Ctx};
 use super::door::{PREFIX, door};
-use super::{info, users};
-use crate::command::DoorCommand;
+use super::{info, modules, users};
+use crate::command::{DoorCommand, HostCommand, Tape};
 use crate::shard::{Call, Host, JobOwner, JobReply, PasswordSum, Refusal, User};
 
 /// Answers in the host's name.
@@ -36,6 +38,12 @@ impl Host for TheHost {
         users::refused(door().ctx(), refusal);
     }
 
+    fn reply_to(&self, command: &CStr) -> Tape {
+        let mut tape = Tape::default();
+        modules::say(door().ctx().call(command, &[]), &mut tape);
+        tape
+    }
+
     fn info(&self, sections: &[&[u8]]) -> Vec<u8> {
         let mut text = door().ctx().call(c"INFO", sections).text().unwrap_or_default();
         let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
@@ -61,9 +69,18 @@ impl Host for TheHost {
         door().own_command_of_port(call, which, user, owner, reply);
     }
 
-    fn commands(&self) -> Vec<Vec<u8>> {
-        let all = door().ctx().call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text);
-        all.filter(|name| !name.starts_with(PREFIX.as_bytes())).collect()
+    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)> {
+        let mut all: Vec<_> = listed(&[]).map(|name| (name, HostCommand::OfServer)).collect();
+        for category in CATEGORIES_OF_KEYS {
+            let of_keys = listed(&[b"FILTERBY", b"ACLCAT", category]);
+            // The container of such subcommands is about keys, too.
+            let names = of_keys.flat_map(|name| {
+                let container = name.split(|&byte| byte == b'|').next().unwrap_or_default().to_vec();
+                [container, name]
+            });
+            all.extend(names.map(|name| (name, HostCommand::OfKeys)));
+        }
+        all
     }
 
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -71,6 +88,16 @@ impl Host for TheHost {
         let mut found = door().ctx().call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
         std::iter::from_fn(|| Some((found.next()?, found.next()?))).collect()
     }
+}
+
+/// ACL categories of commands about keys. Scripts are, as the commands that they call are the host's.
+const CATEGORIES_OF_KEYS: [&[u8]; 4] = [b"keyspace", b"read", b"write", b"scripting"];
+
+/// The names that COMMAND LIST gives with this filter, but for midi's.
+fn listed(filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
+    let words = [&[&b"LIST"[..]], filter].concat();
+    let names = door().ctx().call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
+    names.filter(|name| !name.starts_with(PREFIX.as_bytes()))
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

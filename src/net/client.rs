@@ -64,6 +64,18 @@ impl<D: Driver> Service<D> {
                 say(connection, output, result.map(|_| ()).map_err(|error| error.text("client", args)));
             }
             ClientCommand::Reply => reply_mode(connection, args, output),
+            ClientCommand::TrackingInfo => {
+                let mut reply = connection.session.reply(output);
+                reply.map(3);
+                reply.bulk(b"flags");
+                reply.set(1);
+                reply.bulk(b"off");
+                reply.bulk(b"redirect");
+                reply.integer(NOT_TRACKING);
+                reply.bulk(b"prefixes");
+                reply.array(0);
+            }
+            ClientCommand::GetRedir => connection.session.reply(output).integer(NOT_TRACKING),
             ClientCommand::Help => help(args, &mut connection.session.reply(output)),
         }
         client.condition.arguments.store(0, Ordering::Relaxed);
@@ -125,6 +137,9 @@ impl<D: Driver> Service<D> {
         }
     }
 }
+
+/// CLIENT GETREDIR's word for a client that tracks no keys.
+const NOT_TRACKING: i64 = -1;
 
 fn say(connection: &Connection, output: &mut Vec<u8>, result: Result<(), Vec<u8>>) {
     let mut reply = connection.session.reply(output);

@@ -1,18 +1,22 @@
 //! Commands about the server, and those that are not here.
 
+use std::ffi::CStr;
+use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::resp::RespReply;
 use super::run::Service;
-use super::session::{BUSY, NO_AUTH};
+use super::session::{BUSY, NO_AUTH, PREFIX};
+use super::shared::Shared;
 use crate::command::{
-    Arg, ArgKind, Args, Error, Limits, PORT_COMMANDS, PortCall, Reply, elsewhere, error_about, find,
-    find_port, subcommands, unknown_command,
+    Arg, ArgKind, Args, Error, HostCommand, Limits, PORT_COMMANDS, PortCall, Reply, elsewhere, error_about,
+    find, find_port, subcommands, unknown_command,
 };
-use crate::shard::{Author, Call};
+use crate::shard::{Author, Call, Engine, Host};
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
@@ -32,12 +36,34 @@ impl<D: Driver> Service<D> {
         connection.session.reply(output).bulk(name);
     }
 
+    /// MODULE LIST.
+    pub(super) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
+        let mut reply = connection.session.reply(output);
+        let modules = self.engine().modules();
+        if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
+    }
+
+    /// Answers what the host answers to that.
+    pub(super) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
+        self.ask_main(connection, move |_, host| {
+            let tape = host.map(|host| host.reply_to(command));
+            Box::new(move |connection, output| {
+                let mut reply = connection.session.reply(output);
+                match tape {
+                    Some(tape) => tape.play(&mut reply),
+                    None => reply.error(BUSY),
+                }
+            })
+        });
+    }
+
     /// INFO: the host's, and midi's.
     pub(super) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
         let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
+        let shared = Arc::clone(&self.shared);
         self.ask_main(connection, move |_, host| {
             let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
-            let text = host.map(|host| host.info(&sections));
+            let text = host.map(|host| of_the_port(&host.info(&sections), &shared));
             Box::new(move |connection, output| match text {
                 Some(text) => connection.session.reply(output).verbatim(&text),
                 None => connection.session.reply(output).error(BUSY),
@@ -49,7 +75,7 @@ impl<D: Driver> Service<D> {
         let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
         self.ask_main(connection, move |_, host| {
             let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
-            let found = host.map(|host| host.config_get(&patterns));
+            let found = host.map(|host| settings_of_the_port(host, &patterns));
             Box::new(move |connection, output| {
                 let mut reply = connection.session.reply(output);
                 let Some(found) = found else { return reply.error(BUSY) };
@@ -72,7 +98,10 @@ impl<D: Driver> Service<D> {
     ) {
         let populate = if args.is(1, "populate") { find(b"populate") } else { None };
         let Some(command) = populate else {
-            return connection.session.reply(output).error(&elsewhere(&full_name(args)));
+            return connection
+                .session
+                .reply(output)
+                .error(&elsewhere(&full_name(args), HostCommand::OfServer));
         };
         if args.len() < 3 || args.len() > POPULATE_ARGUMENTS_MAX {
             let before = "ERR unknown subcommand or wrong number of arguments for '";
@@ -110,14 +139,14 @@ impl<D: Driver> Service<D> {
             false => unknown_command(args),
         };
         let name = full_name(args);
-        let known = self.shared.host_commands.get().map(|known| known.contains(&name));
-        let elsewhere = elsewhere(&name);
-        let answer = move |there: bool, connection: &Connection, output: &mut Vec<u8>| {
+        let known = self.shared.host_commands.get().map(|known| known.get(&name).copied());
+        let about = name.clone();
+        let answer = move |there: Option<HostCommand>, connection: &Connection, output: &mut Vec<u8>| {
             let mut reply = connection.session.reply(output);
             match there {
-                true if connection.session.user.is_none() => reply.error(NO_AUTH),
-                true => reply.error(&elsewhere),
-                false => reply.error(&unknown),
+                Some(_) if connection.session.user.is_none() => reply.error(NO_AUTH),
+                Some(of_host) => reply.error(&elsewhere(&about, of_host)),
+                None => reply.error(&unknown),
             }
         };
         if let Some(there) = known {
@@ -129,9 +158,73 @@ impl<D: Driver> Service<D> {
             Box::new(move |connection, output| {
                 let Some(commands) = commands else { return connection.session.reply(output).error(BUSY) };
                 let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
-                answer(known.contains(&name), connection, output);
+                answer(known.get(&name).copied(), connection, output);
             })
         });
+    }
+}
+
+/// The host's settings of which the port has its own: `midi.` and the name.
+const OWN_SETTINGS: [&str; 8] = [
+    "port",
+    "bind",
+    "unixsocket",
+    "unixsocketperm",
+    "protected-mode",
+    "maxclients",
+    "timeout",
+    "tcp-keepalive",
+];
+
+/// What CONFIG GET finds; what is about connections is about those of the port.
+fn settings_of_the_port(host: &dyn Host, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = host.config_get(patterns);
+    let own = |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
+    for (name, value) in found.iter_mut().filter(own) {
+        let own = host.config_get(&[&[PREFIX.as_bytes(), name].concat()]);
+        // The host's addresses, where it has none of its own.
+        let own = own.into_iter().next().filter(|(_, own)| name != b"bind" || !own.is_empty());
+        if let Some((_, own)) = own {
+            *value = own;
+        }
+    }
+    found
+}
+
+/// INFO's text with midi's keys in place of the host's, and the port's clients in place of the host's.
+fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
+    let text = String::from_utf8_lossy(text);
+    let mut told = String::with_capacity(text.len());
+    let mut section = "";
+    for line in text.split_inclusive("\r\n") {
+        section = line.trim_end().strip_prefix("# ").unwrap_or(section);
+        match (section, line.split_once(':')) {
+            ("Keyspace", Some(_)) => {}
+            ("Clients", Some((name, _))) => _ = write!(told, "{name}:{}\r\n", about_clients(name, shared)),
+            _ => told.push_str(line),
+        }
+        if line.trim_end() == "# Keyspace" {
+            tell_keys(&shared.engine, &mut told);
+        }
+    }
+    told.into_bytes()
+}
+
+/// A number of INFO's section about clients. Of those that the port does not know it has none.
+fn about_clients(name: &str, shared: &Shared) -> usize {
+    match name {
+        "connected_clients" => shared.clients().len(),
+        "maxclients" => shared.engine.settings.port.max_clients.load(Ordering::Relaxed),
+        _ => 0,
+    }
+}
+
+fn tell_keys(engine: &Engine, told: &mut String) {
+    for db in 0..engine.config.databases {
+        let census = engine.census(db);
+        if census.keys != 0 {
+            _ = write!(told, "db{db}:keys={},expires={},avg_ttl=0\r\n", census.keys, census.expiring);
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use crate::command::{
     error_about, find, find_port, parse_integer,
 };
 use crate::shard::{
-    Author, Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, PasswordSum, Refusal, Taking, User, Users,
+    Author, Call, DEFAULT_USER, Denied, Engine, Gate, Gates, Outcome, PasswordSum, Refusal, Taking, User,
+    Users,
 };
 use crate::store::Now;
 
@@ -464,6 +465,9 @@ impl<D: Driver> Service<D> {
             PortAction::ConfigGet => self.config_get(connection, args),
             PortAction::Debug => self.debug(connection, args, limits, output),
             PortAction::WhoAmI => self.who_am_i(connection, output),
+            PortAction::ModuleList => self.modules(connection, output),
+            PortAction::LastSave => self.ask_host(connection, c"LASTSAVE"),
+            PortAction::Role => self.ask_host(connection, c"ROLE"),
             PortAction::Multi => self.multi(connection, output),
             PortAction::Exec => self.exec(connection, args, limits, output),
             PortAction::Discard => self.discard(connection, output),

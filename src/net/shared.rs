@@ -1,6 +1,6 @@
 //! What the ports of all workers share: who is connected, and how to reach them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::accept::Newcomer;
 use super::connection::{Connection, Key};
+use crate::command::HostCommand;
 use crate::shard::{Engine, Inbox};
 
 /// What the ports of all workers share.
@@ -24,7 +25,7 @@ pub struct Shared {
     connected: AtomicUsize,
     started: Instant,
     /// Names of the host's commands, once somebody has asked for one that is not here.
-    pub host_commands: OnceLock<HashSet<Vec<u8>>>,
+    pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
 }
 
 /// A worker's own part.

@@ -42,7 +42,7 @@ pub struct Transaction {
     is_spoiled: bool,
     /// How often tokens were not to be had.
     tries: u8,
-    /// Everything that the queued commands are.
+    /// Everything that the queued commands are, those aside that run whatever the host is.
     flags: Option<Flags>,
     /// Keys of the queued commands.
     keys: usize,
@@ -67,12 +67,19 @@ impl Transaction {
             self.bytes.extend_from_slice(arg);
             self.ends.push(self.bytes.len());
         }
-        if let Named::Table { number, .. } = named {
-            let (row, flags) = (COMMANDS[number], self.flags.get_or_insert(Flags::NONE));
-            flags.write |= row.flags.write;
-            flags.host_write |= row.flags.host_write;
-            flags.deny_oom |= row.flags.deny_oom;
-            self.keys += row.key_positions(args).len();
+        match named {
+            Named::Table { number, .. } => {
+                let (row, flags) = (COMMANDS[number], self.flags.get_or_insert(Flags::NONE));
+                flags.write |= row.flags.write;
+                flags.host_write |= row.flags.host_write;
+                flags.deny_oom |= row.flags.deny_oom;
+                self.keys += row.key_positions(args).len();
+            }
+            // A stale replica refuses it, so it refuses EXEC as well.
+            Named::Port(number) if !PORT_COMMANDS[number].runs_when_stale() => {
+                self.flags.get_or_insert(Flags::NONE);
+            }
+            Named::Port(_) => {}
         }
     }
 

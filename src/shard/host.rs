@@ -1,10 +1,12 @@
 //! What the engine and the ports ask of the host, whatever it is.
 
+use std::ffi::CStr;
+
 use super::call::Call;
 use super::engine::Engine;
 use super::job::{JobOwner, JobReply};
 use super::users::{Denied, PasswordSum, User};
-use crate::command::{Args, DoorCommand};
+use crate::command::{Args, DoorCommand, HostCommand, Tape};
 use crate::limits::REFUSED_NAME_BYTES;
 
 /// The host. Each question is asked by the holder of its global lock, between
@@ -23,6 +25,9 @@ pub trait Host: Send + Sync {
     /// [`Host::authenticate`] said no.
     fn refused(&self, refusal: &Refusal);
 
+    /// Its own reply to a command without arguments, which must change nothing.
+    fn reply_to(&self, command: &CStr) -> Tape;
+
     /// INFO's text for these sections.
     fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
 
@@ -37,8 +42,9 @@ pub trait Host: Send + Sync {
         reply: Box<dyn JobReply>,
     );
 
-    /// The names of all its commands but midi's; a subcommand's is `container|subcommand`.
-    fn commands(&self) -> Vec<Vec<u8>>;
+    /// All its commands but midi's by name, more than once perhaps; then the last one counts. A
+    /// subcommand's is `container|subcommand`.
+    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)>;
 
     /// Settings whose names match any of these patterns, each with its value.
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;

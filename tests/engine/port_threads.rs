@@ -11,6 +11,7 @@
 //! ```
 //!
 //! Environment: `MIDI_PORT_ROUNDS` (how often each client does what it does).
+use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
-use midi::command::{COMMANDS, Cluster, DoorCommand, PORT_COMMANDS, Tape};
+use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, PORT_COMMANDS, Tape};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::shard::{
@@ -68,8 +69,11 @@ impl Host for Played {
         reply.sink().integer(i64::from(owner.db));
         reply.finish();
     }
-    fn commands(&self) -> Vec<Vec<u8>> {
-        vec![b"lpush".to_vec()]
+    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)> {
+        vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
+    }
+    fn reply_to(&self, _: &CStr) -> Tape {
+        Tape::default()
     }
     fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         patterns.iter().map(|pattern| (pattern.to_vec(), b"value".to_vec())).collect()
@@ -313,7 +317,7 @@ fn ask(world: &World, number: usize) {
         client.ok(&format!("CLIENT SETNAME asker:{number}"));
         client.ok("AUTH default default");
         assert!(client.run("AUTH default wrong").is_error());
-        assert!(client.run("LPUSH key value").text().contains("use the host's port"));
+        assert!(client.run("LPUSH key value").text().contains("not for midi's keys"));
         assert!(client.run("NOSUCH").text().starts_with("ERR unknown command"));
         assert_eq!(client.run("INFO midi_net").text(), "midi_net");
         assert_eq!(client.run("MIDI.JOBS"), Value::Integer(0));

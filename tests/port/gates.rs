@@ -65,6 +65,67 @@ fn a_replica_is_read_only_and_perhaps_stale() {
     host.ok("REPLICAOF NO ONE");
 }
 
+/// What EXEC answers to these commands where the gate closed after they were queued.
+fn exec_behind(
+    client: &mut Client,
+    host: &mut Client,
+    lines: &[&str],
+    (close, open): (&[&str], &[&str]),
+) -> Value {
+    client.ok("MULTI");
+    for line in lines {
+        assert_eq!(client.run(line), Value::Simple(b"QUEUED".to_vec()), "{line}");
+    }
+    close.iter().for_each(|line| host.ok(line));
+    let reply = client.run("EXEC");
+    open.iter().for_each(|line| host.ok(line));
+    reply
+}
+
+/// EXEC is refused as any of its commands would be.
+#[test]
+fn what_was_queued_before_a_gate_closed_is_refused_as_a_whole() {
+    const GATES: [(&[&str], &[&str]); 4] = [
+        (
+            &["CONFIG SET replica-serve-stale-data no", "REPLICAOF 127.0.0.1 1"],
+            &["REPLICAOF NO ONE", "CONFIG SET replica-serve-stale-data yes"],
+        ),
+        (&["REPLICAOF 127.0.0.1 1"], &["REPLICAOF NO ONE"]),
+        (&["CONFIG SET min-replicas-to-write 1"], &["CONFIG SET min-replicas-to-write 0"]),
+        (&["CONFIG SET maxmemory 1"], &["CONFIG SET maxmemory 0"]),
+    ];
+    const QUEUES: [&[&str]; 7] = [
+        &["PING"],
+        &["ECHO x", "TIME"],
+        &["GET k"],
+        &["SET k v", "PING"],
+        &["DEL k", "GET k"],
+        &["ECHO x", "APPEND k v"],
+        &["CLIENT GETNAME"],
+    ];
+    let ported = ported();
+    let (mut host, mut there, mut here) = (ported.host(), ported.host(), ported.client());
+    let own_words = host.info("server").contains_key("valkey_version");
+    for gate in GATES {
+        for lines in QUEUES {
+            there.run("SET k 1");
+            here.run("SET k 1");
+            let native = exec_behind(&mut there, &mut host, lines, gate);
+            let midi = exec_behind(&mut here, &mut host, lines, gate);
+            if native.is_error() {
+                assert!(
+                    native.text().starts_with("EXECABORT Transaction discarded because of: "),
+                    "{native:?}"
+                );
+                let alike = own_words && midi.is_error();
+                assert!(midi == native || alike, "{gate:?}: {lines:?}: {midi:?} and not {native:?}");
+            } else {
+                assert!(!midi.is_error(), "{gate:?}: {lines:?}: {midi:?} and not {native:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn too_few_replicas_are_too_few_here() {
     let ported = ported();

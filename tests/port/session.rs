@@ -218,6 +218,17 @@ const SCENES: [&[&str]; 12] = [
         "COMMAND INFO auth",
         "COMMAND INFO echo select",
         "COMMAND INFO client|id",
+        "COMMAND INFO client|trackinginfo client|getredir module|list lastsave role",
+        "COMMAND GETKEYSANDFLAGS set k v",
+        "COMMAND GETKEYSANDFLAGS set k v EX 1 GET",
+        "CLIENT TRACKINGINFO",
+        "CLIENT TRACKINGINFO x",
+        "CLIENT GETREDIR",
+        "LASTSAVE x",
+        "ROLE x",
+        "ROLE",
+        "MODULE",
+        "MODULE LIST x",
     ],
     &[
         "HELLO",
@@ -484,7 +495,7 @@ fn commands_of_the_host_are_said_to_be_there() {
     let ported = ported();
     let mut client = ported.client();
     for (line, name) in [
-        ("LPUSH l a", "lpush"),
+        ("PUBLISH c m", "publish"),
         ("subscribe c", "subscribe"),
         ("CONFIG SET a b", "config|set"),
         ("CLIENT TRACKING ON", "client|tracking"),
@@ -498,6 +509,90 @@ fn commands_of_the_host_are_said_to_be_there() {
         let expected = format!("ERR unknown command '{name}' on midi's port; use the host's port");
         assert_eq!(client.run(line), Value::error(&expected), "{line}");
     }
+}
+
+/// The host's port has them, but for keys of its own.
+#[test]
+fn commands_about_keys_are_not_said_to_be_elsewhere() {
+    let ported = ported();
+    let mut client = ported.client();
+    for line in [
+        "LPUSH l a",
+        "BITCOUNT k",
+        "SORT k",
+        "XGROUP CREATE k g 0",
+        "PFCOUNT k",
+        "EVAL x 0",
+        "EVALSHA x 0",
+        "SCRIPT LOAD x",
+        "FCALL f 0",
+        "BLPOP k 0",
+    ] {
+        let name = line.split(' ').next().expect("a name").to_lowercase();
+        let expected = format!(
+            "ERR unknown command '{name}': not supported by midi; the host's port has it, but not for midi's keys"
+        );
+        assert_eq!(client.run(line), Value::error(&expected), "{line}");
+    }
+}
+
+#[test]
+fn the_server_is_described_as_at_the_hosts_port() {
+    let ported = ported();
+    for (mut host, mut port) in
+        [(ported.host(), ported.client()), (ported.host().resp3(), ported.client().resp3())]
+    {
+        let mut same = || {
+            for line in ["MODULE LIST", "LASTSAVE", "CLIENT TRACKINGINFO", "CLIENT GETREDIR"] {
+                assert_eq!(port.run(line), host.run(line), "{line}");
+            }
+            // The state of the link may change between two looks.
+            let role = |client: &mut Client| client.run("ROLE").array()[..1].to_vec();
+            assert_eq!(role(&mut port), role(&mut host));
+        };
+        same();
+        ported.host().ok("REPLICAOF 127.0.0.1 1");
+        same();
+        ported.host().ok("REPLICAOF NO ONE");
+    }
+}
+
+#[test]
+fn settings_and_counts_of_connections_are_the_ports() {
+    let builder = Mode::Adaptive.builder().load("midi.maxclients 77");
+    let ported = Ported::start(builder);
+    let (mut host, mut port) = (ported.host().resp3(), ported.client().resp3());
+    let setting =
+        |client: &mut Client, name: &str| client.run(&format!("CONFIG GET {name}")).map()[name].text();
+    assert_eq!(setting(&mut port, "port"), ported.number().to_string());
+    assert_eq!(setting(&mut port, "maxclients"), "77");
+    assert_ne!(setting(&mut host, "maxclients"), "77");
+    for name in ["bind", "timeout", "maxmemory", "databases"] {
+        assert_eq!(setting(&mut port, name), setting(&mut host, name), "{name}");
+    }
+    let all = port.run("CONFIG GET *").map();
+    assert_eq!(all["port"].text(), ported.number().to_string());
+
+    host.ok("SET native 1");
+    port.ok("SET k 1 EX 100");
+    port.ok("SELECT 3");
+    port.run("MSET a 1 b 2");
+    port.ok("SELECT 0");
+    let _others = [ported.client(), ported.client()];
+    wait_until("they are let in", || port.info("clients")["connected_clients"] == "3");
+    for section in ["clients", "everything", "default"] {
+        let info = port.info(section);
+        assert_eq!((&*info["connected_clients"], &*info["maxclients"]), ("3", "77"), "{section}");
+        assert_eq!(info["blocked_clients"], "0");
+    }
+    for section in ["keyspace", "everything", "default"] {
+        let info = port.info(section);
+        assert_eq!(info["db0"], "keys=1,expires=1,avg_ttl=0", "{section}");
+        assert_eq!(info["db3"], "keys=2,expires=0,avg_ttl=0", "{section}");
+    }
+    assert!(host.info("keyspace")["db0"].starts_with("keys=1,expires=0"));
+    port.ok("FLUSHALL");
+    assert_eq!(port.run("INFO keyspace").text().lines().count(), 1);
 }
 
 #[test]
