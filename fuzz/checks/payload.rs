@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use crc::{CRC_64_REDIS, Crc};
 use midi::command::{Args, Cluster, find};
 use midi::net::resp::RespReply;
-use midi::shard::{Call, Config, Engine, Outcome, Settings, Taking};
+use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking};
 use midi::store::Now;
 
 const MAX_VALUE_BYTES: usize = 1 << 20;
@@ -90,6 +90,7 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
         now: Now::lazy(engine.config.clock),
         limits: engine.settings.limits(usize::MAX),
         prefix: "",
+        author: Author::Nobody,
     };
     let mut out = Vec::new();
     let outcome =

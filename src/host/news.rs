@@ -82,11 +82,14 @@ fn signal(ctx: Ctx, db: u32, key: &[u8]) {
     ctx.signal_modified(db, key);
 }
 
+/// Databases and keys.
+type Changes = Vec<(u32, Box<[u8]>)>;
+
 /// Changes by clients that wait for their replies.
 #[derive(Default)]
 struct Waiting {
     /// By client.
-    changes: HashMap<u64, Vec<(u32, Box<[u8]>)>>,
+    changes: HashMap<u64, Changes>,
     /// Who made the last change of a key. Others who changed it before are told of that one.
     last: HashMap<Box<[u8]>, u64>,
 }
@@ -104,7 +107,7 @@ impl Waiting {
     }
 
     /// What of a client's changes is still to be told.
-    fn take(&mut self, client: u64) -> Vec<(u32, Box<[u8]>)> {
+    fn take(&mut self, client: u64) -> Changes {
         let mut changes = self.changes.remove(&client).unwrap_or_default();
         ANY_WAITING.store(!self.changes.is_empty(), Ordering::Relaxed);
         changes.retain(|(_, key)| self.last.get(key) == Some(&client) && self.last.remove(key).is_some());

@@ -819,7 +819,7 @@ fn config_get_is_the_hosts() {
         [(ported.client(), ported.host()), (ported.client().resp3(), ported.host().resp3())]
     {
         for ask in [
-            "CONFIG GET port",
+            "CONFIG GET save",
             "config get nosuch",
             "CONFIG GET midi.threads",
             "CONFIG GET maxmemory timeout",
