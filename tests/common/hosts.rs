@@ -53,9 +53,11 @@ const FINE: &str = "";
 const ANY: &str = "";
 
 /// Where, the command, what the host's reply begins with, what midi's begins with.
-const DIFFERENCES: [(On, &str, &str, &str); 11] = [
-    // Newer hosts refuse a cursor below zero, and take one with a space in front.
+const DIFFERENCES: [(On, &str, &str, &str); 14] = [
+    // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is wrong comes after.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
+    (On::Newer, "scan", "ERR invalid cursor", "ERR "),
+    (On::Newer, "scan", "ERR ", "ERR invalid cursor"),
     (On::Newer, "scan", FINE, "ERR invalid cursor"),
     (On::Newer, "scan", "ERR unknown type name", FINE),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
@@ -64,7 +66,9 @@ const DIFFERENCES: [(On, &str, &str, &str); 11] = [
     (On::Newer, ANY, "ERR unknown command", "ERR unknown command"),
     (On::Valkey, ANY, "NOAUTH ", "ERR wrong number of arguments"),
     (On::Valkey, ANY, "NOAUTH ", "ERR unknown "),
+    // The filters of CLIENT LIST and KILL.
     (On::Valkey, "client", "ERR ", "ERR "),
+    (On::Valkey, "client", "ERR ", FINE),
     // Redis had MSETEX first, in other words.
     (On::Valkey, "msetex", "ERR ", "ERR "),
     // Valkey looks at the time to live first, then whether there is a key.

@@ -48,6 +48,17 @@ fn greeting_of_its_own() -> &'static [&'static str] {
     if host().valkey { &["server", "version", "id", "modules"] } else { &["id", "modules"] }
 }
 
+/// More commands have this flag on newer hosts, and Valkey gives subcommands as an array, Redis as a set.
+fn without_allow_busy(reply: Value) -> Value {
+    let kept = |value: &Value| *value != Value::Simple(b"allow_busy".to_vec());
+    match reply {
+        Value::Array(list) | Value::Set(list) => {
+            Value::Array(list.into_iter().filter(kept).map(without_allow_busy).collect())
+        }
+        other => other,
+    }
+}
+
 /// Newer hosts tell more of a client than Redis 7.0.
 fn without_newer_fields(native: Value, midi: &Value) -> Value {
     match (native, midi) {
@@ -88,6 +99,7 @@ fn masked(line: &str, reply: Value) -> Value {
         Value::Bulk(text) | Value::Verbatim(text) if line.starts_with("CLIENT INFO") => {
             Value::Array(fields(&text))
         }
+        reply if line.starts_with("COMMAND INFO") && host().is_newer() => without_allow_busy(reply),
         other => other,
     }
 }
@@ -107,7 +119,9 @@ fn fields(line: &[u8]) -> Vec<Value> {
     fields
         .filter(|(name, _)| !NEWER.contains(name))
         .map(|(name, value)| {
-            if COMPARED.contains(&name) { Value::bulk(format!("{name}={value}")) } else { Value::bulk(name) }
+            // After EXEC Valkey says that there are no commands, and not that there is no transaction.
+            let compared = COMPARED.contains(&name) && !(name == "multi" && host().valkey);
+            if compared { Value::bulk(format!("{name}={value}")) } else { Value::bulk(name) }
         })
         .collect()
 }
@@ -280,6 +294,8 @@ const SCENES: [&[&str]; 12] = [
         "HELLO 3",
         "CLIENT NO-EVICT ON",
         "CLIENT INFO",
+        // Newer hosts forget it at RESET.
+        "CLIENT NO-EVICT OFF",
         "RESET",
         "CLIENT INFO",
         "RESET x",
