@@ -74,7 +74,7 @@ const EVERY_COMMAND: &[&[&str]] = &[
     &["SET k 1", "MOVE k 3", "SET k 2", "DEL k", "SELECT 3", "DEL k"],
 ];
 
-/// Times that are over: newer hosts tell `expired` of some.
+/// Times that are over.
 const TOO_LATE: &[&str] =
     &["SET k 1", "EXPIREAT k 1", "SET k 1", "PEXPIREAT k 1", "SET k 1", "GETEX k EXAT 1"];
 
