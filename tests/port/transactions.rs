@@ -637,16 +637,16 @@ fn expiry_is_judged_as_by_redis() {
     for mode in Mode::ALL {
         let ported = Ported::start(mode.builder());
         let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
-        assert!(!survives(&ported, &["SET e 1 PX 30"], "e", |_, _| pause(60)), "{mode:?}: it has expired");
+        assert!(!survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(260)), "{mode:?}: it has expired");
         assert!(
-            !survives(&ported, &["SET e 1 PX 30"], "e", |_, _| pause(400)),
+            !survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(700)),
             "{mode:?}: and was taken out"
         );
         let read = |port: &mut Client, _: &mut Client| {
-            pause(60);
+            pause(260);
             assert!(port.run("GET e").is_null());
         };
-        assert!(!survives(&ported, &["SET e 1 PX 30"], "e", read), "{mode:?}: and somebody has met it");
+        assert!(!survives(&ported, &["SET e 1 PX 200"], "e", read), "{mode:?}: and somebody has met it");
         assert!(survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)), "{mode:?}: it has not");
         // Expired before: nothing happens to it any more.
         let mut client = ported.client();
