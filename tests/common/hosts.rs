@@ -53,13 +53,14 @@ const FINE: &str = "";
 const ANY: &str = "";
 
 /// Where, the command, what the host's reply begins with, what midi's begins with.
-const DIFFERENCES: [(On, &str, &str, &str); 14] = [
+const DIFFERENCES: [(On, &str, &str, &str); 15] = [
     // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is wrong comes after.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
     (On::Newer, "scan", "ERR invalid cursor", "ERR "),
     (On::Newer, "scan", "ERR ", "ERR invalid cursor"),
     (On::Newer, "scan", FINE, "ERR invalid cursor"),
-    (On::Newer, "scan", "ERR unknown type name", FINE),
+    (On::Valkey, "scan", "ERR unknown type name", FINE),
+    (On::Valkey, "scan", "ERR unknown type name", "ERR "),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
     (On::Newer, "hello", "ERR Syntax error in HELLO option", "WRONGPASS "),
     // To strangers newer hosts do not repeat what they have sent, and Valkey says this first of all.
