@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-clients test-long lint bench bench-quick bench-engine clean
+.PHONY: help build run test test-hosts test-clients test-long lint bench bench-quick bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -11,8 +11,11 @@ build: ## build target/release/libmidi.so
 run: ## build, then start redis-server with midi in the foreground; PORT= and MIDI_PORT= choose the ports
 	@bash scripts/run.sh
 
-test: ## all tests, against Redis and, where it can be had, Valkey
+test: ## all tests on Redis 7.0, and those that talk to a host on Redis 8.6 and Valkey 9.1
 	@bash scripts/test.sh
+
+test-hosts: ## the tests that talk to a host on every host; HOSTS= chooses some
+	@bash scripts/test-hosts.sh $(HOSTS)
 
 test-clients: ## clients in Python, Node, Go and Java, and Redis's own tools, against midi's port
 	@bash scripts/test-clients.sh

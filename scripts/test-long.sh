@@ -53,7 +53,7 @@ asan_stage() {
     # A server may die unseen by a test, so the reports go to files. Leaks: the server frees nothing at its end.
     # A damaged payload makes Redis ask for more memory than there is, and it can do without.
     rm -f "$reports".*
-    run env -u MIDI_VALKEY_SERVER MIDI_MODULE="$root/target/asan/$host/release/libmidi.so" MIDI_SERVER_PRELOAD="$runtime" \
+    run env MIDI_MODULE="$root/target/asan/$host/release/libmidi.so" MIDI_SERVER_PRELOAD="$runtime" \
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:log_path='$reports'" \
         cargo test --release --locked --no-fail-fast --test '*'
     # What could not be allocated is written there, too.

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# All tests. They find the servers through MIDI_REDIS_SERVER and MIDI_VALKEY_SERVER.
+# All tests on the host in MIDI_REDIS_SERVER, Debian's redis-server if unset; those that talk to a host on a new
+# Redis and a new Valkey, too. HOSTS= chooses others, HOSTS=none leaves them out.
 . "$(dirname "$0")/setup.sh"
+. "$(dirname "$0")/hosts.sh"
 setup redis
-setup_valkey
 setup_python_client
+# Most of a test is waiting: more of them at once than there are processors.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.
 cargo build --release --locked
-cargo test --release --locked --workspace
+failed=()
+echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
+cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
+for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
+[ ${#failed[@]} = 0 ] || die "FAILED on: ${failed[*]}"

@@ -10,6 +10,7 @@ mod client;
 mod door;
 mod free_port;
 pub mod grammar;
+pub mod hosts;
 pub mod linear;
 pub mod port;
 pub mod proxy;

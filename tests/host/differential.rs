@@ -261,8 +261,10 @@ fn a_difference_is_found_and_cut_down() {
     let grammar = Grammar::ask(&mut arena.server.client());
     let mut steps = episode(&grammar, 1);
     play(&arena, &steps).expect("no difference of its own");
-    // A write that only midi sees, in the middle, and a look at it at the end.
-    steps.insert(500, Step::Alone(words("MIDI.SET planted there")));
+    // A write that only midi sees, in the middle, and a look at it at the end, both in one database.
+    steps.insert(500, Step::Alone(words("SELECT 0")));
+    steps.insert(501, Step::Alone(words("MIDI.SET planted there")));
+    steps.push(Step::Alone(words("SELECT 0")));
     steps.push(Step::Plain(words("EXISTS planted")));
     steps.retain(|step| {
         // Nothing may take the planted key away.

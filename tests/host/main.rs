@@ -30,7 +30,5 @@ mod settings;
 mod storms;
 mod strings;
 mod units;
-mod valkey;
-mod valkey_host;
 mod watch;
 mod writes;

@@ -295,3 +295,30 @@ fn a_storm_of_connections_beside_work() {
         check_healthy(server);
     });
 }
+
+/// Each sets keys of its own and reads them back, in one pipeline.
+fn set_and_get(client: &mut Client, random: &mut Random) {
+    let key = random.next();
+    let commands: Vec<Vec<String>> = (0..20)
+        .flat_map(|number| [format!("MIDI.SET {key}:{number} {number}"), format!("MIDI.GET {key}:{number}")])
+        .map(|line| line.split(' ').map(str::to_owned).collect())
+        .collect();
+    for (number, pair) in client.pipeline(&commands).chunks_exact(2).enumerate() {
+        assert_eq!(pair, [Value::ok(), Value::bulk(number.to_string())]);
+    }
+}
+
+/// The host's own threads read the clients' commands.
+#[test]
+fn io_threads_of_the_host() {
+    for mode in Mode::ALL {
+        let server = mode.builder().config("io-threads 3").config("io-threads-do-reads yes").start();
+        at_once(8, |number| {
+            let mut client = server.client();
+            let mut random = Random::new(number as u64);
+            for _ in 0..100 {
+                set_and_get(&mut client, &mut random);
+            }
+        });
+    }
+}

@@ -334,18 +334,3 @@ fn very_many_watched_keys() {
         wait_until("writes go on", || client.run("MIDI.SET k 1") == Value::ok());
     }
 }
-
-#[test]
-fn on_valkey() {
-    let Some(path) = std::env::var_os("MIDI_VALKEY_SERVER").filter(|path| !path.is_empty()) else {
-        println!("skipped: MIDI_VALKEY_SERVER names no server");
-        return;
-    };
-    for mode in Mode::ALL {
-        let server = mode.builder().binary(&path).start();
-        assert!(survives(&server, SET_UP, "k", &["MIDI.GET k", "MIDI.SET a 2"]), "{mode:?}");
-        for then in ["MIDI.SET k 2", "MIDI.MSET a 1 k 1", "FLUSHALL", "SWAPDB 0 1"] {
-            assert!(!survives(&server, SET_UP, "k", &[then]), "{mode:?}: {then}");
-        }
-    }
-}

