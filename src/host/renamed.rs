@@ -55,27 +55,39 @@ fn look_up(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] 
 /// Asks whether somebody who may call one of [`SEEN`] only may call this. `None` where this is no whole command:
 /// the next one of its name may tell.
 fn ask(filter: *mut raw::RedisModuleCommandFilterCtx) -> Option<&'static str> {
+    // AUTH and its kin are everybody's, whatever the rules.
+    if may_call(filter, "allkeys") == Ok(()) {
+        return Some(ANOTHER);
+    }
     let mut whole = false;
+    for name in SEEN {
+        match may_call(filter, &format!("+{name}")) {
+            Ok(()) => return Some(name),
+            Err(reason) => whole |= reason == Some(libc::EACCES),
+        }
+    }
+    whole.then_some(ANOTHER)
+}
+
+/// Whether a user with that rule, who may touch all keys, may call the command that the filter sees.
+///
+/// # Errors
+/// The host's reason, an errno.
+fn may_call(filter: *mut raw::RedisModuleCommandFilterCtx, rule: &str) -> Result<(), Option<i32>> {
     // SAFETY: the filter's own context, and arguments that it holds; a user of our own, freed once.
     unsafe {
         let count = api!(RedisModule_CommandFilterArgsCount)(filter);
         let argument = |number| api!(RedisModule_CommandFilterArgGet)(filter, number);
         let mut args: Vec<*mut RawString> = (0..count).map(argument).collect();
-        for name in SEEN {
-            let user = api!(RedisModule_CreateModuleUser)(c"midi".as_ptr());
-            for rule in [&format!("+{name}"), "allkeys"] {
-                api!(RedisModule_SetModuleUserACL)(user, c_text(rule).as_ptr());
-            }
-            let may = api!(RedisModule_ACLCheckCommandPermissions)(user, args.as_mut_ptr(), count);
-            let error = io::Error::last_os_error().raw_os_error();
-            api!(RedisModule_FreeModuleUser)(user);
-            if may == raw::REDISMODULE_OK as c_int {
-                return Some(name);
-            }
-            whole |= error == Some(libc::EACCES);
+        let user = api!(RedisModule_CreateModuleUser)(c"midi".as_ptr());
+        for rule in [rule, "allkeys"] {
+            api!(RedisModule_SetModuleUserACL)(user, c_text(rule).as_ptr());
         }
+        let may = api!(RedisModule_ACLCheckCommandPermissions)(user, args.as_mut_ptr(), count);
+        let error = io::Error::last_os_error().raw_os_error();
+        api!(RedisModule_FreeModuleUser)(user);
+        if may == raw::REDISMODULE_OK as c_int { Ok(()) } else { Err(error) }
     }
-    whole.then_some(ANOTHER)
 }
 
 /// Has the ports forget what the host's operator has taken away, and logs what is renamed. In OnLoad.

@@ -432,7 +432,12 @@ fn command_info_is_that_of_the_stock_command() {
     let mut client = server.client();
     for name in STOCK {
         let native = command_info(&mut client, name);
-        let midi = command_info(&mut client, &format!("midi.{name}"));
+        let mut midi = command_info(&mut client, &format!("midi.{name}"));
+        if name == "set" {
+            // A module's command can only tell what its options do to a key by giving the key itself.
+            let at = midi.1.iter().position(|flag| flag == "movablekeys").expect("the module is asked for keys");
+            midi.1.remove(at);
+        }
         assert_eq!(native, midi, "{name}");
     }
     for (name, flag) in [("populate", "write"), ("import", "denyoom"), ("export", "write"), ("jobs", "admin")]

@@ -273,5 +273,5 @@ fn background_saves_disturb_nobody() {
 fn the_load_log_says_what_is_not_saved() {
     let server = Mode::Adaptive.server();
     let log = server.log();
-    assert!(log.contains("save points") && log.contains("do not cover midi's data"), "{log}");
+    assert!(log.contains("Save points") && log.contains("do not cover midi's data"), "{log}");
 }
