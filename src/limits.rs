@@ -235,6 +235,12 @@ pub const HELD_OUTPUT: usize = 64 << 10;
 /// until it has taken some.
 pub const OUTPUT_PAUSE: usize = 1 << 20;
 
+/// A connection is served for so long in one go, if it has more commands than one, and then others have
+/// their turn: some thousand short commands.
+pub const SERVED_AT_ONCE: Duration = Duration::from_micros(500);
+/// It runs so many rounds, of some commands each, between two looks at the clock.
+pub const LOOKS_AT_CLOCK: u32 = 4;
+
 /// A long command's reply goes to its connection in pieces of this size.
 pub const PART_BYTES: usize = 64 << 10;
 

@@ -85,6 +85,16 @@ impl Connection {
         self.state == State::Waiting
     }
 
+    /// Whether its next command may run: there may be one, and what came before it has been said.
+    pub fn may_run(&self) -> bool {
+        self.has_commands && self.state == State::Open && self.session.saying.is_none()
+    }
+
+    /// Whether it need not wait for anything to happen to it.
+    pub fn can_go_on(&self) -> bool {
+        self.has_commands || self.readable || self.ended || self.session.saying.is_some()
+    }
+
     /// Lets others know how it is doing.
     pub fn show_condition(&self) {
         let condition = &self.client.condition;
@@ -149,10 +159,9 @@ impl Backlog {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The buffer, to add at its end, with what is used up taken out.
+    /// The buffer, to add at its end. What is used up is still there, up to a half: it is
+    /// [`Backlog::use_up`] that moves the rest, so that no byte is moved for every piece that comes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        self.bytes.drain(..self.from);
-        self.from = 0;
         &mut self.bytes
     }
 

@@ -17,7 +17,8 @@ use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{
-    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
+    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, READ_BYTES,
+    SERVED_AT_ONCE,
 };
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 
@@ -32,6 +33,26 @@ pub enum Fate {
     Deferred,
     /// It is to be closed.
     Ends,
+}
+
+/// For how long a connection has been served in one go.
+#[derive(Default)]
+pub(super) struct Pace {
+    rounds: u32,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    /// Begins another round, unless others are to have their turn first. The clock is not looked at
+    /// in the first round, which for most connections is the only one, and seldom after that.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.rounds += 1;
+        if self.rounds % LOOKS_AT_CLOCK != 2 {
+            return false;
+        }
+        let now = Instant::now();
+        now - *self.since.get_or_insert(now) > SERVED_AT_ONCE
+    }
 }
 
 /// What a worker serves connections with.
@@ -134,8 +155,8 @@ impl<D: Driver> Service<D> {
             if connection.session.is_muted() {
                 output.truncate(said);
             }
-            if connection.state != State::Open {
-                return Fate::Stays;
+            if connection.state != State::Open || connection.session.saying.is_some() {
+                return self.fate_of(connection);
             }
         }
         if connection.has_commands {
@@ -161,7 +182,7 @@ impl<D: Driver> Service<D> {
                 connection.state = State::Open;
                 Fate::Ready
             }
-            State::Open if connection.has_commands || connection.readable || connection.ended => Fate::Ready,
+            State::Open if connection.can_go_on() => Fate::Ready,
             _ => Fate::Stays,
         }
     }
@@ -194,8 +215,8 @@ impl<D: Driver> Service<D> {
     /// The same behind what has been received of a long command.
     fn receive_more(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> bool {
         let mut unread = std::mem::take(&mut connection.unread);
+        let present = unread.len();
         let buffer = unread.buffer();
-        let present = buffer.len();
         buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
         let received = self.driver.receive(&connection.socket, buffer);
         let goes_on = self.note_received(connection, received);
@@ -219,7 +240,7 @@ impl<D: Driver> Service<D> {
         let buffer = connection.unread.buffer();
         buffer.reserve(INPUT_BYTES);
         let received = self.driver.receive(&connection.socket, buffer);
-        connection.has_commands |= !buffer.is_empty();
+        connection.has_commands |= !connection.unread.is_empty();
         // It may still read; if it is gone, sending tells.
         self.note_received(connection, received);
         if self.is_over_query_limit(connection.unread.len()) {
@@ -259,8 +280,9 @@ impl<D: Driver> Service<D> {
     pub(super) fn run(&mut self, connection: &mut Connection, input: &[u8], output: &mut Vec<u8>) -> usize {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
+        let mut pace = Pace::default();
         connection.has_commands = true;
-        while connection.has_commands && connection.state == State::Open && output.len() <= OUTPUT_PAUSE {
+        while connection.may_run() && output.len() <= OUTPUT_PAUSE && !pace.is_over() {
             at += self.run_some(connection, &input[at..], &mut args, output);
             // Most reads end with a command.
             connection.has_commands &= at < input.len();

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::resp::RespReply;
-use super::run::Service;
+use super::run::{Pace, Service};
 use super::server::POPULATE_ARGUMENTS_MAX;
 use super::session::{BUSY, Judged, Named, Session, login_of, selected};
 use super::shared::count;
@@ -28,7 +28,7 @@ use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
     Tape, find, find_port,
 };
-use crate::limits::{MANY_TRIES, TRANSACTION_BYTES_KEPT};
+use crate::limits::{MANY_TRIES, OUTPUT_PAUSE, TRANSACTION_BYTES_KEPT};
 use crate::shard::{
     Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, Taking, User,
     Watching,
@@ -111,6 +111,14 @@ impl Transaction {
     fn arguments(&self) -> SmallVec<[&[u8]; 16]> {
         let mut start = 0;
         self.ends.iter().map(|&end| &self.bytes[replace(&mut start, end)..end]).collect()
+    }
+
+    /// The arguments of one command.
+    fn arguments_of(&self, command: usize) -> SmallVec<[&[u8]; 16]> {
+        let first = self.commands[command].first;
+        let end = self.commands.get(command + 1).map_or(self.ends.len(), |next| next.first);
+        let mut start = if first == 0 { 0 } else { self.ends[first - 1] };
+        self.ends[first..end].iter().map(|&end| &self.bytes[replace(&mut start, end)..end]).collect()
     }
 
     /// Those of a command, among all.
@@ -496,14 +504,16 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// Goes on with a transaction's replies, until one must be waited for.
+    /// Goes on with a transaction's replies, until one must be waited for, or others have their turn: then
+    /// `saying` is left.
     pub(super) fn go_on_saying(
         &mut self,
         connection: &mut Connection,
         limits: &Limits,
         output: &mut Vec<u8>,
     ) {
-        while connection.state != State::Waiting {
+        let mut pace = Pace::default();
+        while connection.state != State::Waiting && output.len() <= OUTPUT_PAUSE && !pace.is_over() {
             let Some(mut saying) = connection.session.saying.take() else { return };
             let at = saying.next;
             let Some(said) = saying.said.get(at) else { return };
@@ -512,8 +522,8 @@ impl<D: Driver> Service<D> {
                 Said::Tape(tape) => tape.play(&mut connection.session.reply(output)),
                 Said::Error(text) => connection.session.reply(output).error(text),
                 Said::Own => {
-                    let all = saying.transaction.arguments();
-                    let args = saying.transaction.args_of(at, &all);
+                    let args = saying.transaction.arguments_of(at);
+                    let args = Args::new(&args);
                     if let Named::Port(number) = saying.transaction.commands[at].named {
                         self.run_own(connection, number, &args, limits, output);
                     }

@@ -6,6 +6,7 @@ mod common;
 mod acl;
 mod clients;
 mod faults;
+mod floods;
 mod gates;
 mod hardened;
 mod rights;
