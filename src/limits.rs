@@ -250,6 +250,10 @@ pub const ACCEPTED_PER_TURN: usize = 64;
 /// How often a connection that the host holds up tries again.
 pub const DEFERRED_NAP: Duration = Duration::from_micros(500);
 
+/// A client that sends no more and whose command has waited for a shard for longer than this is taken for
+/// gone: one that only has nothing more to send is answered sooner, unless a script holds the shard.
+pub const LEAVERS_WAIT: Duration = Duration::from_millis(100);
+
 /// How exactly a port knows when a client was last heard of.
 pub const PORT_CLOCK: Duration = Duration::from_millis(50);
 
@@ -263,6 +267,11 @@ pub const LINE_BYTES: usize = 64 << 10;
 pub const UNAUTHENTICATED_ARGUMENTS: usize = 10;
 /// And none longer than this; both as in Redis.
 pub const UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
+/// What they have sent and was not run takes so much at most, ...
+pub const UNAUTHENTICATED_QUERY_BYTES: usize = 1 << 20;
+/// ... and so much of their replies may wait for them to read: both as in Redis since 7.4.3, or the memory
+/// would be anybody's.
+pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 
 /// A list of arguments that grew beyond this for one command (16 KiB) is not kept for the next.
 pub const ARGUMENTS_KEPT: usize = 1024;

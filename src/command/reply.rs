@@ -33,12 +33,20 @@ pub trait Reply {
 }
 
 /// A reply written down, to be played to another sink on another thread.
-#[derive(Default)]
 pub struct Tape {
     bytes: Vec<u8>,
     simple: Vec<&'static str>,
     shared: Vec<SharedValue>,
     shared_bytes: usize,
+    /// What it may hold.
+    most: usize,
+    is_cut: bool,
+}
+
+impl Default for Tape {
+    fn default() -> Self {
+        Tape::up_to(usize::MAX)
+    }
 }
 
 const SIMPLE: u8 = 0;
@@ -52,6 +60,24 @@ const MAP: u8 = 7;
 const SHARED: u8 = 8;
 
 impl Tape {
+    /// For replies of so many bytes, roughly; strings beyond it are left out.
+    pub fn up_to(most: usize) -> Self {
+        let (bytes, simple, shared) = (Vec::new(), Vec::new(), Vec::new());
+        Tape { bytes, simple, shared, shared_bytes: 0, most, is_cut: false }
+    }
+
+    /// Whether something was left out: then it is no reply.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has = self.len() + bytes <= self.most;
+        self.is_cut |= !has;
+        has
+    }
+
     /// How large the reply is, roughly.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.shared_bytes
@@ -68,8 +94,10 @@ impl Tape {
     }
 
     fn string(&mut self, mark: u8, bytes: &[u8]) {
-        self.number(mark, bytes.len() as u64);
-        self.bytes.extend_from_slice(bytes);
+        if self.has_room(bytes.len()) {
+            self.number(mark, bytes.len() as u64);
+            self.bytes.extend_from_slice(bytes);
+        }
     }
 
     /// Says everything again to `to`.
@@ -145,6 +173,7 @@ impl Reply for Tape {
     }
     fn value(&mut self, entry: &Entry) {
         match entry.shared_value() {
+            Some(value) if !self.has_room(value.bytes().len()) => {}
             Some(value) => {
                 self.bytes.push(SHARED);
                 self.shared_bytes += value.bytes().len();

@@ -362,8 +362,12 @@ impl Door {
     /// Goes on with a command that a worker could not run.
     fn go_on(&self, mut request: Box<Request>) {
         let engine = &*self.engine;
+        if request.is_abandoned() {
+            request.verdict = Verdict::Done;
+            return engine.send_back(request);
+        }
         let args = std::mem::take(&mut request.args);
-        let mut tape = Tape::default();
+        let mut tape = request.tape(engine);
         let (outcome, work) = args.with(|args| {
             let call = engine.call_of(&request, args);
             // Whatever happens, there is a client that waits.

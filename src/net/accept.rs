@@ -127,7 +127,7 @@ pub fn client(
         db: AtomicU32::new(0),
         last_seen: AtomicU64::new(shared.clock(now)),
         gone: Arc::new(AtomicBool::new(false)),
-        killed: AtomicBool::new(false),
+        killed: Arc::new(AtomicBool::new(false)),
         last_command: AtomicU32::new(0),
         condition: Condition::default(),
     })

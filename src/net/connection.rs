@@ -61,6 +61,8 @@ pub struct Connection {
     pub readable: bool,
     /// The other side sends no more.
     pub ended: bool,
+    /// Since when its command has waited for a shard that others hold.
+    pub queued_since: Option<Instant>,
     /// It stands in the list of those that can go on.
     pub is_ready: bool,
     /// Cuts `unread` into commands.
@@ -95,6 +97,17 @@ impl Connection {
         self.has_commands || self.readable || self.ended || self.session.saying.is_some()
     }
 
+    /// Whether its client seems to have left while a command of its waited for a shard.
+    pub fn is_leaving(&self) -> bool {
+        self.ended && self.queued_since.is_some()
+    }
+
+    /// Runs nothing of what it has sent and was not run.
+    pub fn forget_commands(&mut self) {
+        self.unread = Backlog::default();
+        (self.has_commands, self.readable) = (false, false);
+    }
+
     /// Lets others know how it is doing.
     pub fn show_condition(&self) {
         let condition = &self.client.condition;
@@ -120,6 +133,7 @@ impl Drop for Connection {
         // A forked child may have the socket open: closing it would end nothing.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         self.client.gone.store(true, Ordering::Relaxed);
+        self.client.killed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -134,6 +148,11 @@ pub struct Backlog {
 const KEPT_BYTES: usize = 1024;
 
 impl Backlog {
+    /// What stands behind `from`.
+    pub fn of(bytes: Vec<u8>, from: usize) -> Self {
+        Backlog { bytes, from }
+    }
+
     /// What there is.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..]
@@ -157,6 +176,15 @@ impl Backlog {
     /// Adds at the end.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The same without a copy, where there is nothing yet.
+    pub fn append(&mut self, bytes: Vec<u8>) {
+        if self.is_empty() && bytes.len() > KEPT_BYTES {
+            *self = Backlog::of(bytes, 0);
+        } else {
+            self.add(&bytes);
+        }
     }
 
     /// The buffer, to add at its end. What is used up is still there, up to a half: it is

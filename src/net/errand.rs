@@ -1,6 +1,7 @@
 //! What only the host's main thread can do for a connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::connection::{Connection, Key, State};
 use super::driver::Driver;
@@ -62,7 +63,11 @@ impl<D: Driver> Service<D> {
     ) {
         connection.state = State::Waiting;
         let waiting = Waiting::new(&self.shared, self.worker, connection.key);
+        let killed = Arc::clone(&connection.client.killed);
         self.engine().send_errand(Box::new(move |engine, host| {
+            if killed.load(Ordering::Relaxed) {
+                return;
+            }
             let answer = question(engine, host);
             waiting.ends(|key| Mail::Answer(key, answer));
         }));
@@ -76,7 +81,11 @@ impl<D: Driver> Service<D> {
         let reply = PortReply::new(&self.shared, self.worker, connection);
         let owner = self.owner(connection);
         let user = connection.session.user.clone();
+        let killed = Arc::clone(&connection.client.killed);
         self.engine().send_errand(Box::new(move |engine, host| {
+            if killed.load(Ordering::Relaxed) {
+                return;
+            }
             args.with(|args| {
                 let now = Now::lazy(engine.config.clock);
                 let call = Call { command, args, db, now, limits, prefix, author: Author::Nobody };

@@ -103,8 +103,12 @@ impl<D: Driver> Service<D> {
             let Some(connection) = of(connections, member.key) else { continue };
             let said = output.len();
             let bytes = &input[member.input.clone()];
+            self.limit_output(connection, said);
             let used = self.run(connection, bytes, &mut output);
             connection.unread.add(&bytes[used..]);
+            if self.has_too_much_output(connection, said, &mut output) {
+                connection.state = State::Closing;
+            }
             self.finish(connection, said..output.len());
         }
         members.clear();
@@ -144,11 +148,14 @@ impl<D: Driver> Service<D> {
         let shared = Arc::clone(&self.shared);
         let engine = &*shared.engine;
         let mut calls = ahead.calls(engine, db, &limits);
-        let (done, outcome) =
-            engine.attempt_run(self.seat(), calls.clone(), &mut RespReply::new(output, resp3), |reply| {
-                ends.push(reply.len());
-                reply.len() > start + HELD_OUTPUT
-            });
+        let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
+        let mut reply = RespReply::new(output, resp3).up_to(most);
+        let (done, outcome) = engine.attempt_run(self.seat(), calls.clone(), &mut reply, |reply| {
+            ends.push(reply.len());
+            reply.len() > start + HELD_OUTPUT
+        });
+        // Then the last reply is the one that was cut off.
+        let is_cut = output.len() > most;
         engine.book_many_at_once(self.seat(), done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         for member in members.iter().filter(|member| !member.commands.is_empty()) {
@@ -159,6 +166,12 @@ impl<D: Driver> Service<D> {
             let said = if ran > first { before(first)..before(ran) } else { 0..0 };
             ahead.named(ran.max(first + 1) - 1).note(&connection.client);
             let mut used = if ran > first { ahead.end_of(ran - 1) } else { 0 };
+            if is_cut && ran > first && ran == done {
+                self.note_limit();
+                connection.state = State::Closing;
+                self.finish(connection, 0..0);
+                continue;
+            }
             self.put_in_outbox(connection, said);
             if ran < end && ran == done && outcome != Outcome::Done {
                 // That one was not to be run here and now.

@@ -19,6 +19,8 @@ pub struct PortReply {
     client: u64,
     resp3: bool,
     bytes: Vec<u8>,
+    /// So many bytes may wait for the client.
+    most: usize,
 }
 
 impl PortReply {
@@ -29,6 +31,7 @@ impl PortReply {
             client: connection.client.id,
             resp3: connection.session.resp3,
             bytes: Vec::new(),
+            most: shared.engine.settings.port.most_output(),
         })
     }
 
@@ -39,11 +42,14 @@ impl PortReply {
     }
 
     fn send_last(self) {
+        if self.bytes.len() > self.most {
+            return self.to.ends(Mail::Close);
+        }
         self.to.ends(|key| Mail::Part { key, bytes: self.bytes, last: true });
     }
 
     fn resp(&mut self) -> RespReply<'_> {
-        RespReply::new(&mut self.bytes, self.resp3)
+        RespReply::new(&mut self.bytes, self.resp3).up_to(self.most)
     }
 }
 

@@ -18,8 +18,8 @@ use super::resp::{RequestParser, RespReply};
 use super::run::{Fate, Service};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
-use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, PORT_CLOCK, PORT_TICK};
-use crate::shard::{Port, Request, Verdict};
+use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, PORT_CLOCK, PORT_TICK};
+use crate::shard::{Gates, Port, Request, Verdict};
 
 /// Listeners' marks: no connection has this serial number.
 const LISTENERS: u32 = u32::MAX;
@@ -36,6 +36,8 @@ pub struct WorkerPort<D: Driver> {
     ready: VecDeque<Key>,
     /// Connections that the host has told to wait.
     deferred: Vec<Key>,
+    /// Those whose clients seem to have left while a command of theirs waits for a shard.
+    leaving: Vec<Key>,
     happened: Vec<Happened>,
     unixsocket: Box<str>,
     next_tick: Instant,
@@ -64,6 +66,7 @@ impl<D: Driver> WorkerPort<D> {
             next_serial: 0,
             ready: VecDeque::new(),
             deferred: Vec::new(),
+            leaving: Vec::new(),
             happened: Vec::new(),
             unixsocket: unixsocket.into(),
             next_tick: Instant::now(),
@@ -203,6 +206,7 @@ impl<D: Driver> WorkerPort<D> {
             state: State::Open,
             readable: false,
             ended: false,
+            queued_since: None,
             is_ready: false,
             parser: RequestParser::default(),
             unread: Backlog::default(),
@@ -235,7 +239,11 @@ impl<D: Driver> WorkerPort<D> {
     /// Does with a connection what is to become of it.
     fn settle(&mut self, key: Key, fate: Fate) {
         match fate {
-            Fate::Stays => {}
+            Fate::Stays => {
+                if self.connection(key).is_some_and(|connection| connection.is_leaving()) {
+                    self.leaving.push(key);
+                }
+            }
             Fate::Deferred => self.deferred.push(key),
             Fate::Ends => self.close(key),
             Fate::Ready => {
@@ -268,6 +276,8 @@ impl<D: Driver> WorkerPort<D> {
         if connection.state == State::Waiting {
             connection.state = State::Open;
         }
+        connection.queued_since = None;
+        connection.session.most_output = usize::MAX;
         let mut bytes = Vec::new();
         if catch_unwind(AssertUnwindSafe(|| reply(connection, &mut bytes))).is_err() {
             (self.shared().on_panic)();
@@ -275,7 +285,7 @@ impl<D: Driver> WorkerPort<D> {
         }
         if !connection.session.is_muted() {
             self.service.claim(connection);
-            connection.unsent.add(&bytes);
+            connection.unsent.append(bytes);
         }
         connection.has_commands = true;
         self.serve(key);
@@ -306,6 +316,7 @@ impl<D: Driver> WorkerPort<D> {
         }
         self.next_look = now + PORT_CLOCK;
         self.service.recently = self.shared().clock(now);
+        self.close_those_who_left();
         if now < self.next_tick {
             return;
         }
@@ -332,6 +343,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         if request.verdict == Verdict::Long {
             let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
             if connection.key == key {
+                connection.queued_since = None;
                 let mut out = Vec::new();
                 self.service.start_job(connection, request, &mut out);
                 if !out.is_empty() {
@@ -339,6 +351,10 @@ impl<D: Driver> Port for WorkerPort<D> {
                 }
             }
             return;
+        }
+        if request.reply.is_cut() && self.connection(key).is_some_and(|it| !it.session.is_muted()) {
+            self.service.note_limit();
+            return self.close(key);
         }
         self.goes_on(key, |connection, out| {
             request.reply.play(&mut RespReply::new(out, connection.session.resp3));
@@ -386,10 +402,29 @@ impl<D: Driver> Port for WorkerPort<D> {
 
 impl<D: Driver> WorkerPort<D> {
     fn goes_on_deferred(&mut self, key: Key) {
+        let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
         if let Some(connection) = self.connection(key) {
             connection.state = State::Open;
             connection.has_commands = true;
+            if is_paused && connection.ended {
+                // As in Redis: nothing is run for those who did not wait for the end of a pause.
+                connection.forget_commands();
+            }
             self.serve(key);
+        }
+    }
+
+    /// Closes the connections whose clients have left while something of theirs waits for a shard, and has
+    /// done so for long: it is not run any more, and its place is another's.
+    fn close_those_who_left(&mut self) {
+        let now = self.service.now;
+        for key in std::mem::take(&mut self.leaving) {
+            let Some(connection) = self.connection(key) else { continue };
+            match connection.queued_since {
+                Some(since) if now - since > LEAVERS_WAIT => self.close(key),
+                Some(_) => self.leaving.push(key),
+                None => {}
+            }
         }
     }
 }

@@ -11,14 +11,13 @@ use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Received, Sent};
 use super::group::Group;
 use super::outbox::Piece;
-use super::resp::{ArgList, Parsed, RequestLimits, RespReply, room_for};
+use super::resp::{ArgList, Parsed, RequestLimits, room_for};
 use super::session::Named;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{
-    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, READ_BYTES,
-    SERVED_AT_ONCE,
+    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
 };
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 
@@ -117,7 +116,12 @@ impl<D: Driver> Service<D> {
         }
         let mut output = std::mem::take(&mut self.output);
         let said = output.len();
+        self.limit_output(connection, said);
         let fate = self.receive_and_run(connection, &mut output);
+        if self.has_too_much_output(connection, said, &mut output) {
+            self.output = output;
+            return Fate::Ends;
+        }
         // Whoever has the reply may ask what others see of it.
         connection.show_condition();
         let at_once =
@@ -139,6 +143,34 @@ impl<D: Driver> Service<D> {
             }
             fate => fate,
         }
+    }
+
+    /// From here on a connection that is answered behind `said` bytes may be answered so much: as much as may
+    /// wait for it, and what is said before the size is looked at.
+    pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
+        let most = self.engine().settings.port.most_output();
+        connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
+    }
+
+    /// Whether a connection's reply became larger than may wait for it. It was cut off there, and the
+    /// connection is to be closed.
+    pub(super) fn has_too_much_output(
+        &self,
+        connection: &Connection,
+        said: usize,
+        output: &mut Vec<u8>,
+    ) -> bool {
+        let is_over = output.len() > connection.session.most_output;
+        if is_over {
+            output.truncate(said);
+            self.note_limit();
+        }
+        is_over
+    }
+
+    /// Notes that a connection is closed for a limit.
+    pub(super) fn note_limit(&self) {
+        count(&self.shared.counts(self.worker).closed_for_limits, 1);
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
@@ -220,7 +252,7 @@ impl<D: Driver> Service<D> {
         buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
         let received = self.driver.receive(&connection.socket, buffer);
         let goes_on = self.note_received(connection, received);
-        if self.is_over_query_limit(unread.len()) {
+        if self.is_over_query_limit(connection, unread.len()) {
             return false;
         }
         if unread.len() > present {
@@ -243,17 +275,21 @@ impl<D: Driver> Service<D> {
         connection.has_commands |= !connection.unread.is_empty();
         // It may still read; if it is gone, sending tells.
         self.note_received(connection, received);
-        if self.is_over_query_limit(connection.unread.len()) {
+        if self.is_over_query_limit(connection, connection.unread.len()) {
             return Fate::Ends;
         }
         if connection.readable { Fate::Ready } else { Fate::Stays }
     }
 
     /// Whether a client has sent more than may wait here. Books it.
-    fn is_over_query_limit(&self, unread: usize) -> bool {
-        let is_over = unread > self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+    fn is_over_query_limit(&self, connection: &Connection, unread: usize) -> bool {
+        let mut most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        if connection.session.user.is_none() {
+            most = most.min(UNAUTHENTICATED_QUERY_BYTES);
+        }
+        let is_over = unread > most;
         if is_over {
-            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+            self.note_limit();
         }
         is_over
     }
@@ -400,7 +436,7 @@ impl<D: Driver> Service<D> {
         let engine = &*self.shared.engine;
         let seat = engine.worker_seat(self.worker);
         let mut calls = ahead.calls(engine, connection.session.db, limits);
-        let mut reply = RespReply::new(output, connection.session.resp3);
+        let mut reply = connection.session.reply(output);
         let (done, outcome) = if ahead.len() == 1 {
             // By itself it needs no preparation.
             match calls.clone().next().map(|call| engine.attempt(seat, &call, Taking::WORKER, &mut reply)) {
@@ -459,22 +495,33 @@ impl<D: Driver> Service<D> {
             return self.long(connection, call, output);
         }
         if let Err(error) = engine.book_queued(self.seat()) {
-            return call.refuse(error, &mut RespReply::new(output, connection.session.resp3));
+            return call.refuse(error, &mut connection.session.reply(output));
         }
         connection.state = State::Waiting;
         let ticket = connection.key.packed() as usize;
-        let request = Box::new(Request::new(call, Home::Worker(self.worker), ticket, no_large_reply));
+        let mut request = Box::new(Request::new(call, Home::Worker(self.worker), ticket, no_large_reply));
+        request.client_gone = Some(Arc::clone(&connection.client.killed));
         match outcome {
             Outcome::NeedsMain => engine.needs_main(request),
-            _ => engine.enqueue(request),
+            _ => {
+                connection.queued_since = Some(self.now);
+                engine.enqueue(request);
+            }
         }
     }
 
     /// Sends a connection's replies of this turn.
     pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> Fate {
         connection.has_outgoing = false;
-        let output = std::mem::take(&mut self.output);
-        let fate = self.send(connection, &output[piece.bytes.clone()]);
+        let mut output = std::mem::take(&mut self.output);
+        let is_last = piece.bytes.end == output.len();
+        let fate = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
+            // What others were answered is sent already, so the rest need not be copied.
+            connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
+            self.send(connection, &[])
+        } else {
+            self.send(connection, &output[piece.bytes.clone()])
+        };
         self.output = output;
         if !connection.unsent.is_empty() {
             connection.show_condition();
@@ -513,11 +560,13 @@ impl<D: Driver> Service<D> {
     /// Whether a connection leaves more lying than it may.
     fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
-        let (hard, soft) =
-            (settings.output_hard.load(Ordering::Relaxed), settings.output_soft.load(Ordering::Relaxed));
+        let (mut hard, soft) = (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
+        if connection.session.user.is_none() {
+            hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
+        }
         let unsent = connection.unsent.len();
-        if hard > 0 && unsent > hard {
-            count(&self.shared.counts(self.worker).closed_for_limits, 1);
+        if unsent > hard {
+            self.note_limit();
             return true;
         }
         if soft > 0 && unsent > soft {

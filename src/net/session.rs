@@ -40,6 +40,8 @@ pub struct Session {
     pub(super) transaction: Option<Box<Transaction>>,
     /// What EXEC has still to answer.
     pub(super) saying: Option<Box<Saying>>,
+    /// What the buffer that it is answered into may hold.
+    pub(super) most_output: usize,
 }
 
 /// A user, as of some epoch: sessions for which they are equal have equal rights.
@@ -147,6 +149,7 @@ impl Session {
             in_multi: false,
             transaction: None,
             saying: None,
+            most_output: usize::MAX,
         };
         session.be_nobody(engine, client);
         session
@@ -687,6 +690,6 @@ impl Session {
     /// Where its replies are said.
     #[inline]
     pub fn reply<'o>(&self, output: &'o mut Vec<u8>) -> RespReply<'o> {
-        RespReply::new(output, self.resp3)
+        RespReply::new(output, self.resp3).up_to(self.most_output)
     }
 }

@@ -114,8 +114,8 @@ pub struct Client {
     pub last_seen: AtomicU64,
     /// The end of its connection, for who works for it.
     pub gone: Arc<AtomicBool>,
-    /// CLIENT KILL: nothing that it has sent is run any more.
-    pub killed: AtomicBool,
+    /// CLIENT KILL, or its connection is closed: nothing that it has sent is run any more.
+    pub killed: Arc<AtomicBool>,
     /// What it called last: [`super::session::Named::packed`]; 0 where there is no such command.
     pub last_command: AtomicU32,
     /// How it is doing, as of its last turn.

@@ -23,7 +23,7 @@ use super::resp::RespReply;
 use super::run::{Pace, Service};
 use super::server::POPULATE_ARGUMENTS_MAX;
 use super::session::{BUSY, Judged, Named, Session, login_of, selected};
-use super::shared::count;
+use super::shared::{Shared, count};
 use crate::command::{
     Action, Args, COMMANDS, DoorCommand, Error, Flags, Limits, PORT_COMMANDS, PortAction, PortCall, Reply,
     Tape, find, find_port,
@@ -158,10 +158,16 @@ enum Said {
     Own,
 }
 
+impl Said {
+    fn is_cut(&self) -> bool {
+        matches!(self, Said::Tape(tape) if tape.is_cut())
+    }
+}
+
 /// Replies of a transaction that have not been said yet.
 pub struct Saying {
     transaction: Box<Transaction>,
-    said: Vec<Said>,
+    said: std::vec::IntoIter<Said>,
     next: usize,
 }
 
@@ -437,7 +443,7 @@ impl<D: Driver> Service<D> {
             }
             Tried::ForMain => self.exec_on_main(connection, transaction, *limits),
             Tried::Said(said) => {
-                connection.session.begin_saying(transaction, said, output);
+                self.shared.begin_saying(connection, transaction, said, output);
                 self.go_on_saying(connection, limits, output);
             }
         }
@@ -476,7 +482,7 @@ impl<D: Driver> Service<D> {
         plan.set_time(now.ms());
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
-            Tried::Said(plan.run(|call, tape| holding.run(call, tape)))
+            Tried::Said(plan.run(engine, |call, tape| holding.run(call, tape)))
         } else {
             plan.run_and_say(&mut session.reply(output), |call, reply| holding.run(call, reply));
             Tried::Done
@@ -490,14 +496,14 @@ impl<D: Driver> Service<D> {
     /// Has the main thread run a transaction as a unit.
     fn exec_on_main(&self, connection: &mut Connection, transaction: Box<Transaction>, limits: Limits) {
         let Some(user) = connection.session.user.clone() else { return };
-        let db = connection.session.db;
+        let (db, shared) = (connection.session.db, Arc::clone(&self.shared));
         self.ask_main(connection, move |engine, host| {
             let Some(host) = host else {
                 return Box::new(|connection, output| connection.session.reply(output).error(&aborted(BUSY)));
             };
             let result = run_as_unit(engine, host, &transaction, &user, db, &limits);
             Box::new(move |connection, output| match result {
-                Ok(Some(said)) => connection.session.begin_saying(transaction, said, output),
+                Ok(Some(said)) => shared.begin_saying(connection, transaction, said, output),
                 Ok(None) => connection.session.reply(output).null_array(),
                 Err(text) => connection.session.reply(output).error(&text),
             })
@@ -516,11 +522,11 @@ impl<D: Driver> Service<D> {
         while connection.state != State::Waiting && output.len() <= OUTPUT_PAUSE && !pace.is_over() {
             let Some(mut saying) = connection.session.saying.take() else { return };
             let at = saying.next;
-            let Some(said) = saying.said.get(at) else { return };
+            let Some(said) = saying.said.next() else { return };
             saying.next += 1;
             match said {
                 Said::Tape(tape) => tape.play(&mut connection.session.reply(output)),
-                Said::Error(text) => connection.session.reply(output).error(text),
+                Said::Error(text) => connection.session.reply(output).error(&text),
                 Said::Own => {
                     let args = saying.transaction.arguments_of(at);
                     let args = Args::new(&args);
@@ -651,14 +657,16 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Runs what is to be run; what was said, for later.
-    fn run(self, mut run: impl FnMut(&Call<'_>, &mut Tape)) -> Vec<Said> {
+    /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a client.
+    fn run(self, engine: &Engine, mut run: impl FnMut(&Call<'_>, &mut Tape)) -> Vec<Said> {
+        let mut room = engine.settings.port.most_output();
         let steps = self.steps.into_iter();
         steps
             .map(|step| match step {
                 Step::Run(call) => {
-                    let mut tape = Tape::default();
+                    let mut tape = Tape::up_to(room);
                     run(&call, &mut tape);
+                    room = room.saturating_sub(tape.len());
                     Said::Tape(tape)
                 }
                 Step::Refuse(text) => Said::Error(text),
@@ -721,8 +729,8 @@ fn run_as_unit(
         let mut plan = Plan::new(engine, Some(host), transaction, &all, user, db, limits);
         plan.set_time(engine.main_now().ms());
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(refusal));
-        Ok(Some(plan.run(|call, tape| match call.row().action {
-            Action::Door(which) => *tape = run_by_host(host, call, which, user),
+        Ok(Some(plan.run(engine, |call, tape| match call.row().action {
+            Action::Door(which) => run_by_host(host, call, which, user).play(tape),
             _ => engine.run_waiting(call, tape),
         })))
     })
@@ -777,10 +785,24 @@ impl Session {
         self.in_multi = false;
         self.transaction.take()
     }
+}
 
-    /// Says how many replies there are; [`Service::go_on_saying`] does the rest.
-    fn begin_saying(&mut self, transaction: Box<Transaction>, said: Vec<Said>, output: &mut Vec<u8>) {
-        self.reply(output).array(said.len());
-        self.saying = Some(Box::new(Saying { transaction, said, next: 0 }));
+impl Shared {
+    /// Says how many replies there are; [`Service::go_on_saying`] does the rest. A connection for which they
+    /// are too large is closed.
+    fn begin_saying(
+        &self,
+        connection: &mut Connection,
+        transaction: Box<Transaction>,
+        said: Vec<Said>,
+        output: &mut Vec<u8>,
+    ) {
+        let session = &mut connection.session;
+        if said.iter().any(Said::is_cut) && !session.is_muted() {
+            count(&self.counts(connection.client.worker).closed_for_limits, 1);
+            return connection.state = State::Closing;
+        }
+        session.reply(output).array(said.len());
+        session.saying = Some(Box::new(Saying { transaction, said: said.into_iter(), next: 0 }));
     }
 }

@@ -1,6 +1,6 @@
 //! Ports: what a worker serves beside its shards, as far as the worker must know.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::queue::Request;
@@ -81,6 +81,16 @@ pub struct PortSettings {
     /// The ports' descriptors are this at least: the host gives lower ones to its own
     /// clients, and refuses those that are too high.
     pub first_descriptor: AtomicUsize,
+}
+
+impl PortSettings {
+    /// The most bytes of replies that may wait for a client; there may be no limit.
+    pub fn most_output(&self) -> usize {
+        match self.output_hard.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
 }
 
 /// What limits.rs says; there is no limit where it says nothing.

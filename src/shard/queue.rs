@@ -1,6 +1,7 @@
 //! Commands that could not run at once: requests, and their way home.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{Call, Outcome};
 use super::counters::Seat;
@@ -65,6 +66,8 @@ pub struct Request {
     pub(super) tries: u8,
     /// Writes a reply that is too large for the home thread, on the worker.
     pub large: fn(ticket: usize, tape: &Tape),
+    /// Raised when the client's connection is closed, where the door tells.
+    pub client_gone: Option<Arc<AtomicBool>>,
 }
 
 impl Request {
@@ -77,6 +80,19 @@ impl Request {
         } else {
             self.reply = tape;
         }
+    }
+
+    /// Where its reply is said: a port's client is not answered more than may wait for it.
+    pub fn tape(&self, engine: &Engine) -> Tape {
+        match self.home {
+            Home::Main => Tape::default(),
+            Home::Worker(_) => Tape::up_to(engine.settings.port.most_output()),
+        }
+    }
+
+    /// Whether nobody waits for it any more: then it is not run.
+    pub fn is_abandoned(&self) -> bool {
+        self.client_gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
     }
 
     /// Whether one shard is all it needs.
@@ -104,6 +120,7 @@ impl Request {
             verdict: Verdict::Done,
             tries: 0,
             large,
+            client_gone: None,
         }
     }
 }
@@ -117,7 +134,10 @@ impl Engine {
         held: &mut HeldShard<'_>,
         mut request: Box<Request>,
     ) {
-        let (args, mut tape) = (std::mem::take(&mut request.args), Tape::default());
+        if request.is_abandoned() {
+            return self.done(seat, request, Tape::default());
+        }
+        let (args, mut tape) = (std::mem::take(&mut request.args), request.tape(self));
         let outcome = args.with(|args| {
             let call = self.call_of(&request, args);
             if let Some(error) = self.late_refusal(&call) {

@@ -296,9 +296,14 @@ impl<'a> Worker<'a> {
 
     fn run_request(&mut self, mut request: Box<Request>) -> bool {
         let engine = self.engine;
+        if request.is_abandoned() {
+            request.finish(self.seat, Tape::default());
+            self.homeward.push(request);
+            return true;
+        }
         let args = std::mem::take(&mut request.args);
         let (outcome, tape) = args.with(|args| {
-            let mut tape = Tape::default();
+            let mut tape = request.tape(engine);
             let call = engine.call_of(&request, args);
             if let Some(error) = engine.late_refusal(&call) {
                 call.refuse(error, &mut tape);

@@ -7,6 +7,8 @@ use crate::store::Entry;
 pub struct RespReply<'a> {
     out: &'a mut Vec<u8>,
     resp3: bool,
+    /// What `out` may hold.
+    most: usize,
 }
 
 /// A sign, the longest number and two line ends.
@@ -16,7 +18,21 @@ impl<'a> RespReply<'a> {
     /// A sink at the end of `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
-        RespReply { out, resp3 }
+        RespReply { out, resp3, most: usize::MAX }
+    }
+
+    /// The same where `out` may hold so much at most. Beyond it strings are cut off and left out: a buffer
+    /// that holds more than that holds no reply that anybody may be sent.
+    #[inline]
+    pub fn up_to(self, most: usize) -> Self {
+        RespReply { most, ..self }
+    }
+
+    /// Writes only so much of a string that the buffer is seen to be too full.
+    #[cold]
+    fn cut(&mut self, bytes: &[u8]) {
+        let room = self.most.saturating_add(1).saturating_sub(self.out.len());
+        self.out.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
 
     /// An array that is not there: `*-1` in RESP2, `_` in RESP3.
@@ -92,6 +108,9 @@ impl Reply for RespReply<'_> {
 
     #[inline(always)]
     fn bulk(&mut self, bytes: &[u8]) {
+        if self.out.len() + bytes.len() > self.most {
+            return self.cut(bytes);
+        }
         self.out.reserve(bytes.len() + HEAD_BYTES);
         self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
@@ -116,6 +135,9 @@ impl Reply for RespReply<'_> {
     }
 
     fn error(&mut self, text: &[u8]) {
+        if self.out.len() > self.most {
+            return;
+        }
         self.line(b'-', text);
     }
 
@@ -174,6 +196,16 @@ mod tests {
         ];
         for (say, resp2, resp3) in cases {
             assert_eq!((written(false, say), written(true, say)), (resp2.into(), resp3.into()));
+        }
+    }
+
+    #[test]
+    fn beyond_its_limit_a_buffer_grows_no_more() {
+        for len in [90, 91, 1000] {
+            let mut out = vec![b'|'; 10];
+            let mut reply = RespReply::new(&mut out, false).up_to(100);
+            (0..3).for_each(|_| reply.bulk(&vec![b'x'; len]));
+            assert!(out.len() > 100 && out.len() < 120, "{len}: {}", out.len());
         }
     }
 
