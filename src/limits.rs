@@ -238,6 +238,12 @@ pub const OUTPUT_PAUSE: usize = 1 << 20;
 /// A connection is served for so long in one go, if it has more commands than one, and then others have
 /// their turn: some thousand short commands.
 pub const SERVED_AT_ONCE: Duration = Duration::from_micros(500);
+/// For less where many wait, down to this: shorter turns would move what is left of the input too often.
+pub const SERVED_AT_ONCE_MIN: Duration = Duration::from_micros(100);
+/// So many share that time.
+pub const SERVED_TOGETHER: usize = 4;
+/// How long a port serves connections that always have more commands, before it looks for others.
+pub const READY_PER_TURN: Duration = Duration::from_millis(1);
 /// It runs so many rounds, of some commands each, between two looks at the clock.
 pub const LOOKS_AT_CLOCK: u32 = 4;
 

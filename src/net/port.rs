@@ -18,7 +18,7 @@ use super::resp::{RequestParser, RespReply};
 use super::run::{Fate, Service};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
-use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, PORT_CLOCK, PORT_TICK};
+use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, PORT_CLOCK, PORT_TICK, READY_PER_TURN};
 use crate::shard::{Gates, Port, Request, Verdict};
 
 /// Listeners' marks: no connection has this serial number.
@@ -97,6 +97,10 @@ impl<D: Driver> WorkerPort<D> {
         if event.ended && connection.is_waiting() {
             // It may as well be gone: whoever works for it may stop.
             connection.client.gone.store(true, Ordering::Relaxed);
+        }
+        if connection.is_ready {
+            // Its turn comes, after that of others.
+            return;
         }
         match self.service.gather(connection) {
             Gathered::No => self.serve(key),
@@ -366,6 +370,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         let mut happened = std::mem::take(&mut self.happened);
         self.service.driver.wait(wait, &mut happened);
         self.service.now = Instant::now();
+        self.service.share_out(happened.len() + self.ready.len());
         for event in happened.drain(..) {
             self.heard(event);
         }
@@ -379,13 +384,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         for key in std::mem::take(&mut self.deferred) {
             self.goes_on_deferred(key);
         }
-        for _ in 0..self.ready.len() {
-            let Some(key) = self.ready.pop_front() else { break };
-            if let Some(connection) = self.connection(key) {
-                connection.is_ready = false;
-                self.serve(key);
-            }
-        }
+        self.serve_ready();
         self.send_all();
         self.tick();
         self.service.now
@@ -401,6 +400,21 @@ impl<D: Driver> Port for WorkerPort<D> {
 }
 
 impl<D: Driver> WorkerPort<D> {
+    /// Serves those that can go on, each once, as far as there is time: others may have come meanwhile.
+    fn serve_ready(&mut self) {
+        let started = Instant::now();
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { return };
+            if let Some(connection) = self.connection(key) {
+                connection.is_ready = false;
+                self.serve(key);
+            }
+            if started.elapsed() > READY_PER_TURN {
+                return;
+            }
+        }
+    }
+
     fn goes_on_deferred(&mut self, key: Key) {
         let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
         if let Some(connection) = self.connection(key) {

@@ -17,7 +17,7 @@ use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{
-    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
+    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER, UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
 };
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 
@@ -42,15 +42,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins another round, unless others are to have their turn first. The clock is not looked at
-    /// in the first round, which for most connections is the only one, and seldom after that.
-    pub(super) fn is_over(&mut self) -> bool {
+    /// Begins another round, unless that has been so long. The clock is not looked at in the first
+    /// round, which for most connections is the only one, and seldom after that.
+    pub(super) fn is_over(&mut self, most: Duration) -> bool {
         self.rounds += 1;
         if self.rounds % LOOKS_AT_CLOCK != 2 {
             return false;
         }
         let now = Instant::now();
-        now - *self.since.get_or_insert(now) > SERVED_AT_ONCE
+        now - *self.since.get_or_insert(now) > most
     }
 }
 
@@ -66,6 +66,8 @@ pub struct Service<D: Driver> {
     pub now: Instant,
     /// The same on the ports' clock, as of the last tick of a few hundredths of a second.
     pub recently: u64,
+    /// For how long a connection is served in one go in this turn.
+    pub(super) at_once: Duration,
     /// Holds what is received, one connection after the other, or a group's.
     pub(super) input: Vec<u8>,
     /// Holds what is answered in this turn.
@@ -85,6 +87,7 @@ impl<D: Driver> Service<D> {
             worker,
             driver,
             now: Instant::now(),
+            at_once: SERVED_AT_ONCE,
             recently: 0,
             input: Vec::with_capacity(INPUT_BYTES),
             output: Vec::new(),
@@ -93,6 +96,12 @@ impl<D: Driver> Service<D> {
             args: ArgList::default(),
             spare: None,
         }
+    }
+
+    /// Shares the time of this turn out among so many connections.
+    pub fn share_out(&mut self, connections: usize) {
+        let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
+        self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -318,7 +327,7 @@ impl<D: Driver> Service<D> {
         let mut at = 0;
         let mut pace = Pace::default();
         connection.has_commands = true;
-        while connection.may_run() && output.len() <= OUTPUT_PAUSE && !pace.is_over() {
+        while connection.may_run() && output.len() <= OUTPUT_PAUSE && !pace.is_over(self.at_once) {
             at += self.run_some(connection, &input[at..], &mut args, output);
             // Most reads end with a command.
             connection.has_commands &= at < input.len();

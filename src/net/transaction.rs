@@ -519,7 +519,10 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) {
         let mut pace = Pace::default();
-        while connection.state != State::Waiting && output.len() <= OUTPUT_PAUSE && !pace.is_over() {
+        while connection.state != State::Waiting
+            && output.len() <= OUTPUT_PAUSE
+            && !pace.is_over(self.at_once)
+        {
             let Some(mut saying) = connection.session.saying.take() else { return };
             let at = saying.next;
             let Some(said) = saying.said.next() else { return };

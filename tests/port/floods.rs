@@ -1,10 +1,13 @@
 //! The promise: what one client of midi's port causes is bounded, in memory and in time, and others are
 //! served meanwhile.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Value};
+use crate::common::{Builder, Client, HANG, Mode, Server, Value, encoded, wait_until};
 
 /// A server whose port has one worker: everybody is in everybody's way.
 fn narrow(builder: Builder) -> Ported {
@@ -47,5 +50,185 @@ fn the_ports_own_commands_in_a_large_transaction_leave_others_their_turns() {
         }
         // One that had to wait for the whole transaction would come to few of them.
         assert!(pings > 20, "{pings}");
+    });
+}
+
+/// The most memory that the server has had so far, in bytes.
+fn peak(server: &Server) -> usize {
+    let path = format!("/proc/{}/status", server.pid());
+    let status = std::fs::read_to_string(path).expect("the server's status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let kilobytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
+    kilobytes.expect("a number") << 10
+}
+
+/// How many clients the port has, as one of them sees it.
+fn listed(client: &mut Client) -> usize {
+    client.run("CLIENT LIST").text().lines().count()
+}
+
+#[test]
+fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
+    let ported = narrow(Mode::Adaptive.builder());
+    let (mut large, mut other) = (ported.client(), ported.client());
+    let (id, before) = (large.id(), peak(&ported.server));
+    large.send(&transaction("COMMAND DOCS", 2000));
+    // Its EXEC has begun when nothing of it is left to be received or run.
+    for _ in 0..200 {
+        assert_eq!(other.run("PING").text(), "PONG");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.run(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
+    wait_until("it has gone", || listed(&mut other) == 1);
+    let taken = peak(&ported.server) - before;
+    assert!(taken < 64 << 20, "{taken} bytes");
+}
+
+#[test]
+fn who_has_not_logged_in_takes_no_memory() {
+    let ported = narrow(Mode::Adaptive.builder());
+    ported.host().ok("CONFIG SET requirepass secret");
+    let before = peak(&ported.server);
+    let mut stranger = ported.client();
+    let (commands, mut sent) = (b"SET x 5\r\n".repeat(10_000), 0);
+    while stranger.try_send(&commands).is_ok() {
+        sent += commands.len();
+        assert!(sent < 200 << 20, "still served after {sent} bytes");
+    }
+    let taken = peak(&ported.server) - before;
+    assert!(taken < 32 << 20, "{taken} bytes");
+    // Whoever reads what they are told, is told all of it.
+    let mut reader = ported.client();
+    let replies = reader.pipeline(&vec![vec!["GET", "x"]; 300]);
+    assert!(replies.iter().all(|reply| reply.text().starts_with("NOAUTH")), "{replies:?}");
+    reader.ok("AUTH secret");
+}
+
+#[test]
+fn who_leaves_during_a_pause_leaves_their_place_and_their_commands() {
+    let ported = narrow(Mode::Adaptive.builder().load("maxclients 20"));
+    let (mut host, mut reader) = (ported.host(), ported.client());
+    host.ok("CLIENT PAUSE 1000000 WRITE");
+    let leavers: Vec<Client> = (0..19)
+        .map(|number| {
+            let mut leaver = ported.client();
+            leaver.send_line(&format!("SET left:{number} v"));
+            leaver
+        })
+        .collect();
+    wait_until("all are there", || listed(&mut reader) == 20);
+    drop(leavers);
+    wait_until("all have gone", || listed(&mut reader) == 1);
+    // To send no more is to leave, as far as can be seen: so it is in Redis.
+    for port in [ported.number(), ported.server.port()] {
+        let mut half = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        half.write_all(&encoded(&["MIDI.SET", "left:half", "v"])).expect("sent");
+        std::thread::sleep(Duration::from_millis(50));
+        half.shutdown(Shutdown::Write).expect("a connection");
+        half.set_read_timeout(Some(HANG)).expect("a timeout");
+        let mut said = Vec::new();
+        half.read_to_end(&mut said).expect("the end");
+        assert_eq!(said, b"");
+    }
+    host.ok("CLIENT UNPAUSE");
+    wait_until("the pause is over", || reader.run("SET after v") == Value::ok());
+    assert_eq!(reader.integer("DBSIZE"), 1);
+}
+
+#[test]
+fn who_leaves_while_a_script_holds_their_shard_leaves_their_place_and_their_commands() {
+    let ported = narrow(Mode::Adaptive.builder().load("shards 1").config("lua-time-limit 100000"));
+    let (mut host, mut probe, mut reader) = (ported.host(), ported.client(), ported.client());
+    let script = "redis.call('midi.set', 'held', '1') \
+                  local start = os.clock() while os.clock() - start < 3 do end return 'done'";
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(host.call(&["EVAL", script, "0"]).text(), "done");
+            is_over.store(true, Ordering::Relaxed);
+        });
+        wait_until("the script holds the shard", || {
+            probe.send_line("GET held");
+            let holds = !probe.has_reply_within(Duration::from_millis(200));
+            if !holds {
+                probe.read();
+            }
+            holds
+        });
+        let leavers: Vec<Client> = (0..50)
+            .map(|_| {
+                let mut leaver = ported.client();
+                leaver.send_line("INCR held");
+                leaver
+            })
+            .collect();
+        wait_until("all are there", || listed(&mut reader) == 52);
+        drop(leavers);
+        wait_until("all have gone", || listed(&mut reader) == 2);
+        assert!(!is_over.load(Ordering::Relaxed), "they stayed until the script was over");
+    });
+    assert_eq!(probe.read(), Value::bulk("1"));
+    assert_eq!(reader.run("GET held"), Value::bulk("1"), "what the leavers had asked for was done");
+}
+
+#[test]
+fn a_reply_beyond_the_limit_is_not_made() {
+    let ported = narrow(Mode::Adaptive.builder().load("output-buffer-hard-limit 4mb"));
+    let (mut other, value) = (ported.client(), "x".repeat(1 << 20));
+    (0..4).for_each(|number| other.ok(&format!("SET large:{number} {value}")));
+    let before = peak(&ported.server);
+    let names: Vec<String> = (0..300).map(|number| format!("large:{}", number % 4)).collect();
+    let mget = format!("MGET {}\r\n", names.join(" "));
+    let exec = |first: &str, done: &str| {
+        let gets: String = names.iter().map(|name| format!("GET {name}\r\n")).collect();
+        format!("MULTI\r\n{first}{gets}SET {done} v\r\nEXEC\r\n")
+    };
+    let all = [
+        mget.clone(),
+        exec("", "at-once"),
+        // With a command of the port's own, and with one that the main thread runs.
+        exec("PING\r\n", "later"),
+        exec("MIDI.JOBS\r\n", "on-main"),
+    ];
+    for sent in all {
+        let mut greedy = ported.client();
+        greedy.send(sent.as_bytes());
+        let last = std::iter::from_fn(|| greedy.try_read().ok()).last();
+        assert!(last.is_none_or(|last| last.text() == "QUEUED"), "it was answered");
+    }
+    assert_eq!(other.run("EXISTS at-once later on-main"), Value::Integer(3), "EXEC does all or nothing");
+    // Who wants no reply gets none, however large.
+    other.send(format!("CLIENT REPLY OFF\r\n{mget}CLIENT REPLY ON\r\n").as_bytes());
+    assert_eq!(other.read(), Value::ok());
+    let taken = peak(&ported.server) - before;
+    assert!(taken < 100 << 20, "{taken} bytes");
+    let closed = ported.host().info_number("midi_net", "midi_net_closed_for_limits");
+    assert_eq!(closed, 4);
+}
+
+#[test]
+fn floods_leave_others_their_turns() {
+    let ported = narrow(Mode::Adaptive.builder());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            let mut flooder = ported.client();
+            let stop = &stop;
+            scope.spawn(move || {
+                flooder.send_line("CLIENT REPLY OFF");
+                let pings = b"PING\r\n".repeat(20_000);
+                while !stop.load(Ordering::Relaxed) {
+                    flooder.send(&pings);
+                }
+            });
+        }
+        let mut other = ported.client();
+        let commands = || ported.host().info_number("midi_net", "midi_net_commands");
+        wait_until("the flood has come", || commands() > 1_000_000);
+        let (before, times) = (commands(), 50);
+        (0..times).for_each(|_| assert_eq!(other.run("PING").text(), "PONG"));
+        let others = (commands() - before) / times;
+        stop.store(true, Ordering::Relaxed);
+        assert!(others < 300_000, "{others} commands of others for each");
     });
 }
