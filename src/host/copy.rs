@@ -103,7 +103,7 @@ fn start<C: Copying + 'static>(
         copy.tally().say(&mut tape);
         return Ok(Some(tape));
     };
-    engine.room_for_job()?;
+    engine.room_for_job(call.command)?;
     let copy = Arc::new(Mutex::new(copy));
     let work = Work {
         parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],

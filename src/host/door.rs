@@ -249,7 +249,7 @@ impl Door {
     /// Starts long work as a job. A flush has its effect here, so what could
     /// refuse the job comes first.
     fn start_long(&self, ctx: Ctx, call: &Call<'_>) {
-        let work = self.engine.room_for_job().and_then(|()| long_work(&self.engine, call));
+        let work = self.engine.room_for_job(call.command).and_then(|()| long_work(&self.engine, call));
         match work {
             Ok(work) => self.start_job(call.command, call.db, work, Blocked::new(ctx)),
             Err(error) => call.refuse(error, &mut HostReply(ctx)),
@@ -403,7 +403,7 @@ impl Door {
         if outcome != Outcome::Long || home != Home::Main {
             return (outcome, None);
         }
-        match engine.room_for_job().and_then(|()| long_work(engine, call)) {
+        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call)) {
             Ok(work) => (outcome, Some(work)),
             Err(error) => {
                 call.refuse(error, tape);
