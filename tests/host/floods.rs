@@ -1,0 +1,234 @@
+//! The promise: the host's main thread is nobody's victim. Whatever a client sends, the host goes on answering
+//! the others, and what waits for its main thread takes bounded memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::port::Ported;
+use crate::common::{Client, Mode, Server, Value, encoded, wait_until};
+
+const MIB: i64 = 1 << 20;
+
+fn used_memory(client: &mut Client) -> i64 {
+    client.info_number("memory", "used_memory")
+}
+
+/// Sends these bytes on two connections of midi's port over and over, and reads what comes, while `body` runs.
+fn flooded(ported: &Ported, bytes: &[u8], replies: usize, body: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut client = ported.client();
+                while !stop.load(Ordering::Relaxed) {
+                    client.send(bytes);
+                    (0..replies).for_each(|_| assert!(!client.read().is_error()));
+                }
+            });
+        }
+        let _stop = StopAtEnd(&stop);
+        body();
+    });
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A pipeline of SETs of a few keys with long names.
+fn sets(count: usize) -> Vec<u8> {
+    let key = |number: usize| format!("{}{}", "k".repeat(1000), number % 10);
+    (0..count).flat_map(|number| encoded(&["SET", &key(number), "v"])).collect()
+}
+
+/// The largest `used_memory` that the host tells of in 300 answers, over what it was.
+fn growth(ported: &Ported) -> i64 {
+    let mut host = ported.host();
+    let before = used_memory(&mut host);
+    let mut most = 0;
+    flooded(ported, &sets(500), 500, || {
+        for _ in 0..300 {
+            assert_eq!(host.run("PING"), Value::Simple(b"PONG".to_vec()));
+            most = most.max(used_memory(&mut host));
+        }
+    });
+    most - before
+}
+
+#[test]
+fn changes_that_nobody_can_tell_of_so_fast_wait() {
+    let ported = Ported::start(Mode::Adaptive.builder().config("enable-debug-command yes"));
+    let mut host = ported.host();
+    host.ok("CONFIG SET notify-keyspace-events KEA");
+    // Another module, or a script, keeps the main thread from telling.
+    let mut sleeper = ported.host();
+    sleeper.send_line("DEBUG SLEEP 2");
+    thread::sleep(Duration::from_millis(100));
+    let before = resident(&ported.server);
+    flooded(&ported, &sets(500), 500, || thread::sleep(Duration::from_millis(1700)));
+    assert_eq!(sleeper.read(), Value::ok());
+    let grown = resident(&ported.server) - before;
+    assert!(grown < 64 * MIB, "{} MiB of news", grown / MIB);
+    let grown = growth(&ported);
+    assert!(grown < 64 * MIB, "{} MiB of news", grown / MIB);
+}
+
+/// What the server's process holds, without asking it.
+fn resident(server: &Server) -> i64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") << 10
+}
+
+#[test]
+fn none_of_the_changes_is_lost_when_they_wait() {
+    const CLIENTS: usize = 2;
+    const SETS: usize = 20_000;
+    let ported = Ported::start(Mode::Adaptive.builder());
+    ported.host().ok("CONFIG SET notify-keyspace-events E$");
+    let limits = ["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"];
+    assert_eq!(ported.host().call(&limits), Value::ok());
+    let mut subscriber = ported.host();
+    subscriber.send_line("SUBSCRIBE __keyevent@0__:set");
+    subscriber.read();
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let ported = &ported;
+            scope.spawn(move || {
+                let key = |number: usize| format!("{client}:{number}");
+                let bytes: Vec<u8> =
+                    (0..SETS).flat_map(|number| encoded(&["SET", &key(number), "v"])).collect();
+                let mut port = ported.client();
+                port.send(&bytes);
+                (0..SETS).for_each(|_| assert_eq!(port.read(), Value::ok()));
+            });
+        }
+        let mut next = [0; CLIENTS];
+        for _ in 0..CLIENTS * SETS {
+            let key = subscriber.read().array()[2].text();
+            let (client, number) = key.split_once(':').expect("client:number");
+            let next = &mut next[client.parse::<usize>().expect("a client")];
+            assert_eq!(number, next.to_string(), "in the order of the changes");
+            *next += 1;
+        }
+    });
+}
+
+#[test]
+fn kept_arguments_do_not_pile_up() {
+    let server = Mode::Pool.builder().start();
+    let mut host = server.client();
+    let before = used_memory(&mut host);
+    let value = vec![b'v'; MIB as usize];
+    let mut most = 0;
+    for round in 0..60 {
+        let keys = (0..8).map(|key| encoded(&[b"MIDI.SET", format!("k{key}").as_bytes(), &value]));
+        host.send(&keys.flatten().collect::<Vec<u8>>());
+        (0..8).for_each(|_| assert_eq!(host.read(), Value::ok()));
+        if round % 4 == 0 {
+            most = most.max(used_memory(&mut host));
+        }
+    }
+    let held = (most - before) / MIB;
+    assert!(held < 8 + 64 + 48, "{held} MiB for 8 MiB of data");
+}
+
+#[test]
+fn flushed_kept_arguments_are_freed_without_anybody_turning_the_main_loop() {
+    const VALUES: usize = 20_000;
+    let server =
+        Mode::Adaptive.builder().load("keep-bytes 1024").config("hz 1").config("dynamic-hz no").start();
+    let mut host = server.client();
+    let before = used_memory(&mut host);
+    let value = "v".repeat(2000);
+    for start in (0..VALUES).step_by(500) {
+        let sets: Vec<_> = (start..start + 500)
+            .map(|key| vec!["MIDI.SET".to_owned(), key.to_string(), value.clone()])
+            .collect();
+        assert!(host.pipeline(&sets).iter().all(|reply| *reply == Value::ok()));
+    }
+    assert!(used_memory(&mut host) - before > 30 * MIB);
+    host.ok("MIDI.FLUSHALL SYNC");
+    // A look turns the main loop: so there are few.
+    for _ in 0..10 {
+        thread::sleep(Duration::from_secs(1));
+        if used_memory(&mut host) - before < 12 * MIB {
+            return;
+        }
+    }
+    panic!("{} MiB are still there", (used_memory(&mut host) - before) / MIB);
+}
+
+#[test]
+fn an_administrator_can_flush_whatever_jobs_there_are() {
+    let ported = Ported::start(Mode::Adaptive.builder().load("max-jobs 1"));
+    let (mut host, mut port) = (ported.host(), ported.client());
+    for line in ["MIDI.FLUSHALL", "MIDI.FLUSHALL SYNC", "MIDI.FLUSHDB"] {
+        let mut greedy = ported.client();
+        greedy.send_line("POPULATE 100000000");
+        wait_until("the job runs", || !host.run("MIDI.JOBS").array().is_empty());
+        assert!(host.run("MIDI.KEYS *").is_error(), "there is room for one job");
+        host.ok(line);
+        port.ok(line);
+        host.run("MULTI");
+        host.run(line);
+        assert_eq!(host.run("EXEC"), Value::Array(vec![Value::ok()]));
+        drop(greedy);
+        wait_until("the job has ended", || host.run("MIDI.JOBS").array().is_empty());
+    }
+}
+
+/// A server whose clients need a password; strangers have none.
+fn guarded() -> Ported {
+    Ported::start(Mode::Adaptive.builder().config("requirepass secret"))
+}
+
+fn administrator(ported: &Ported) -> Client {
+    let mut host = ported.host();
+    host.ok("AUTH secret");
+    host
+}
+
+#[test]
+fn a_stranger_pauses_nobody() {
+    let ported = guarded();
+    let (mut host, mut stranger, mut port) = (administrator(&ported), ported.host(), ported.client());
+    port.ok("AUTH secret");
+    port.ok("SET k v");
+    host.ok("CLIENT PAUSE 1000000 WRITE");
+    for line in ["CLIENT PAUSE 1000000 ALL", "CLIENT PAUSE 1000000", "EXEC"] {
+        assert!(stranger.run(line).is_error());
+        assert_eq!(port.run("GET k"), Value::bulk("v"), "{line}");
+    }
+    host.ok("CLIENT UNPAUSE");
+    // The host says that these have been carried out.
+    for lines in [&["CLIENT PAUSE 1500 ALL"][..], &["MULTI", "CLIENT PAUSE 1500", "EXEC"]] {
+        for line in lines {
+            assert!(!host.run(line).is_error());
+        }
+        port.send_line("GET k");
+        assert!(!port.has_reply_within(Duration::from_millis(300)), "{lines:?}");
+        assert_eq!(port.read(), Value::bulk("v"));
+        wait_until("the pause is over", || host.run("PING") == Value::Simple(b"PONG".to_vec()));
+    }
+}
+
+#[test]
+fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut port = ported.client();
+    for round in 0..100 {
+        port.ok("SET k 1");
+        let mut caching = ported.host().resp3();
+        caching.send(&[encoded(&["CLIENT", "TRACKING", "ON"]), encoded(&["MIDI.GET", "k"])].concat());
+        assert_eq!((caching.read(), caching.read()), (Value::ok(), Value::bulk("1")), "{round}");
+        port.ok("SET k 2");
+        let push = Value::Push(vec![Value::bulk("invalidate"), Value::Array(vec![Value::bulk("k")])]);
+        assert_eq!(caching.read(), push, "{round}");
+    }
+}
