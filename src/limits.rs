@@ -147,10 +147,15 @@ pub const RANDOM_BUCKETS: usize = 4;
 /// SCAN visits this many shards at most before it answers, however few keys it met.
 pub const SCAN_SHARDS: usize = 1024;
 
-/// Names of keys that are remembered as watched, all shards together: of the
-/// size of a large host's number of clients. Beyond it the stalest is given up. So
-/// many for the host, and so many for clients of the ports.
+/// Names of keys that are remembered as watched: of the size of a large host's number of clients. Beyond it
+/// the stalest is given up. So many for the host, and so many for clients of the ports, all shards together.
 pub const WATCHED_KEYS: usize = 65_536;
+/// Bytes of such names for the host, ...
+pub const WATCHED_BYTES: usize = 32 << 20;
+/// ... for each of which its entries in maps and lists count as so many.
+pub const WATCHED_NAME_BYTES: usize = 384;
+/// What is kept of the name of a key that a port's client watches, beside a hash: so their names take 16 MiB at most.
+pub const OBSERVED_NAME_BYTES: usize = 248;
 /// So many in a shard at least, however many shards there are.
 pub const WATCHED_PER_SHARD_MIN: usize = 16;
 

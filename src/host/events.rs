@@ -6,7 +6,9 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::{door, while_open};
-use super::{budget, descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users};
+use super::{
+    budget, descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users, watch,
+};
 use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -88,6 +90,7 @@ fn before_sleep(ctx: Ctx) {
     modules::refresh(ctx);
     gates::before_sleep(ctx);
     news::before_sleep(ctx);
+    watch::before_sleep();
     lock::run_starving(ctx);
     door().tell();
     let all_freed = kept::free_dropped();

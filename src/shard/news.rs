@@ -122,7 +122,7 @@ impl Engine {
     /// Caches know no databases, but WATCH does: so it is told of the last one, where a transaction
     /// of somebody who has watched the key since is hit least likely.
     pub(super) fn tell_flushed(&self, key: &[u8]) {
-        self.tell(self.config.databases - 1, key);
+        self.tell(&[self.config.databases - 1], key);
     }
 
     /// Whether news wait to be told.

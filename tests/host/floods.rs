@@ -62,7 +62,7 @@ fn growth(ported: &Ported) -> i64 {
 
 #[test]
 fn changes_that_nobody_can_tell_of_so_fast_wait() {
-    let ported = Ported::start(Mode::Adaptive.builder().config("enable-debug-command yes"));
+    let ported = Ported::start(Mode::Adaptive.builder());
     let mut host = ported.host();
     host.ok("CONFIG SET notify-keyspace-events KEA");
     // Another module, or a script, keeps the main thread from telling.
@@ -222,7 +222,7 @@ fn a_stranger_pauses_nobody() {
 fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
     let ported = Ported::start(Mode::Adaptive.builder());
     let mut port = ported.client();
-    for round in 0..100 {
+    for round in 0..20 {
         port.ok("SET k 1");
         let mut caching = ported.host().resp3();
         caching.send(&[encoded(&["CLIENT", "TRACKING", "ON"]), encoded(&["MIDI.GET", "k"])].concat());
@@ -231,4 +231,70 @@ fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
         let push = Value::Push(vec![Value::bulk("invalidate"), Value::Array(vec![Value::bulk("k")])]);
         assert_eq!(caching.read(), push, "{round}");
     }
+}
+
+/// Commands in one go; their replies, whatever they say.
+fn say(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>) -> Vec<Value> {
+    let commands: Vec<Vec<u8>> = commands.collect();
+    client.send(&commands.concat());
+    commands.iter().map(|_| client.read()).collect()
+}
+
+#[test]
+fn names_that_a_stranger_watches_take_bounded_memory() {
+    let ported = guarded();
+    let (mut host, mut stranger) = (administrator(&ported), ported.host());
+    let before = used_memory(&mut host);
+    for round in 0..80 {
+        let names = (0..100).map(|name| format!("{round}:{name}:{}", "n".repeat(16_000)));
+        let replies = say(&mut stranger, names.map(|name| encoded(&["WATCH", &name])));
+        assert!(replies.iter().all(Value::is_error));
+    }
+    let held = (used_memory(&mut host) - before) / MIB;
+    assert!(held < 48, "{held} MiB of 128");
+}
+
+#[test]
+fn long_names_are_let_go_when_they_are_watched_no_longer() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut host = ported.host();
+    let before = used_memory(&mut host);
+    for client in [ported.host(), ported.client()] {
+        let mut client = client;
+        let name = |number: usize| format!("{number}{}", "n".repeat(4 << 20));
+        let names: Vec<String> = (0..20).map(name).collect();
+        let words: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+        assert_eq!(client.call(&words), Value::ok());
+        drop(client);
+        wait_until("the names have gone", || used_memory(&mut host) - before < 48 * MIB);
+    }
+}
+
+/// However many names are watched: none of their changes is missed.
+#[test]
+fn a_name_that_is_given_up_counts_as_changed() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut watching, mut writer) = (ported.host(), ported.client());
+    watching.ok("WATCH first");
+    let mut other = ported.host();
+    let names: Vec<String> = (0..70_000).map(|name| format!("other:{name}")).collect();
+    for names in names.chunks(1000) {
+        let words: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+        assert_eq!(other.call(&words), Value::ok());
+    }
+    writer.ok("SET first changed");
+    watching.ok("MULTI");
+    watching.run("MIDI.SET done 1");
+    assert!(watching.run("EXEC").is_null());
+    // One WATCH of more names than are remembered.
+    let words: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+    assert_eq!(watching.call(&words), Value::ok());
+    writer.ok("SET other:0 changed");
+    watching.ok("MULTI");
+    watching.run("MIDI.SET done 1");
+    assert!(watching.run("EXEC").is_null());
+    watching.ok("WATCH last");
+    watching.ok("MULTI");
+    watching.run("MIDI.SET done 1");
+    assert_eq!(watching.run("EXEC"), Value::Array(vec![Value::ok()]));
 }
