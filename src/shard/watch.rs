@@ -24,11 +24,14 @@ use crate::store::{Now, Store, UnixMs};
 /// A key of a database.
 type Name = (u32, marks::Name);
 
+/// Tells the host that a key has changed in these databases.
+type Tell = fn(&[u32], &[u8]);
+
 /// What is known of watched keys beside the marks in their shards.
 #[derive(Default)]
 pub(super) struct Watch {
     /// Tells the host that a key has changed.
-    tell: OnceLock<fn(&[u32], &[u8])>,
+    tell: OnceLock<Tell>,
     /// Marks by age and client. For the holder of the global lock.
     marks: Mutex<Marks>,
     /// When watched keys expire. For the holder of the global lock.
@@ -41,7 +44,7 @@ pub(super) struct Watch {
 
 impl Engine {
     /// Sets how the holder of the global lock tells the host of changes.
-    pub fn on_watched_change(&self, tell: fn(&[u32], &[u8])) {
+    pub fn on_watched_change(&self, tell: Tell) {
         let _ = self.watch.tell.set(tell);
     }
 
