@@ -147,10 +147,15 @@ pub const RANDOM_BUCKETS: usize = 4;
 /// SCAN visits this many shards at most before it answers, however few keys it met.
 pub const SCAN_SHARDS: usize = 1024;
 
-/// Names of keys that are remembered as watched, all shards together: of the
-/// size of a large host's number of clients. Beyond it the stalest is given up. So
-/// many for the host, and so many for clients of the ports.
+/// Names of keys that are remembered as watched: of the size of a large host's number of clients. Beyond it
+/// the stalest is given up. So many for the host, and so many for clients of the ports, all shards together.
 pub const WATCHED_KEYS: usize = 65_536;
+/// Bytes of such names for the host, ...
+pub const WATCHED_BYTES: usize = 32 << 20;
+/// ... for each of which its entries in maps and lists count as so many.
+pub const WATCHED_NAME_BYTES: usize = 384;
+/// What is kept of the name of a key that a port's client watches, beside a hash: so their names take 16 MiB at most.
+pub const OBSERVED_NAME_BYTES: usize = 248;
 /// So many in a shard at least, however many shards there are.
 pub const WATCHED_PER_SHARD_MIN: usize = 16;
 
@@ -190,8 +195,23 @@ pub const FLUSHED_NAMES: usize = 256;
 /// So many bytes of names at once.
 pub const FLUSHED_NAME_BYTES: usize = 64 << 10;
 
-/// Kept arguments that the main thread frees in a turn.
-pub const FREED_PER_TURN: usize = 64;
+/// How long the main thread may see to what others have sent it in one turn of its loop: completions, errands
+/// and news of changes. The host's own clients wait no longer than that for midi's.
+pub const MAIN_TURN: Duration = Duration::from_micros(300);
+
+/// News of changes that wait for the main thread, in bytes, beyond which writes on the ports wait, too: a
+/// thousand of short keys, which it takes some milliseconds to publish.
+pub const NEWS_BYTES: usize = 256 << 10;
+/// What each of them weighs beside its key.
+pub const NEWS_ITEM_BYTES: usize = 256;
+
+/// How long the main thread may free kept arguments in one turn of its loop.
+pub const FREEING_TURN: Duration = Duration::from_micros(100);
+/// It is woken for them when they are so many bytes.
+pub const FREEING_WAKES: usize = 1 << 20;
+/// Above so many bytes whoever has an argument kept frees twice as much first: what is to be freed
+/// cannot outgrow this by what comes in.
+pub const DROPPED_BYTES: usize = 64 << 20;
 
 /// How much of a job's output is handed on in one piece.
 pub const CHUNK_BYTES: usize = 8 << 10;
@@ -252,6 +272,9 @@ pub const PART_BYTES: usize = 64 << 10;
 
 /// Connections that a worker accepts before it serves others.
 pub const ACCEPTED_PER_TURN: usize = 64;
+
+/// How long a port sees to the mail of other threads before its connections have their turn.
+pub const MAIL_TURN: Duration = Duration::from_micros(500);
 
 /// How often a connection that the host holds up tries again.
 pub const DEFERRED_NAP: Duration = Duration::from_micros(500);

@@ -118,9 +118,18 @@ impl Ctx {
     /// Tells the host that a key of that database has changed, as far as WATCH and
     /// tracking go.
     pub fn signal_modified(self, db: u32, key: &[u8]) {
-        // SAFETY: the context is valid under the global lock, and so is the name.
-        self.with_name(db, key, |name| unsafe {
-            api!(RedisModule_SignalModifiedKey)(self.0, name);
+        self.signal_modified_in(&[db], key);
+    }
+
+    /// The same for several databases.
+    pub fn signal_modified_in(self, databases: &[u32], key: &[u8]) {
+        let Some(&first) = databases.first() else { return };
+        self.with_name(first, key, |name| {
+            for &db in databases {
+                self.select_db(db);
+                // SAFETY: the context is valid under the global lock, and so is the name.
+                unsafe { api!(RedisModule_SignalModifiedKey)(self.0, name) };
+            }
         });
     }
 

@@ -103,7 +103,7 @@ fn start<C: Copying + 'static>(
         copy.tally().say(&mut tape);
         return Ok(Some(tape));
     };
-    engine.room_for_job()?;
+    engine.room_for_job(call.command)?;
     let copy = Arc::new(Mutex::new(copy));
     let work = Work {
         parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],
@@ -326,7 +326,8 @@ impl LockWork for Import {
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
-        if slice.is_endless() || slice.engine.has_credit() { Progress::Done } else { Progress::Blocked }
+        let may_write = || slice.engine.has_credit() && !slice.engine.has_much_news();
+        if slice.is_endless() || may_write() { Progress::Done } else { Progress::Blocked }
     }
 
     fn is_done(&self) -> bool {

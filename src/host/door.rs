@@ -1,5 +1,6 @@
 //! The host door: MIDI.* commands on the host's own port.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use super::blocked::{Blocked, BlockedReply};
 use super::copy::{Caller, Wait};
 use super::kept::HostArgs;
 use super::reply::HostReply;
-use super::{copy, gates, guarded, info, keys, news, unit, users};
+use super::{budget, copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
@@ -45,13 +46,25 @@ pub struct Door {
     batch: Mutex<Vec<Box<Request>>>,
     /// Whether there are any, for a look without the lock: every turn looks.
     has_batch: AtomicBool,
+    /// What has been taken out of the main thread's inbox, and waits for its turn.
+    waiting: Mutex<Waiting>,
+    /// Whether there is any, for a look without the lock.
+    has_waiting: AtomicBool,
     /// The host door's own completions that came while the main loop was kept from turning.
-    put_off: Mutex<Vec<ForMain>>,
+    put_off: Mutex<VecDeque<ForMain>>,
     has_put_off: AtomicBool,
     /// For questions to the host outside of any command. Under the lock only.
     ctx: usize,
     /// What the main thread sleeps on, in the host's event loop.
     waker: &'static Waker,
+}
+
+/// Messages for the main thread, oldest first.
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<ForMain>,
+    /// Their senders' changes have been told when so many have been.
+    news: u64,
 }
 
 static DOOR: OnceLock<Door> = OnceLock::new();
@@ -64,6 +77,8 @@ pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
         engine,
         batch: Mutex::default(),
         has_batch: AtomicBool::new(false),
+        waiting: Mutex::default(),
+        has_waiting: AtomicBool::new(false),
         put_off: Mutex::default(),
         has_put_off: AtomicBool::new(false),
         ctx,
@@ -195,7 +210,10 @@ impl Door {
             Action::Door(which) => self.own_command(ctx, &call, which),
             _ => self.run(ctx, &mut call, inside),
         }
-        news::tell(Some(ctx));
+        // What the others' reads take out is told in the next turn.
+        if row.flags.write {
+            news::tell(Some(ctx));
+        }
     }
 
     #[inline]
@@ -249,7 +267,7 @@ impl Door {
     /// Starts long work as a job. A flush has its effect here, so what could
     /// refuse the job comes first.
     fn start_long(&self, ctx: Ctx, call: &Call<'_>) {
-        let work = self.engine.room_for_job().and_then(|()| long_work(&self.engine, call));
+        let work = self.engine.room_for_job(call.command).and_then(|()| long_work(&self.engine, call));
         match work {
             Ok(work) => self.start_job(call.command, call.db, work, Blocked::new(ctx)),
             Err(error) => call.refuse(error, &mut HostReply(ctx)),
@@ -298,26 +316,79 @@ impl Door {
         }
         self.engine.tell_announced();
         users::changes::refresh();
-        if !self.engine.main.is_empty() || self.has_put_off.load(Ordering::Relaxed) {
-            self.has_put_off.store(false, Ordering::Relaxed);
-            let home = std::mem::take(&mut *self.put_off.lock()).into_iter().chain(self.engine.main.take());
-            // What they did is told before they are answered.
-            news::tell(None);
-            for message in home {
-                guarded((), || match message {
-                    ForMain::Request(request) => self.came_home(request),
-                    ForMain::Errand(errand) => errand(&self.engine, self.engine.host()),
-                });
-            }
+        self.take_messages();
+        if self.has_waiting.load(Ordering::Relaxed) {
+            self.answer();
         }
-        news::tell(None);
+        self.tell();
+    }
+
+    /// Whether something is left over for the next turn.
+    pub fn has_left_over(&self) -> bool {
+        self.has_waiting.load(Ordering::Relaxed) || self.engine.has_much_news()
+    }
+
+    /// Sees to messages, as far as the time goes.
+    fn answer(&self) {
+        // What their senders did is told before they are answered.
+        let news = self.waiting.lock().news;
+        if news::tell_up_to(news) {
+            budget::spend(|| {
+                let message = self.next_message();
+                message.map(|message| guarded((), || self.see_to(message))).is_some()
+            });
+        }
+    }
+
+    /// Tells what has changed, as far as the time goes.
+    pub fn tell(&self) {
+        if self.engine.has_news() || self.engine.has_much_news() {
+            news::tell_up_to(u64::MAX);
+        }
+    }
+
+    /// Takes the messages that have come, once those before them have been seen to.
+    fn take_messages(&self) {
+        let has_put_off = self.has_put_off.load(Ordering::Relaxed);
+        let has_new = !self.engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
+        if !has_put_off && !has_new {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        if has_put_off {
+            self.has_put_off.store(false, Ordering::Relaxed);
+            // They came before all others.
+            let mut put_off = std::mem::take(&mut *self.put_off.lock());
+            put_off.append(&mut waiting.messages);
+            waiting.messages = put_off;
+        } else if waiting.messages.is_empty() {
+            waiting.messages = self.engine.main.take();
+        }
+        // Asked afterwards: who sends a message has left its news before.
+        waiting.news = self.engine.news_so_far();
+        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
+    }
+
+    fn next_message(&self) -> Option<ForMain> {
+        let mut waiting = self.waiting.lock();
+        let message = waiting.messages.pop_front();
+        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
+        message
+    }
+
+    fn see_to(&self, message: ForMain) {
+        match message {
+            ForMain::Request(request) => self.came_home(request),
+            ForMain::Errand(errand) => errand(&self.engine, self.engine.host()),
+        }
     }
 
     /// What can be done for the ports while a script that takes too long, or loading, keeps the main
     /// loop from turning. On the main thread, called from its event loop.
     pub fn turn_aside(&self) {
         let engine = &self.engine;
-        if engine.main.is_empty() && !engine.users.are_stale() {
+        let has_messages = self.has_waiting.load(Ordering::Relaxed) || !engine.main.is_empty();
+        if !has_messages && !engine.users.are_stale() {
             return;
         }
         let flags = self.ctx().flags();
@@ -327,18 +398,32 @@ impl Door {
             return;
         }
         users::changes::refresh();
-        let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
-        for message in engine.main.take() {
-            guarded((), || match message {
-                ForMain::Errand(errand) => errand(engine, host),
-                ForMain::Request(request) if request.home == Home::Main => self.put_off(request),
-                ForMain::Request(request) => self.send_back_refused(request, refusal),
+        budget::renew();
+        let all_done = budget::spend(|| {
+            let message = self.next_message().or_else(|| {
+                self.waiting.lock().messages = engine.main.take();
+                self.next_message()
             });
+            message.map(|message| guarded((), || self.see_to_aside(message, busy))).is_some()
+        });
+        self.waiting.lock().news = engine.news_so_far();
+        if !all_done {
+            engine.wake_main();
+        }
+    }
+
+    fn see_to_aside(&self, message: ForMain, busy: bool) {
+        let engine = &self.engine;
+        let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
+        match message {
+            ForMain::Errand(errand) => errand(engine, host),
+            ForMain::Request(request) if request.home == Home::Main => self.put_off(request),
+            ForMain::Request(request) => self.send_back_refused(request, refusal),
         }
     }
 
     fn put_off(&self, request: Box<Request>) {
-        self.put_off.lock().push(ForMain::Request(request));
+        self.put_off.lock().push_back(ForMain::Request(request));
         self.has_put_off.store(true, Ordering::Relaxed);
     }
 
@@ -407,7 +492,7 @@ impl Door {
         if outcome != Outcome::Long || home != Home::Main {
             return (outcome, None);
         }
-        match engine.room_for_job().and_then(|()| long_work(engine, call)) {
+        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call)) {
             Ok(work) => (outcome, Some(work)),
             Err(error) => {
                 call.refuse(error, tape);

@@ -6,7 +6,9 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::door::{door, while_open};
-use super::{descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users};
+use super::{
+    budget, descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users, watch,
+};
 use crate::shard::Waker;
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -74,31 +76,34 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             door().engine.main.awake();
             lock::main_turned();
-            turn();
+            budget::renew();
+            news::awake();
+            door().turn();
         } else {
             before_sleep(Ctx(ctx));
         }
     });
 }
 
-fn turn() {
-    door().turn();
-    kept::free_dropped();
-}
-
 fn before_sleep(ctx: Ctx) {
-    turn();
+    door().turn();
     modules::refresh(ctx);
     gates::before_sleep(ctx);
+    news::before_sleep(ctx);
+    watch::before_sleep();
     lock::run_starving(ctx);
-    news::tell(None);
+    door().tell();
+    let all_freed = kept::free_dropped();
     for _ in 0..ROUNDS {
-        if door().engine.main.may_sleep() {
+        if budget::is_spent() {
+            break;
+        }
+        if all_freed && !door().has_left_over() && door().engine.main.may_sleep() {
             return;
         }
-        turn();
+        door().turn();
     }
-    // More keeps coming: sleep not at all.
+    // More keeps coming, or something is left over: sleep not at all.
     door().engine.wake_main();
 }
 

@@ -7,7 +7,7 @@
 //! something was seen that may have changed what they say. What the host itself learns
 //! in its cron (the end of a BGSAVE, replicas that lag) is so not older than there.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use redis_module::raw;
 
@@ -27,6 +27,10 @@ static PORTS: AtomicBool = AtomicBool::new(false);
 
 /// Whether a pause of the host's clients, if there is one, may be for reads too.
 static PAUSE_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Whether anybody has said CLIENT PAUSE in this turn of the main loop; and of that kind.
+static PAUSE_SAID: AtomicBool = AtomicBool::new(false);
+static PAUSE_ALL_SAID: AtomicBool = AtomicBool::new(false);
 
 /// Whether any client ever asked for one.
 static EVER_PAUSED: AtomicBool = AtomicBool::new(false);
@@ -63,11 +67,12 @@ pub fn loading(ctx: Ctx) {
     may_change();
 }
 
-/// A CLIENT PAUSE is about to be executed, queued or refused. A filter learns no more of
-/// pauses than that: which kind is in force, the host does not tell.
+/// A CLIENT PAUSE is about to be executed, queued or refused: anybody can say it, without a password, too. A
+/// filter learns no more of pauses than that: which kind is in force, the host does not tell.
 pub fn before_pause(kind: &[u8]) {
+    PAUSE_SAID.store(true, Ordering::Relaxed);
     if !kind.eq_ignore_ascii_case(b"write") {
-        PAUSE_ALL.store(true, Ordering::Relaxed);
+        PAUSE_ALL_SAID.store(true, Ordering::Relaxed);
         EVER_PAUSED.store(true, Ordering::Relaxed);
     }
 }
@@ -75,13 +80,41 @@ pub fn before_pause(kind: &[u8]) {
 /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it.
 pub fn before_exec() {
     if EVER_PAUSED.load(Ordering::Relaxed) {
+        PAUSE_SAID.store(true, Ordering::Relaxed);
+        PAUSE_ALL_SAID.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Somebody has said CLIENT PAUSE in this turn of the main loop. It is believed where clients are paused and the
+/// host has executed one since that was last looked into.
+#[cold]
+fn look_into_pause(ctx: Ctx) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let all = PAUSE_ALL_SAID.swap(false, Ordering::Relaxed);
+    if !must_not_replicate() {
+        return;
+    }
+    let calls = pauses_executed(ctx);
+    // Where there are fewer than before, the host has begun to count anew.
+    if LAST.swap(calls, Ordering::Relaxed) != calls && all {
         PAUSE_ALL.store(true, Ordering::Relaxed);
     }
+}
+
+/// How often CLIENT PAUSE was called, of any kind.
+fn pauses_executed(ctx: Ctx) -> u64 {
+    let text = ctx.info_text(c"commandstats", c"cmdstat_client|pause").unwrap_or_default();
+    let calls = text.strip_prefix(b"calls=").unwrap_or_default();
+    let digits = calls.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
 /// The main loop is about to sleep: looks at what may have changed.
 #[inline]
 pub fn before_sleep(ctx: Ctx) {
+    if PAUSE_SAID.load(Ordering::Relaxed) && PAUSE_SAID.swap(false, Ordering::Relaxed) {
+        look_into_pause(ctx);
+    }
     if STALE.load(Ordering::Relaxed) || door().engine.wants_credit() {
         refresh(ctx);
     } else if PORTS.load(Ordering::Relaxed) {

@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawString, api, bytes};
+use super::door::while_open;
 use crate::command::Keep;
-use crate::limits::FREED_PER_TURN;
+use crate::limits::{DROPPED_BYTES, FREEING_TURN, FREEING_WAKES};
 use crate::shard::Inbox;
 use crate::store::{SharedBytes, SharedValue};
 
@@ -22,7 +24,13 @@ thread_local! {
 /// Strings that another thread dropped, for the main thread to free.
 static DROPPED: std::sync::LazyLock<Inbox<Dropped>> = std::sync::LazyLock::new(Inbox::default);
 
-struct Dropped(*mut RawString);
+/// Their bytes.
+static DROPPED_NOW: AtomicUsize = AtomicUsize::new(0);
+
+struct Dropped {
+    string: *mut RawString,
+    bytes: usize,
+}
 
 // SAFETY: only carried to the main thread.
 unsafe impl Send for Dropped {}
@@ -56,8 +64,7 @@ impl Drop for Kept {
         if IS_MAIN.get() {
             free(self.string);
         } else {
-            // The main thread frees it on its next turn; no hurry.
-            let _ = DROPPED.push(Dropped(self.string));
+            drop_later(Dropped { string: self.string, bytes: self.text.len() });
         }
     }
 }
@@ -67,25 +74,58 @@ fn free(string: *mut RawString) {
     unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), string) };
 }
 
-/// Strings that are still to be freed.
+/// Leaves a string to the main thread. A few may lie until its next turn.
+fn drop_later(dropped: Dropped) {
+    let bytes = dropped.bytes;
+    let before = DROPPED_NOW.fetch_add(bytes, Ordering::Relaxed);
+    let _ = DROPPED.push(dropped);
+    if before < FREEING_WAKES
+        && before + bytes >= FREEING_WAKES
+        && let Some(door) = while_open()
+    {
+        door.engine.wake_main();
+    }
+}
+
+/// Strings that are still to be freed. For the main thread.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
-/// Whether there are any, for a look without the lock: every turn looks.
-static MORE_TO_FREE: AtomicBool = AtomicBool::new(false);
+/// Frees what other threads dropped, for a short time: each may be large. On the main thread, every turn.
+/// True where nothing is left.
+pub fn free_dropped() -> bool {
+    if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
+        return true;
+    }
+    let (start, mut to_free) = (Instant::now(), TO_FREE.lock());
+    loop {
+        if !free_next(&mut to_free) {
+            return true;
+        }
+        if start.elapsed() >= FREEING_TURN {
+            return false;
+        }
+    }
+}
 
-/// Frees some of what other threads dropped: few, because each may be large.
-/// On the main thread, every turn.
-pub fn free_dropped() {
-    if DROPPED.is_empty() && !MORE_TO_FREE.load(Ordering::Relaxed) {
+/// Frees twice as much as comes in, where much has been dropped already.
+fn make_room(incoming: usize) {
+    let now = DROPPED_NOW.load(Ordering::Relaxed);
+    if now < DROPPED_BYTES {
         return;
     }
+    let enough = now.saturating_sub(2 * incoming);
     let mut to_free = TO_FREE.lock();
-    to_free.extend(DROPPED.take());
-    let now = FREED_PER_TURN.min(to_free.len());
-    for Dropped(string) in to_free.drain(..now) {
-        free(string);
+    while DROPPED_NOW.load(Ordering::Relaxed) > enough && free_next(&mut to_free) {}
+}
+
+fn free_next(to_free: &mut VecDeque<Dropped>) -> bool {
+    if to_free.is_empty() {
+        *to_free = DROPPED.take();
     }
-    MORE_TO_FREE.store(!to_free.is_empty(), Ordering::Relaxed);
+    let Some(Dropped { string, bytes }) = to_free.pop_front() else { return false };
+    free(string);
+    DROPPED_NOW.fetch_sub(bytes, Ordering::Relaxed);
+    true
 }
 
 /// The arguments of a command on the main thread.
@@ -112,6 +152,8 @@ impl<'a> HostArgs<'a> {
 impl Keep for HostArgs<'_> {
     fn keep(&self, index: usize) -> Option<SharedValue> {
         let &string = self.0.get(index)?;
+        // SAFETY: an argument of the running command, on the main thread.
+        make_room(unsafe { bytes(string) }.len());
         KEPT.fetch_add(1, Ordering::Relaxed);
         // SAFETY: an argument of the running command, on the main thread; the
         // reference keeps it for as long as the slice is used.

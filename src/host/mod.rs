@@ -9,6 +9,7 @@
 mod alloc;
 mod api;
 mod blocked;
+mod budget;
 mod config;
 mod copy;
 mod descriptors;

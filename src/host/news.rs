@@ -13,35 +13,74 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::Ctx;
+use super::budget;
 use super::door::door;
 use crate::command::Class;
-use crate::shard::Author;
+use crate::shard::{Author, News};
 
-/// Whether any client ever wanted it.
+/// Whether any client ever asked for it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this turn's clients have been asked for. Some hosts run commands after that, and answer them at once.
+static TURN_IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Whether one may have asked since the host was last asked who does.
+static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
 /// Looks whether anybody listens. Under the global lock: at load, when a setting
 /// has changed, and at every cron tick.
 pub fn refresh(ctx: Ctx) {
-    let engine = &door().engine;
-    if engine.is_tracked() {
-        let clients = ctx.info_number(c"clients", c"tracking_clients");
-        engine.set_tracked(clients != Some(0));
-    }
-    engine.set_listening(ctx.notifies() || engine.is_tracked());
+    let tracked = door().engine.is_tracked() && anybody_tracks(ctx);
+    set_tracked(ctx, tracked);
 }
 
-/// A client wants to be told of changes, or may get an error.
+fn anybody_tracks(ctx: Ctx) -> bool {
+    ctx.info_number(c"clients", c"tracking_clients") != Some(0)
+}
+
+fn set_tracked(ctx: Ctx, tracked: bool) {
+    let engine = &door().engine;
+    engine.set_tracked(tracked);
+    engine.set_listening(tracked || ctx.notifies());
+}
+
+/// A CLIENT TRACKING is about to be executed, queued or refused. Anybody can say it, without a password,
+/// too: so the host is asked, once in a turn of its main loop, before who said it has an answer.
 pub fn tracking_begins() {
     EVER_TRACKED.store(true, Ordering::Relaxed);
-    door().engine.set_tracked(true);
-    door().engine.set_listening(true);
+    ASKED_FOR.store(true, Ordering::Relaxed);
+    if TURN_IS_OVER.load(Ordering::Relaxed) {
+        before_read();
+        door().engine.wake_main();
+    }
 }
 
 /// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.
 pub fn before_exec() {
     if EVER_TRACKED.load(Ordering::Relaxed) {
         tracking_begins();
+    }
+}
+
+/// A command of midi's follows in the same turn. If it reads, its client may want to hear of changes from here on.
+#[inline]
+pub fn before_read() {
+    if ASKED_FOR.load(Ordering::Relaxed) {
+        set_tracked(door().ctx(), true);
+    }
+}
+
+/// The main loop has slept.
+pub fn awake() {
+    TURN_IS_OVER.store(false, Ordering::Relaxed);
+}
+
+/// The main loop is about to sleep, and then to send its clients their answers.
+#[inline]
+pub fn before_sleep(ctx: Ctx) {
+    TURN_IS_OVER.store(true, Ordering::Relaxed);
+    if ASKED_FOR.load(Ordering::Relaxed) && ASKED_FOR.swap(false, Ordering::Relaxed) {
+        set_tracked(ctx, anybody_tracks(ctx));
     }
 }
 
@@ -58,22 +97,48 @@ pub fn tell(running: Option<Ctx>) {
 
 #[cold]
 fn tell_all(running: Option<Ctx>) {
-    for news in door().engine.take_news() {
-        let ctx = door().ctx();
-        if door().engine.is_tracked() {
-            match (news.author, running) {
-                (Author::Waiting(client), _) => WAITING.lock().add(client, news.db, &news.key),
-                (Author::Running, Some(running)) => signal(running, news.db, &news.key),
-                _ => signal(ctx, news.db, &news.key),
-            }
-        }
-        let class = match news.event.class {
-            Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
-            Class::String => raw::REDISMODULE_NOTIFY_STRING,
-            Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
-        };
-        ctx.notify(news.db, &news.key, class as u32, news.event.name);
+    let engine = &door().engine;
+    // All of them first: what another module does in answer to one has news of its own, and a client of its own.
+    let all: Vec<News> = std::iter::from_fn(|| engine.next_news()).collect();
+    all.iter().for_each(|news| tell_one(news, running));
+    engine.make_room_for_news();
+}
+
+/// Tells as much of it as this turn's share of the main loop allows, up to the news of that number. True
+/// where these have been told.
+pub fn tell_up_to(number: u64) -> bool {
+    let engine = &door().engine;
+    let is_told = || engine.news_told() >= number;
+    if engine.has_news() || engine.has_much_news() {
+        budget::spend(|| !is_told() && tell_next());
+        engine.make_room_for_news();
     }
+    is_told()
+}
+
+fn tell_next() -> bool {
+    let news = door().engine.next_news();
+    if let Some(news) = &news {
+        tell_one(news, None);
+    }
+    news.is_some()
+}
+
+fn tell_one(news: &News, running: Option<Ctx>) {
+    let ctx = door().ctx();
+    if door().engine.is_tracked() {
+        match (news.author, running) {
+            (Author::Waiting(client), _) => WAITING.lock().add(client, news.db, &news.key),
+            (Author::Running, Some(running)) => signal(running, news.db, &news.key),
+            _ => signal(ctx, news.db, &news.key),
+        }
+    }
+    let class = match news.event.class {
+        Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
+        Class::String => raw::REDISMODULE_NOTIFY_STRING,
+        Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
+    };
+    ctx.notify(news.db, &news.key, class as u32, news.event.name);
 }
 
 fn signal(ctx: Ctx, db: u32, key: &[u8]) {

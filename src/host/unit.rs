@@ -114,6 +114,7 @@ pub fn is_inside(ctx: Ctx) -> bool {
 
 #[cold]
 fn ask(ctx: Ctx) -> bool {
+    news::before_read();
     let (flags, engine) = (ctx.flags(), &door().engine);
     if flags & INSIDE == 0 {
         end();

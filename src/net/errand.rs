@@ -119,7 +119,7 @@ fn run_on_main(engine: &Engine, call: &Call<'_>, owner: JobOwner, mut reply: Box
     if engine.attempt(seat, call, Taking::Wait, &mut *reply) != Outcome::Long {
         return reply.say(|_| {});
     }
-    let work = engine.room_for_job().and_then(|()| long_work(engine, call));
+    let work = engine.room_for_job(call.command).and_then(|()| long_work(engine, call));
     match work {
         Err(error) => reply.say(|reply| call.refuse(error, reply)),
         Ok(work) if engine.config.safemode => {

@@ -18,7 +18,9 @@ use super::resp::{RequestParser, RespReply};
 use super::run::{Fate, Service};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
-use crate::limits::{ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, PORT_CLOCK, PORT_TICK, READY_PER_TURN};
+use crate::limits::{
+    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MAIL_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
+};
 use crate::shard::{Gates, Port, Request, Verdict};
 
 /// Listeners' marks: no connection has this serial number.
@@ -39,6 +41,8 @@ pub struct WorkerPort<D: Driver> {
     /// Those whose clients seem to have left while a command of theirs waits for a shard.
     leaving: Vec<Key>,
     happened: Vec<Happened>,
+    /// Mail that has been taken out of the inbox, oldest first.
+    mail: VecDeque<Mail>,
     unixsocket: Box<str>,
     next_tick: Instant,
     next_look: Instant,
@@ -68,6 +72,7 @@ impl<D: Driver> WorkerPort<D> {
             deferred: Vec::new(),
             leaving: Vec::new(),
             happened: Vec::new(),
+            mail: VecDeque::new(),
             unixsocket: unixsocket.into(),
             next_tick: Instant::now(),
             next_look: Instant::now(),
@@ -295,6 +300,19 @@ impl<D: Driver> WorkerPort<D> {
         self.serve(key);
     }
 
+    /// Sees to what other threads have sent, as far as the time goes; the rest is for the next turn.
+    fn open_mails(&mut self) {
+        if self.mail.is_empty() {
+            self.mail = self.shared().inbox(self.service.worker).take();
+        }
+        while let Some(mail) = self.mail.pop_front() {
+            self.open_mail(mail);
+            if self.service.now.elapsed() >= MAIL_TURN {
+                break;
+            }
+        }
+    }
+
     fn open_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Newcomer(newcomer) => self.welcome(newcomer),
@@ -376,11 +394,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         }
         self.happened = happened;
         self.serve_group();
-        if !self.shared().inbox(self.service.worker).is_empty() {
-            for mail in self.shared().inbox(self.service.worker).take() {
-                self.open_mail(mail);
-            }
-        }
+        self.open_mails();
         for key in std::mem::take(&mut self.deferred) {
             self.goes_on_deferred(key);
         }
@@ -391,7 +405,7 @@ impl<D: Driver> Port for WorkerPort<D> {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.ready.is_empty() && self.shared().inbox(self.service.worker).may_sleep()
+        self.ready.is_empty() && self.mail.is_empty() && self.shared().inbox(self.service.worker).may_sleep()
     }
 
     fn awake(&mut self) {

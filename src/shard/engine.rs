@@ -265,10 +265,24 @@ impl Engine {
 
     /// Sets what the host's gates say. For the holder of the global lock.
     pub fn set_gates(&self, gates: Gates) {
-        let before = Gates::of_bits(self.gates.swap(gates.bits(), Ordering::Relaxed));
-        if before != gates {
+        let kept = |before: u32| before & Gates::NEWS.bits();
+        let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
+        let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
+        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NEWS) != gates) {
             self.wake_ports();
         }
+    }
+
+    /// Closes a gate for this reason. True where it was open.
+    pub(super) fn close_gate(&self, reason: Gates) -> bool {
+        let before = self.gates.fetch_or(reason.bits(), Ordering::Relaxed);
+        !Gates::of_bits(before).has(reason)
+    }
+
+    /// Takes the reason away again.
+    pub(super) fn open_gate(&self, reason: Gates) {
+        self.gates.fetch_and(!reason.bits(), Ordering::Relaxed);
+        self.wake_ports();
     }
 
     /// Grants bytes that writes may take before the host is asked again; `i64::MAX` for no limit.

@@ -43,6 +43,8 @@ impl Gates {
     pub const HAS_REPLICAS: Gates = Gates(1 << 10);
     /// The host is a replica. It concerns no command by itself, but HELLO tells.
     pub const REPLICA: Gates = Gates(1 << 11);
+    /// The main thread has not told enough of the changes so far. Unlike the others, workers find that out.
+    pub const NEWS: Gates = Gates(1 << 12);
 
     /// These and those.
     pub const fn and(self, others: Gates) -> Gates {
@@ -82,7 +84,7 @@ const FOR_HOST_WRITES: Gates =
     Gates::WRITES_PAUSED.and(Gates::READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
 
 /// What concerns writes to midi's.
-const FOR_WRITES: Gates = FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS);
+const FOR_WRITES: Gates = FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::NEWS);
 
 /// What concerns commands that may need memory in addition.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -124,6 +126,9 @@ impl Engine {
         }
         let writes = flags.write || flags.host_write;
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
+            return Gate::Wait;
+        }
+        if flags.write && gates.has(Gates::NEWS) {
             return Gate::Wait;
         }
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::worker::Message;
-use crate::command::{Args, COMMANDS, Error, Reply};
+use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Reply};
 use crate::limits::SLICE;
 use crate::store::Now;
 
@@ -275,11 +275,15 @@ pub struct JobOwner {
 }
 
 impl Engine {
-    /// Whether one more long command may start.
+    /// Whether one more long command may start. A flush always may: it has its effect at once, and an
+    /// administrator must be able to empty a keyspace whose clients have started all the jobs there can be.
     ///
     /// # Errors
     /// [`Error::TooManyJobs`] at the limit.
-    pub fn room_for_job(&self) -> Result<(), Error> {
+    pub fn room_for_job(&self, command: usize) -> Result<(), Error> {
+        if matches!(COMMANDS[command].action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll)) {
+            return Ok(());
+        }
         let max = self.settings.max_jobs.load(Ordering::Relaxed);
         let clients = self.jobs.running.lock().iter().filter(|job| job.command.is_some()).count();
         if clients >= max { Err(Error::TooManyJobs(max)) } else { Ok(()) }

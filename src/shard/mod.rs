@@ -16,6 +16,7 @@ mod inbox;
 mod job;
 mod keyspace;
 mod long;
+mod marks;
 mod news;
 mod port;
 mod queue;

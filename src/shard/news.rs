@@ -5,16 +5,24 @@
 //! changes, before letting go of the shard. The main thread takes them to the host
 //! when no token is in its hands: what the host does then may call our commands.
 //!
+//! Where changes come faster than it can tell of them, writes on the ports wait, jobs that write pause, and keys
+//! expire later. The main thread itself never waits: it tells of its own changes after each command.
+//!
 //! The keys of a flush are news for client-side caching only. Their names go to the main
 //! thread as the memory is freed, a few at a time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::counters::Seat;
 use super::engine::Engine;
+use super::gate::Gates;
 use super::inbox::Inbox;
 use crate::command::Event;
+use crate::limits::{NEWS_BYTES, NEWS_ITEM_BYTES};
 use crate::store::Table;
 
 /// The client of the host that makes a change. It may have asked to hear nothing of its own ones.
@@ -40,12 +48,24 @@ pub struct News {
     pub event: Event,
 }
 
+impl News {
+    fn weight(&self) -> usize {
+        self.key.len() + NEWS_ITEM_BYTES
+    }
+}
+
 /// News on their way to the host.
 #[derive(Default)]
 pub(super) struct NewsDesk {
     listening: AtomicBool,
     tracked: AtomicBool,
     waiting: Inbox<News>,
+    /// Those that have been taken out of there, oldest first. For the holder of the global lock.
+    untold: Mutex<VecDeque<News>>,
+    /// How many have been told so far.
+    told: AtomicU64,
+    /// What all that wait take, in bytes.
+    weight: AtomicUsize,
     /// Whether somebody has the right to send names of flushed keys.
     naming: Arc<AtomicBool>,
 }
@@ -102,24 +122,63 @@ impl Engine {
     /// Caches know no databases, but WATCH does: so it is told of the last one, where a transaction
     /// of somebody who has watched the key since is hit least likely.
     pub(super) fn tell_flushed(&self, key: &[u8]) {
-        self.tell(self.config.databases - 1, key);
+        self.tell(&[self.config.databases - 1], key);
     }
 
     /// Whether news wait to be told.
     #[inline]
     pub fn has_news(&self) -> bool {
-        !self.news.waiting.is_empty()
+        self.news.weight.load(Ordering::Relaxed) > 0
     }
 
-    /// News that wait to be told, oldest first.
-    pub fn take_news(&self) -> impl Iterator<Item = News> + use<> {
-        self.news.waiting.take().into_iter()
+    /// Whether so many news wait that nobody should make more.
+    #[inline]
+    pub fn has_much_news(&self) -> bool {
+        self.gates().has(Gates::NEWS)
+    }
+
+    /// The oldest news that wait to be told. For the holder of the global lock, as what follows.
+    pub fn next_news(&self) -> Option<News> {
+        let mut untold = self.news.untold.lock();
+        if untold.is_empty() {
+            *untold = self.news.waiting.take();
+        }
+        let news = untold.pop_front()?;
+        self.news.told.fetch_add(1, Ordering::Relaxed);
+        self.news.weight.fetch_sub(news.weight(), Ordering::Relaxed);
+        Some(news)
+    }
+
+    /// How many news there have been ever: those of before now have been told when so many have.
+    pub fn news_so_far(&self) -> u64 {
+        let mut untold = self.news.untold.lock();
+        untold.extend(self.news.waiting.take());
+        self.news_told() + untold.len() as u64
+    }
+
+    /// How many have been told.
+    pub fn news_told(&self) -> u64 {
+        self.news.told.load(Ordering::Relaxed)
+    }
+
+    /// Lets those go on who wait until news have been told, if enough have been.
+    pub fn make_room_for_news(&self) {
+        if self.has_much_news() && self.news.weight.load(Ordering::Relaxed) <= NEWS_BYTES / 2 {
+            self.open_gate(Gates::NEWS);
+        }
     }
 
     /// Leaves news. The shard is still held.
     pub(super) fn leave_news(&self, author: Author, db: u32, key: &[u8], event: Event) {
+        let news = News { author, db, key: key.into(), event };
+        // Counted first: who finds them finds them counted.
+        let before = self.news.weight.fetch_add(news.weight(), Ordering::Relaxed);
+        let is_much = before + news.weight() >= NEWS_BYTES;
         // The main thread looks for them with every completion.
-        let _ = self.news.waiting.push(News { author, db, key: key.into(), event });
+        let _ = self.news.waiting.push(news);
+        if is_much && !self.has_much_news() && self.close_gate(Gates::NEWS) {
+            self.wake_main();
+        }
     }
 
     /// Leaves news of the keys that a table found to have expired. True where there were any.

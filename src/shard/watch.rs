@@ -11,23 +11,29 @@
 //! thread, once. There is a limit to them.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::engine::{Engine, HeldShard};
+use super::marks::{self, Marks};
 use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
 use crate::store::{Now, Store, UnixMs};
 
 /// A key of a database.
-type Name = (u32, Box<[u8]>);
+type Name = (u32, marks::Name);
+
+/// Tells the host that a key has changed in these databases.
+type Tell = fn(&[u32], &[u8]);
 
 /// What is known of watched keys beside the marks in their shards.
 #[derive(Default)]
 pub(super) struct Watch {
     /// Tells the host that a key has changed.
-    tell: OnceLock<fn(u32, &[u8])>,
+    tell: OnceLock<Tell>,
+    /// Marks by age and client. For the holder of the global lock.
+    marks: Mutex<Marks>,
     /// When watched keys expire. For the holder of the global lock.
     due: Mutex<BTreeSet<(UnixMs, Name)>>,
     /// Changes that jobs are about to make.
@@ -38,26 +44,63 @@ pub(super) struct Watch {
 
 impl Engine {
     /// Sets how the holder of the global lock tells the host of changes.
-    pub fn on_watched_change(&self, tell: fn(u32, &[u8])) {
+    pub fn on_watched_change(&self, tell: Tell) {
         let _ = self.watch.tell.set(tell);
     }
 
+    /// A client of the host says WATCH; who, the host may tell. Before it asks for any name the oldest marks
+    /// are given up, if there are too many: its own names are none of these, for it watches them only
+    /// later. `paused` says whether WATCHes of before may still have to be executed.
+    pub fn begin_watch(&self, client: Option<u64>, paused: bool) {
+        self.give_up_marks(paused);
+        self.watch.marks.lock().begin(client);
+    }
+
     /// From here on changes of this key are told. For the holder of the global lock.
-    pub fn watch(&self, key: &[u8]) {
-        let hash = self.hasher.hash(key);
-        let shard = self.shard_of(hash);
+    pub fn watch(&self, key: &[u8], client: Option<u64>) {
+        let name = self.watch.marks.lock().ask(key, client);
+        let shard = self.shard_of(self.hasher.hash(key));
         let mut held = self.take_waiting(shard);
-        if held.watched.len() >= self.most_watched() && held.watched.mark(key).is_none() {
-            self.forget_one(&mut held);
-        }
         let expiries = self.expiries(&mut held, key);
-        let before = std::mem::replace(&mut held.watched.ask(key).due, expiries.iter().copied().collect());
+        let before = std::mem::replace(&mut held.watched.ask(&name).due, expiries.iter().copied().collect());
         self.release(shard, held);
         let mut due = self.watch.due.lock();
         for (db, at) in before {
-            due.remove(&(at, (db, key.into())));
+            due.remove(&(at, (db, Arc::clone(&name))));
         }
-        due.extend(expiries.into_iter().map(|(db, at)| (at, (db, key.into()))));
+        due.extend(expiries.into_iter().map(|(db, at)| (at, (db, Arc::clone(&name)))));
+    }
+
+    /// Gives up marks beyond the limits. Who still watches such a key is told that it has changed: a transaction
+    /// more that must be tried again, but never one too few.
+    pub fn give_up_marks(&self, paused: bool) {
+        let mut marks = self.watch.marks.lock();
+        while let Some(name) = marks.take_surplus(paused) {
+            self.forget_mark(&name, true);
+        }
+    }
+
+    /// A client of the host has gone.
+    pub fn watcher_left(&self, client: u64) {
+        let names = self.watch.marks.lock().take_of(client);
+        names.iter().for_each(|name| self.forget_mark(name, false));
+    }
+
+    fn forget_mark(&self, name: &marks::Name, may_be_watched: bool) {
+        let shard = self.shard_of(self.hasher.hash(name));
+        let mut held = self.take_waiting(shard);
+        if let Some(mark) = held.watched.remove(name) {
+            if may_be_watched {
+                let databases = 0..self.config.databases;
+                let untold: Vec<u32> = databases.filter(|db| !mark.told.contains(db)).collect();
+                self.tell(&untold, name);
+            }
+            let mut due = self.watch.due.lock();
+            for (db, at) in mark.due {
+                due.remove(&(at, (db, Arc::clone(name))));
+            }
+        }
+        self.release(shard, held);
     }
 
     /// When a key expires, in each database that has it with an expiry.
@@ -73,29 +116,14 @@ impl Engine {
         found
     }
 
-    /// Names that may be watched in a shard: by the host, and by the ports' clients.
+    /// Names that clients of the ports may watch in a shard.
     pub(super) fn most_watched(&self) -> usize {
         (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN)
     }
 
-    /// Makes room for one more mark. Who still watches that key is told that it has
-    /// changed: a transaction more that must be tried again, but never one too few.
-    fn forget_one(&self, held: &mut HeldShard<'_>) {
-        let Some((key, mark)) = held.watched.take_stalest() else {
-            return;
-        };
-        for db in (0..self.config.databases).filter(|db| !mark.told.contains(db)) {
-            self.tell(db, &key);
-        }
-        let mut due = self.watch.due.lock();
-        for (db, at) in mark.due {
-            due.remove(&(at, (db, key.clone())));
-        }
-    }
-
-    pub(super) fn tell(&self, db: u32, key: &[u8]) {
+    pub(super) fn tell(&self, databases: &[u32], key: &[u8]) {
         if let Some(tell) = self.watch.tell.get() {
-            tell(db, key);
+            tell(databases, key);
         }
     }
 
@@ -106,7 +134,7 @@ impl Engine {
         if !store.watched.concerns(db, key) {
             return;
         }
-        self.tell(db, key);
+        self.tell(&[db], key);
         if let Some(mark) = store.watched.mark(key) {
             mark.told.push(db);
             let mut due = self.watch.due.lock();
@@ -181,5 +209,6 @@ impl Engine {
                 databases.iter().for_each(|&db| self.changed(store, db, &key));
             }
         }
+        databases.iter().for_each(|&db| store.watched.raise_long(db));
     }
 }

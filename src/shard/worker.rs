@@ -197,7 +197,9 @@ impl<'a> Worker<'a> {
             return self.breathe();
         }
         self.rested = self.now;
-        let blocked_expiry = !self.expiry.shards.is_empty() && self.expiry.spent <= EXPIRY_PER_TICK;
+        let blocked_expiry = !self.expiry.shards.is_empty()
+            && self.expiry.spent <= EXPIRY_PER_TICK
+            && !self.engine.has_much_news();
         let idle =
             self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
@@ -442,7 +444,8 @@ impl<'a> Worker<'a> {
                 self.find_due();
             }
         }
-        if self.expiry.shards.is_empty() || self.expiry.spent > EXPIRY_PER_TICK {
+        if self.expiry.shards.is_empty() || self.expiry.spent > EXPIRY_PER_TICK || self.engine.has_much_news()
+        {
             return false;
         }
         let start = Instant::now();

@@ -3,17 +3,26 @@
 //!
 //! A client that no longer watches lets go of its flag. What is left of it here is swept out
 //! when the same name, or the shard's limit, is come to again.
+//!
+//! Of a long name only the beginning and a hash are kept. Another key that has both in common would be taken for it:
+//! then a client is told of a change too many, but never of one too few.
 
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use crate::limits::OBSERVED_NAME_BYTES;
+
 /// Watched names, and who watches each, in which database.
 #[derive(Default)]
 pub struct Observed {
+    /// By what [`Observed::kept`] makes of their names.
     by_name: HashMap<Box<[u8]>, Observers>,
+    hasher: RandomState,
     asked: u64,
 }
 
@@ -47,26 +56,40 @@ impl Observer {
     }
 }
 
+fn is_long(name: &[u8]) -> bool {
+    name.len() > OBSERVED_NAME_BYTES
+}
+
 impl Observed {
     /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// All names.
+    /// All names that are kept in full.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.by_name.keys().map(|name| &**name)
+        self.by_name.keys().map(|name| &**name).filter(|name| !is_long(name))
+    }
+
+    /// What is kept of a name. What is kept of a long one is a long name itself, so it is no short one's.
+    fn kept<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        if !is_long(key) {
+            return Cow::Borrowed(key);
+        }
+        let hash = self.hasher.hash_one(key).to_ne_bytes();
+        Cow::Owned([&key[..OBSERVED_NAME_BYTES], &hash].concat())
     }
 
     /// From here on the flag is raised when the key changes. Where `most` names are watched
     /// already, those that were asked for longest ago are given up: their clients are told of a
     /// change. False where the flag was there for that key.
     pub fn observe(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>, most: usize) -> bool {
-        if self.by_name.len() >= most && !self.by_name.contains_key(key) {
+        let name = self.kept(key);
+        if self.by_name.len() >= most && !self.by_name.contains_key(&*name) {
             self.make_room(most);
         }
         self.asked += 1;
-        let observers = self.by_name.entry(key.into()).or_default();
+        let observers = self.by_name.entry(name.into()).or_default();
         observers.asked = self.asked;
         let list = &mut observers.list;
         if list.iter().any(|observer| observer.db == db && observer.is_of(flag)) {
@@ -103,6 +126,13 @@ impl Observed {
         });
     }
 
+    /// Any key of that database with a long name may have changed.
+    pub fn raise_long(&mut self, db: u32) {
+        for observers in self.by_name.iter().filter(|(name, _)| is_long(name)).map(|(_, list)| list) {
+            observers.list.iter().filter(|observer| observer.db == db).for_each(Observer::raise);
+        }
+    }
+
     /// The client with this flag does not watch the key any more.
     pub fn forget(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>) {
         self.take_out(key, |observer| observer.db == db && observer.is_of(flag));
@@ -110,10 +140,11 @@ impl Observed {
 
     /// Takes out those of a name for whom `goes` is true, and those that are gone.
     fn take_out(&mut self, key: &[u8], mut goes: impl FnMut(&Observer) -> bool) {
-        let Some(observers) = self.by_name.get_mut(key) else { return };
+        let name = self.kept(key);
+        let Some(observers) = self.by_name.get_mut(&*name) else { return };
         observers.list.retain(|observer| !goes(observer) && observer.is_live());
         if observers.list.is_empty() {
-            self.by_name.remove(key);
+            self.by_name.remove(&*name);
         }
     }
 }
@@ -146,6 +177,24 @@ mod tests {
         assert!(!is_raised(&flags[2]));
         observed.raise(1, b"a");
         assert!(is_raised(&flags[1]) && observed.is_empty());
+    }
+
+    #[test]
+    fn long_names_are_told_apart_and_not_kept() {
+        let mut observed = Observed::default();
+        let name = |last: char| format!("{}{last}", "n".repeat(1 << 20));
+        let flags = [flag(), flag()];
+        assert!(observed.observe(0, name('a').as_bytes(), &flags[0], 10));
+        assert!(observed.observe(1, name('b').as_bytes(), &flags[1], 10));
+        assert!(observed.by_name.keys().all(|kept| kept.len() < 1000) && observed.names().count() == 0);
+        observed.raise(0, name('b').as_bytes());
+        observed.raise(0, name('c').as_bytes());
+        assert_eq!(flags.each_ref().map(is_raised), [false, false]);
+        observed.raise(0, name('a').as_bytes());
+        observed.raise_long(0);
+        assert_eq!(flags.each_ref().map(is_raised), [true, false]);
+        observed.raise_long(1);
+        assert!(is_raised(&flags[1]));
     }
 
     #[test]

@@ -17,8 +17,7 @@ pub struct Watched(Option<Box<Marks>>);
 
 #[derive(Default)]
 struct Marks {
-    by_name: HashMap<Box<[u8]>, Mark>,
-    asked: u64,
+    by_name: HashMap<Arc<[u8]>, Mark>,
     observed: Observed,
 }
 
@@ -29,7 +28,6 @@ pub struct Mark {
     pub told: SmallVec<[u32; 2]>,
     /// Databases in which it expires if it does not change, and when.
     pub due: SmallVec<[(u32, UnixMs); 1]>,
-    asked: u64,
 }
 
 impl Watched {
@@ -37,11 +35,6 @@ impl Watched {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
-    }
-
-    /// How many names the host watches.
-    pub fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |marks| marks.by_name.len())
     }
 
     /// From here on the flag of a port's client is raised when the key changes. See
@@ -85,13 +78,26 @@ impl Watched {
     }
 
     /// The mark of a name that is asked for now: a new one, but for when it expires.
-    pub fn ask(&mut self, key: &[u8]) -> &mut Mark {
+    pub fn ask(&mut self, name: &Arc<[u8]>) -> &mut Mark {
         let marks = self.0.get_or_insert_default();
-        marks.asked += 1;
-        let mark = marks.by_name.entry(key.into()).or_default();
-        mark.asked = marks.asked;
+        let mark = marks.by_name.entry(Arc::clone(name)).or_default();
         mark.told.clear();
         mark
+    }
+
+    /// Takes out the mark of a name that is watched no longer.
+    pub fn remove(&mut self, name: &[u8]) -> Option<Mark> {
+        let marks = self.0.as_mut()?;
+        let mark = marks.by_name.remove(name);
+        if marks.observed.is_empty() && marks.by_name.is_empty() {
+            self.0 = None;
+        }
+        mark
+    }
+
+    /// Raises the flags of the ports' clients that watch keys of that database whose names were too long to keep.
+    pub fn raise_long(&mut self, db: u32) {
+        self.with_observed(|observed| observed.raise_long(db));
     }
 
     /// The mark of a name, if it is watched.
@@ -99,20 +105,11 @@ impl Watched {
         self.0.as_mut()?.by_name.get_mut(key)
     }
 
-    /// All names, for changes of whole databases.
+    /// All names that are known in full, for changes of whole databases.
     pub fn names(&self) -> Vec<Box<[u8]>> {
         self.0.as_ref().map_or_else(Vec::new, |marks| {
-            let marked = marks.by_name.keys().cloned();
-            marked.chain(marks.observed.names().map(Into::into)).collect()
+            let marked = marks.by_name.keys().map(|name| &**name);
+            marked.chain(marks.observed.names()).map(Into::into).collect()
         })
-    }
-
-    /// Takes out the name that is most likely not watched any more: one that has
-    /// changed, else the one that was asked for longest ago.
-    pub fn take_stalest(&mut self) -> Option<(Box<[u8]>, Mark)> {
-        let by_name = &mut self.0.as_mut()?.by_name;
-        let stalest = by_name.iter().min_by_key(|(_, mark)| (mark.told.is_empty(), mark.asked));
-        let name = stalest.map(|(name, _)| name.clone())?;
-        by_name.remove_entry(&name)
     }
 }

@@ -435,7 +435,8 @@ fn command_info_is_that_of_the_stock_command() {
         let mut midi = command_info(&mut client, &format!("midi.{name}"));
         if name == "set" {
             // A module's command can only tell what its options do to a key by giving the key itself.
-            let at = midi.1.iter().position(|flag| flag == "movablekeys").expect("the module is asked for keys");
+            let at =
+                midi.1.iter().position(|flag| flag == "movablekeys").expect("the module is asked for keys");
             midi.1.remove(at);
         }
         assert_eq!(native, midi, "{name}");

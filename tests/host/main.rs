@@ -13,6 +13,7 @@ mod differential;
 mod dispatch;
 mod dump;
 mod expiry;
+mod floods;
 mod hardened;
 mod keys;
 mod large;

@@ -60,6 +60,9 @@ impl Part for EachPart {
                 slice.refuse(error);
                 return Progress::Done;
             }
+            if !slice.is_endless() && slice.engine.has_much_news() {
+                return Progress::Blocked;
+            }
             let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
             // Busy, or the main thread has been asked to tell of a change.
             let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {

@@ -71,7 +71,7 @@ impl Part for PopulatePart {
         let now = slice.now();
         let mut busy = false;
         loop {
-            if !slice.has_credit() {
+            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_much_news() {
                 return Progress::Blocked;
             }
             if let Some(error) = slice.engine.write_refusal(true) {

@@ -1,0 +1,115 @@
+//! Names that clients of the host may watch: how old each mark is, and whose, where the host tells.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::limits::{WATCHED_BYTES, WATCHED_KEYS, WATCHED_NAME_BYTES};
+
+/// A name that shards, ages and clients share.
+pub(super) type Name = Arc<[u8]>;
+
+/// All marks. For the holder of the global lock.
+#[derive(Default)]
+pub(super) struct Marks {
+    by_name: HashMap<Name, Mark>,
+    by_age: BTreeMap<u64, Name>,
+    by_client: HashMap<u64, Client>,
+    /// How many names have been asked for so far.
+    asked: u64,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Mark {
+    /// The last request for it.
+    asked: u64,
+    /// Each client's last request for it. Empty where the host does not tell who asks.
+    clients: HashMap<u64, u64>,
+}
+
+#[derive(Default)]
+struct Client {
+    names: HashSet<Name>,
+    /// The first request of its last WATCH.
+    latest: u64,
+}
+
+fn weight(name: &Name) -> usize {
+    name.len() + WATCHED_NAME_BYTES
+}
+
+impl Marks {
+    /// A client says WATCH.
+    pub(super) fn begin(&mut self, client: Option<u64>) {
+        if let Some(client) = client {
+            self.by_client.entry(client).or_default().latest = self.asked + 1;
+        }
+    }
+
+    /// It says this name.
+    pub(super) fn ask(&mut self, key: &[u8], client: Option<u64>) -> Name {
+        self.asked += 1;
+        let name = match self.by_name.get_key_value(key) {
+            Some((name, _)) => Arc::clone(name),
+            None => key.into(),
+        };
+        let mark = self.by_name.entry(Arc::clone(&name)).or_default();
+        if self.by_age.remove(&mark.asked).is_none() {
+            self.bytes += weight(&name);
+        }
+        mark.asked = self.asked;
+        self.by_age.insert(self.asked, Arc::clone(&name));
+        if let Some(client) = client {
+            mark.clients.insert(client, self.asked);
+            self.by_client.entry(client).or_default().names.insert(Arc::clone(&name));
+        }
+        name
+    }
+
+    /// Takes out the oldest, if there are too many. While clients are paused, what each said last may still
+    /// have to be executed: so those marks stay.
+    pub(super) fn take_surplus(&mut self, paused: bool) -> Option<Name> {
+        let is_too_much = self.by_age.len() > WATCHED_KEYS || self.bytes > WATCHED_BYTES;
+        if !is_too_much || self.by_age.len() == 1 {
+            return None;
+        }
+        let name = self.by_age.values().find(|name| !paused || !self.may_wait(name)).cloned()?;
+        self.remove(&name);
+        Some(name)
+    }
+
+    fn may_wait(&self, name: &Name) -> bool {
+        let is_latest = |(client, asked): (&u64, &u64)| {
+            self.by_client.get(client).is_some_and(|client| *asked >= client.latest)
+        };
+        self.by_name.get(name).is_some_and(|mark| mark.clients.iter().any(is_latest))
+    }
+
+    /// The client has gone; the names that nobody watches any more.
+    pub(super) fn take_of(&mut self, client: u64) -> Vec<Name> {
+        let Some(Client { names, .. }) = self.by_client.remove(&client) else { return Vec::new() };
+        let mut unwatched = Vec::new();
+        for name in names {
+            let Some(mark) = self.by_name.get_mut(&name) else { continue };
+            mark.clients.remove(&client);
+            if mark.clients.is_empty() {
+                self.remove(&name);
+                unwatched.push(name);
+            }
+        }
+        unwatched
+    }
+
+    fn remove(&mut self, name: &Name) {
+        let Some(mark) = self.by_name.remove(name) else { return };
+        self.by_age.remove(&mark.asked);
+        self.bytes -= weight(name);
+        for client in mark.clients.keys() {
+            if let Some(client) = self.by_client.get_mut(client) {
+                client.names.remove(name);
+            }
+        }
+    }
+}
