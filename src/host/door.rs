@@ -65,6 +65,8 @@ struct Waiting {
     messages: VecDeque<ForMain>,
     /// Their senders' changes have been told when so many have been.
     news: u64,
+    /// How often messages have been taken.
+    batch: u64,
 }
 
 static DOOR: OnceLock<Door> = OnceLock::new();
@@ -340,6 +342,12 @@ impl Door {
         }
     }
 
+    /// The number of the batch of messages that is seen to: what has been found out for one of them is not older
+    /// than the others.
+    pub fn batch(&self) -> u64 {
+        self.waiting.lock().batch
+    }
+
     /// Tells what has changed, as far as the time goes.
     pub fn tell(&self) {
         if self.engine.has_news() || self.engine.has_much_news() {
@@ -364,6 +372,7 @@ impl Door {
         } else if waiting.messages.is_empty() {
             waiting.messages = self.engine.main.take();
         }
+        waiting.batch += 1;
         // Asked afterwards: who sends a message has left its news before.
         waiting.news = self.engine.news_so_far();
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
@@ -401,7 +410,10 @@ impl Door {
         budget::renew();
         let all_done = budget::spend(|| {
             let message = self.next_message().or_else(|| {
-                self.waiting.lock().messages = engine.main.take();
+                let mut waiting = self.waiting.lock();
+                waiting.messages = engine.main.take();
+                waiting.batch += 1;
+                drop(waiting);
                 self.next_message()
             });
             message.map(|message| guarded((), || self.see_to_aside(message, busy))).is_some()

@@ -1,6 +1,9 @@
 //! The host, as the engine and the ports ask it.
 
 use std::ffi::CStr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::api::{Answer, Ctx};
 use super::door::{PREFIX, door};
@@ -11,13 +14,22 @@ use crate::shard::{Call, Host, JobOwner, JobReply, PasswordSum, Refusal, User};
 /// Answers in the host's name.
 pub struct TheHost {
     version: String,
+    /// INFO's text, and what it was made for: it takes the main thread some 100 µs, and many may ask at once.
+    told: Mutex<Option<Told>>,
+}
+
+/// A text of INFO.
+struct Told {
+    batch: u64,
+    sections: Vec<Vec<u8>>,
+    text: Arc<[u8]>,
 }
 
 impl TheHost {
     /// Asks what does not change. Valkey tells which Redis it is like.
     pub fn new(ctx: Ctx) -> Self {
         let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
-        TheHost { version: String::from_utf8_lossy(&version).into_owned() }
+        TheHost { version: String::from_utf8_lossy(&version).into_owned(), told: Mutex::default() }
     }
 }
 
@@ -44,17 +56,15 @@ impl Host for TheHost {
         tape
     }
 
-    fn info(&self, sections: &[&[u8]]) -> Vec<u8> {
-        let mut text = door().ctx().call(c"INFO", sections).text().unwrap_or_default();
-        let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
-        // A module's sections are left out unless they are named, or everything is asked for.
-        let left_out = sections.is_empty() || sections.iter().any(general);
-        if left_out && !contains(&text, info::HEAD.as_bytes()) {
-            if !text.is_empty() {
-                text.extend_from_slice(b"\r\n");
-            }
-            text.extend_from_slice(info::text(&door().engine, &[]).as_bytes());
+    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]> {
+        let batch = door().batch();
+        let mut told = self.told.lock();
+        if let Some(told) = told.as_ref().filter(|told| told.batch == batch && told.sections == sections) {
+            return Arc::clone(&told.text);
         }
+        let text: Arc<[u8]> = info_text(sections).into();
+        let sections = sections.iter().map(|section| section.to_vec()).collect();
+        *told = Some(Told { batch, sections, text: Arc::clone(&text) });
         text
     }
 
@@ -102,4 +112,19 @@ fn listed(filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
+}
+
+/// INFO with these sections, midi's included.
+fn info_text(sections: &[&[u8]]) -> Vec<u8> {
+    let mut text = door().ctx().call(c"INFO", sections).text().unwrap_or_default();
+    let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
+    // A module's sections are left out unless they are named, or everything is asked for.
+    let left_out = sections.is_empty() || sections.iter().any(general);
+    if left_out && !contains(&text, info::HEAD.as_bytes()) {
+        if !text.is_empty() {
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(info::text(&door().engine, &[]).as_bytes());
+    }
+    text
 }

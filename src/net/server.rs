@@ -63,9 +63,9 @@ impl<D: Driver> Service<D> {
         let shared = Arc::clone(&self.shared);
         self.ask_main(connection, move |_, host| {
             let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
-            let text = host.map(|host| of_the_port(&host.info(&sections), &shared));
+            let text = host.map(|host| host.info(&sections));
             Box::new(move |connection, output| match text {
-                Some(text) => connection.session.reply(output).verbatim(&text),
+                Some(text) => connection.session.reply(output).verbatim(&of_the_port(&text, &shared)),
                 None => connection.session.reply(output).error(BUSY),
             })
         });

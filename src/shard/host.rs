@@ -1,6 +1,7 @@
 //! What the engine and the ports ask of the host, whatever it is.
 
 use std::ffi::CStr;
+use std::sync::Arc;
 
 use super::call::Call;
 use super::engine::Engine;
@@ -29,7 +30,7 @@ pub trait Host: Send + Sync {
     fn reply_to(&self, command: &CStr) -> Tape;
 
     /// INFO's text for these sections.
-    fn info(&self, sections: &[&[u8]]) -> Vec<u8>;
+    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]>;
 
     /// Runs a command that needs the host's means for a client of a port, with this user's rights. It
     /// is answered now, or by a job; within a unit it is answered now.

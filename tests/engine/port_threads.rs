@@ -55,8 +55,8 @@ impl Host for Played {
     fn refused(&self, _: &Refusal) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
-    fn info(&self, sections: &[&[u8]]) -> Vec<u8> {
-        sections.concat()
+    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]> {
+        sections.concat().into()
     }
     fn run_door_command(
         &self,

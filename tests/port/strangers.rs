@@ -1,5 +1,7 @@
 //! The promise: what somebody may not do, or has not logged in for, costs others nothing that matters: docs/security.md.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crate::common::port::Ported;
@@ -28,7 +30,7 @@ fn changes_of_users_that_are_refused_hold_nobody_up() {
         // In one turn of the main loop, which then does not turn for a while.
         let both = [encoded(&words(said)), encoded(&["DEBUG", "SLEEP", "1.5"])].concat();
         sleeper.send(&both);
-        std::thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         assert_eq!(reader.run("GET k"), Value::bulk("v"));
         assert!(
             !sleeper.has_reply_within(Duration::from_millis(1)),
@@ -90,4 +92,29 @@ fn wrong_logins_are_all_the_same() {
     client.ok("AUTH u u");
     let failed = admin.info_number("midi_net", "midi_net_failed_logins");
     assert_eq!(failed, 12);
+}
+
+/// Those who ask for INFO at the same time are told the same text, but never one that is older than their question.
+#[test]
+fn info_is_as_new_as_the_question() {
+    let ported = ported();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut asker = ported.client();
+                while !stop.load(Ordering::Relaxed) {
+                    asker.run("INFO commandstats");
+                }
+            });
+        }
+        let (mut host, mut port) = (ported.host(), ported.client());
+        for round in 1..=300 {
+            host.ok("SET k v");
+            let told = port.info("commandstats");
+            let calls = format!("calls={round},");
+            assert!(told["cmdstat_set"].starts_with(&calls), "{round}: {}", told["cmdstat_set"]);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
