@@ -264,8 +264,8 @@ pub const SERVED_AT_ONCE_MIN: Duration = Duration::from_micros(100);
 pub const SERVED_TOGETHER: usize = 4;
 /// How long a port serves connections that always have more commands, before it looks for others.
 pub const READY_PER_TURN: Duration = Duration::from_millis(1);
-/// It runs so many rounds, of some commands each, between two looks at the clock.
-pub const LOOKS_AT_CLOCK: u32 = 4;
+/// It runs so many rounds, each of one command or of some that go together, between two looks at the clock.
+pub const LOOKS_AT_CLOCK: u32 = 16;
 
 /// A long command's reply goes to its connection in pieces of this size.
 pub const PART_BYTES: usize = 64 << 10;
