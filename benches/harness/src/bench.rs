@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::load::Summary;
-use crate::process::{Usage, on_processors};
+use crate::process::{Usage, on_processors, peak_bytes};
 use crate::results::{Outcome, Round, Series, ServerInfo};
 use crate::server::{Cores, Door, Kind, Placement, Server, Spec};
 
@@ -126,10 +126,15 @@ pub enum On {
     Nothing,
 }
 
+/// The figure of [`Work::Growth`].
+pub const GROWTH: &str = "memory's growth, MiB";
+
 /// What a leg does.
 pub enum Work {
     /// Loads, all at the same time.
     Loads(Vec<Load>),
+    /// The same, and what the server's memory grows by at its highest.
+    Growth(Vec<Load>),
     /// One command, and how long it takes, while a probe runs.
     Timed(String, Load),
     /// So many keys stored by a command, and the memory they take.
@@ -148,6 +153,7 @@ pub struct Load {
     args: Vec<String>,
     rate: Option<Rate>,
     door: Door,
+    refusal: &'static str,
 }
 
 /// An open loop's rate.
@@ -162,7 +168,7 @@ pub enum Rate {
 impl Load {
     /// A load that sends this command.
     pub fn new(role: &'static str, command: &str) -> Load {
-        let load = Load { role, args: Vec::new(), rate: None, door: Door::Port };
+        let load = Load { role, args: Vec::new(), rate: None, door: Door::Port, refusal: "" };
         load.and(command)
     }
 
@@ -179,9 +185,22 @@ impl Load {
     }
 
     /// In this database.
-    pub fn in_database(mut self, number: u32) -> Load {
-        self.args.extend(["--setup".into(), format!("SELECT {number}")]);
+    pub fn in_database(self, number: u32) -> Load {
+        self.saying_first(&format!("SELECT {number}"))
+    }
+
+    /// After this command on each connection; an empty one is none.
+    pub fn saying_first(mut self, command: &str) -> Load {
+        if !command.is_empty() {
+            self.args.extend(["--setup".into(), command.into()]);
+        }
         self
+    }
+
+    /// Every reply is an error that begins so.
+    pub fn refused_with(mut self, refusal: &'static str) -> Load {
+        self.refusal = refusal;
+        self.with("--allow-errors")
     }
 
     /// With arguments of the load generator more, split at spaces.
@@ -278,6 +297,12 @@ impl Bench {
         let mut round = leg.round(number);
         match &leg.work {
             Work::Loads(loads) => self.loads(loads, server, so_far, &mut round)?,
+            Work::Growth(loads) => {
+                let before = peak_bytes(&server.pids())?;
+                self.loads(loads, server, so_far, &mut round)?;
+                let grown = peak_bytes(&server.pids())?.saturating_sub(before);
+                round.figures.insert(GROWTH.into(), grown as f64 / f64::from(1 << 20));
+            }
             Work::Timed(command, probe) => self.timed(command, probe, server, so_far, &mut round)?,
             Work::Memory(command, keys) => {
                 let before = Usage::of(&server.pids())?;
@@ -320,14 +345,19 @@ impl Bench {
         let mut running = Vec::new();
         for load in loads {
             let args = [window.to_vec(), rate_args(load, so_far, round)?].concat();
-            running.push((load.role, self.start(load, server, &args)?));
+            running.push((load, self.start(load, server, &args)?));
         }
-        for (role, load) in running {
+        for (Load { role, refusal, .. }, load) in running {
             round.commands.push(load.line.clone());
             let summary = load.finish().with_context(|| format!("the {role} load"))?;
+            ensure!(
+                is_refused_with(refusal, &summary),
+                "{role}: not {refusal}, but {:?}",
+                summary.first_error
+            );
             // An empty server is fast.
             ensure!(summary.nulls == 0, "{role}: {} replies for keys that are not there", summary.nulls);
-            round.loads.insert(role.into(), summary);
+            round.loads.insert((*role).into(), summary);
         }
         Ok(())
     }
@@ -402,6 +432,12 @@ impl Bench {
         let child = on_processors(&self.placement.of_load(server.spec.cores), || command.spawn())??;
         Ok(Running { child, line })
     }
+}
+
+/// A flood that is let in, or refused for another reason than it should be, tells nothing.
+fn is_refused_with(refusal: &str, summary: &Summary) -> bool {
+    let is_wanted = |error: &str| !refusal.is_empty() && error.starts_with(refusal);
+    refusal.is_empty() || summary.operations == 0 || summary.first_error.as_deref().is_some_and(is_wanted)
 }
 
 /// An open loop's rate as arguments; that of a part comes from what was measured before.

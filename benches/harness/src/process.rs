@@ -50,6 +50,20 @@ impl Usage {
     }
 }
 
+/// The highest that these processes' resident memory ever was, in bytes.
+///
+/// # Errors
+/// One of them is gone.
+pub fn peak_bytes(pids: &[u32]) -> Result<u64> {
+    pids.iter().map(|&pid| peak_of_one(pid).with_context(|| format!("process {pid}"))).sum()
+}
+
+fn peak_of_one(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(peak.trim().trim_end_matches("kB").trim_end().parse::<u64>()? << 10)
+}
+
 /// Processor time of this process, in nanoseconds, threads that have ended included.
 pub fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

@@ -113,6 +113,8 @@ pub enum Metric {
     P99,
     /// 999 of 1000.
     P999,
+    /// The slowest, in microseconds.
+    Max,
     /// Open loop: microseconds that 99 of 100 commands were sent late at most, by the load generator's own fault.
     LateP99,
     /// A figure of the leg, by name.
@@ -136,6 +138,7 @@ impl Round {
             Metric::P95 => load.latency(|latency| latency.p95),
             Metric::P99 => load.latency(|latency| latency.p99),
             Metric::P999 => load.latency(|latency| latency.p999),
+            Metric::Max => load.latency(|latency| latency.max),
             Metric::LateP99 => (load.lateness.count > 0).then_some(load.lateness.p99),
             Metric::Figure(_) => None,
         }

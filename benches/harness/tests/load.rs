@@ -169,6 +169,24 @@ fn a_stall_is_not_hidden() {
     stream.read_exact(&mut [0; 5]).expect("the end of the sleep");
 }
 
+/// Commands that make sense in one order only: else EXEC answers an error, which would end the run.
+#[test]
+fn a_mix_is_sent_in_turn() {
+    let redis = Running::redis();
+    let args = "--in-turn --command MULTI --command PING --command EXEC --connections 3 --pipeline 7";
+    let done = load(&[&redis], &format!("{args} --requests 3000"));
+    assert_eq!((&done["operations"], &done["errors"]), (&3000.into(), &0.into()));
+}
+
+#[test]
+fn what_is_not_answered_is_counted_and_not_waited_for() {
+    let redis = Running::redis();
+    let args = "--command BLPOP_nothing_0 --connections 2 --duration 0.1 --drain 0";
+    let done = load(&[&redis], args);
+    assert_eq!((&done["operations"], &done["unfinished"]), (&0.into(), &2.into()));
+    assert_eq!(done["latency"]["count"], 2, "with their age");
+}
+
 #[test]
 fn input_ends_a_run_without_an_end() {
     let redis = Running::redis();

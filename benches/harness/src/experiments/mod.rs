@@ -7,6 +7,7 @@ pub mod contention;
 pub mod engine;
 pub mod global_lock;
 pub mod host_door;
+pub mod hostile;
 pub mod memory;
 pub mod noisy_neighbour;
 pub mod populate;
@@ -18,7 +19,7 @@ use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// What the experiments are called, in the order of the goals.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -29,6 +30,7 @@ pub const NAMES: [&str; 10] = [
     contention::NAME,
     global_lock::NAME,
     noisy_neighbour::NAME,
+    hostile::NAME,
 ];
 
 /// Every experiment, in that order.
@@ -44,6 +46,7 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         contention::experiment(catalogue, plan),
         global_lock::experiment(catalogue, plan),
         noisy_neighbour::experiment(catalogue, plan),
+        hostile::experiment(catalogue, plan),
     ]
 }
 

@@ -1,11 +1,14 @@
 //! The goals, one by one.
 
-use super::{Bound, Goal, Place, over_the_best, ratios, values};
+use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
+use crate::bench::GROWTH;
+use crate::experiments::hostile::Attack;
 use crate::experiments::{
-    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, memory, noisy_neighbour, populate,
-    port, port_all_cores, port_large,
+    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, memory, noisy_neighbour,
+    populate, port, port_all_cores, port_large,
 };
 use crate::results::{Metric, Results};
+use crate::server::Door;
 
 /// Every goal, with what these results say of it.
 pub fn judged(results: &Results) -> Vec<Goal> {
@@ -18,6 +21,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(contention_goals(results));
     goals.extend(global_lock_goals(results));
     goals.extend(noisy_neighbour_goals(results));
+    goals.extend(hostile_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -282,6 +286,67 @@ fn noisy_neighbour_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
+/// Microseconds that 99 of 100 PINGs to the host may take, whatever is flooded.
+const PING_US: f64 = 2000.0;
+
+fn hostile_goals(results: &Results) -> Vec<Goal> {
+    use hostile::{ATTACKS, HARMLESS, MIDI, NAME, SHAPES};
+    let goal =
+        |point: &str, what: &str, bound, values| Goal::measured(7, format!("{point}: {what}"), bound, values);
+    let others = |attack, connections| {
+        let values = others_over_fair(results, attack, connections);
+        let what = "the port's other clients' part of their fair share";
+        goal(&attack.point(connections), what, Bound::AtLeast(0.5), values)
+    };
+    let mut goals: Vec<Goal> = SHAPES.map(|(connections, _)| others(&HARMLESS, connections)).into();
+    for attack in &ATTACKS {
+        for (connections, _) in SHAPES {
+            let point = attack.point(connections);
+            let values = values(results, NAME, (MIDI, &point, "", Metric::Figure(GROWTH)));
+            let most = Bound::AtMost(attack.memory_bound(connections).round());
+            goals.push(goal(&point, "memory's growth in MiB", most, values));
+            let values = ping_over_allowed(results, attack, connections);
+            goals.push(goal(&point, "the host's PING, p99 over the allowed", Bound::AtMost(1.0), values));
+            goals.push(others(attack, connections));
+        }
+    }
+    goals
+}
+
+/// PING's p99 over what it may be: [`PING_US`], or half as much again as beside a flood that does no harm. Where
+/// the host itself takes the flood, the same flood on a stock host is another measure.
+fn ping_over_allowed(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
+    use hostile::{HARMLESS, MIDI, NAME, PING, STOCK};
+    let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
+    let (own, harmless) = (attack.point(connections), HARMLESS.point(connections));
+    let over_allowed = |number| {
+        let p99 = |series, point| outcome.round(series, point, number)?.value(PING, Metric::P99);
+        let mut beside = p99(MIDI, &harmless)?;
+        if attack.door == Door::Host {
+            beside = beside.max(p99(STOCK, &own)?);
+        }
+        Some(p99(MIDI, &own)? / PING_US.max(1.5 * beside))
+    };
+    rounds(outcome).filter_map(over_allowed).collect()
+}
+
+/// The other clients' rate over their fair share: the part of their undisturbed rate that is theirs by their number.
+/// The load generator takes processors, too, so what a flood that does no harm leaves them is enough.
+fn others_over_fair(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
+    use hostile::{ALONE, HARMLESS, MIDI, NAME, OTHERS, fair_share};
+    let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
+    let (own, harmless) = (attack.point(connections), HARMLESS.point(connections));
+    let over_fair = |number| {
+        let rate = |point| outcome.round(MIDI, point, number)?.value(OTHERS, Metric::Throughput);
+        let mut fair = rate(ALONE)? * fair_share(connections);
+        if attack.name != HARMLESS.name {
+            fair = fair.min(rate(&harmless)?);
+        }
+        (fair > 0.0).then_some(rate(&own)? / fair)
+    };
+    rounds(outcome).filter_map(over_fair).collect()
+}
+
 const JOURNAL: &str = "the journal is not built yet";
 
 fn later_goals() -> Vec<Goal> {
@@ -332,6 +397,10 @@ mod tests {
         let mut load = |role: &str| drop(round.loads.insert(role.into(), summary.clone()));
         match &leg.work {
             Work::Loads(loads) => loads.iter().for_each(|one| load(one.role)),
+            Work::Growth(loads) => {
+                loads.iter().for_each(|one| load(one.role));
+                round.figures.insert(GROWTH.into(), 1.0);
+            }
             Work::RedisBenchmark(..) => load("load"),
             Work::Timed(_, probe) => {
                 load(probe.role);
@@ -341,6 +410,40 @@ mod tests {
             Work::Program(_) => {}
         }
         round
+    }
+
+    /// A leg of the floods: the host's PING and the other clients' rate.
+    fn beside(series: &str, point: &str, ping_p99_us: f64, others: f64) -> Round {
+        let mut ping = Summary::default();
+        (ping.latency.count, ping.latency.p99) = (1, ping_p99_us);
+        let others = Summary { ops_per_second: others, ..Summary::default() };
+        let loads = [(hostile::PING.to_owned(), ping), (hostile::OTHERS.to_owned(), others)];
+        Round { series: series.into(), point: point.into(), loads: loads.into(), ..Round::default() }
+    }
+
+    #[test]
+    fn floods_are_held_against_a_harmless_one() {
+        use hostile::{ALONE, ATTACKS, HARMLESS, MIDI, STOCK};
+        let at_the = |door| *ATTACKS.iter().find(|attack| attack.door == door).expect("one for each door");
+        let (port, host) = (at_the(Door::Port), at_the(Door::Host));
+        let outcome = Outcome {
+            name: hostile::NAME.into(),
+            rounds: vec![
+                beside(MIDI, ALONE, 100.0, 1200.0),
+                beside(MIDI, &HARMLESS.point(2), 4000.0, 500.0),
+                beside(MIDI, &port.point(2), 12_000.0, 250.0),
+                beside(MIDI, &host.point(2), 15_000.0, 1000.0),
+                beside(STOCK, &host.point(2), 20_000.0, 1000.0),
+            ],
+            ..Outcome::default()
+        };
+        let results = Results { outcomes: vec![outcome], ..Results::default() };
+        assert_eq!(ping_over_allowed(&results, &port, 2), [2.0], "1.5 × 4 ms are allowed");
+        assert_eq!(ping_over_allowed(&results, &host, 2), [0.5], "1.5 × stock's 20 ms are");
+        // Ten of twelve connections are theirs.
+        assert_eq!(others_over_fair(&results, &HARMLESS, 2), [0.5]);
+        assert_eq!(others_over_fair(&results, &port, 2), [0.5], "of what GETs leave them");
+        assert!(ping_over_allowed(&results, &port, 300).is_empty(), "not measured");
     }
 
     /// A goal whose figure no leg has would never be judged, and nobody would see it.

@@ -211,6 +211,6 @@ mod tests {
     fn every_goal_is_judged_without_results() {
         let goals = judged(&Results::default());
         assert!(goals.iter().all(|goal| matches!(goal.verdict, Verdict::NotMeasured(_))));
-        assert!((1..=6).all(|section| goals.iter().any(|goal| goal.section == section)));
+        assert!((1..=7).all(|section| goals.iter().any(|goal| goal.section == section)));
     }
 }

@@ -34,6 +34,8 @@ pub struct Connection {
     in_flight: VecDeque<Sent>,
     /// Commands that may still be sent.
     pub budget: u64,
+    /// Commands that were sent, or stand in the output.
+    pub pushed: u64,
     /// Commands without a reply.
     pub outstanding: u64,
     /// Open loop: when commands should have been sent that wait for room in the pipeline.
@@ -69,6 +71,7 @@ impl Connection {
             written: 0,
             in_flight: VecDeque::new(),
             budget: u64::MAX,
+            pushed: 0,
             outstanding: 0,
             late: VecDeque::new(),
             is_waiting: false,
@@ -118,6 +121,7 @@ impl Connection {
     #[inline]
     pub fn push(&mut self, template: &mut Template, fill: &mut impl Fill, kind: usize, at: Ns) {
         template.write(fill, &mut self.out);
+        self.pushed += 1;
         self.outstanding += 1;
         match self.in_flight.back_mut() {
             Some(last) if last.at == at && last.kind == kind => last.count += 1,

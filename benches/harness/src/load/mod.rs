@@ -77,6 +77,9 @@ pub struct Options {
     /// How often each command is sent, in proportion; all equally often where left out
     #[arg(long, value_delimiter = ',')]
     pub weights: Vec<u32>,
+    /// Send the commands of a mix one after the other on each connection, whatever their weights
+    #[arg(long)]
+    pub in_turn: bool,
     /// Sent once on every connection first: AUTH, SELECT, HELLO 3
     #[arg(long)]
     pub setup: Vec<String>,
@@ -110,6 +113,9 @@ pub struct Options {
     /// How long to run before that, in seconds
     #[arg(long, default_value_t = 0.5)]
     pub warmup: f64,
+    /// How long replies are waited for after the end, in seconds; what is still open then counts with its age
+    #[arg(long, default_value_t = 3.0)]
+    pub drain: f64,
     /// Send so many commands instead of running for a time
     #[arg(long, short)]
     pub requests: Option<u64>,
@@ -156,6 +162,7 @@ impl Options {
         );
         ensure!(self.rate.is_none_or(|rate| rate > 0.0), "a rate above 0");
         ensure!(self.duration > 0.0 && self.warmup >= 0.0, "a duration above 0, a warm-up of at least 0");
+        ensure!(self.drain >= 0.0, "a drain of at least 0");
         Ok(())
     }
 
@@ -217,7 +224,13 @@ impl Options {
         let timed = self.requests.is_none();
         let measure_from = if timed { ns(self.warmup) } else { 0 };
         let until = if timed && !self.until_eof { ns(self.warmup + self.duration) } else { u64::MAX };
-        Run { began: Instant::now(), measure_from, until: Arc::new(AtomicU64::new(until)) }
+        Run {
+            began: Instant::now(),
+            measure_from,
+            until: Arc::new(AtomicU64::new(until)),
+            drain: ns(self.drain),
+            in_turn: self.in_turn,
+        }
     }
 }
 

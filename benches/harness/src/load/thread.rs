@@ -26,9 +26,6 @@ const READABLE: epoll::EventFlags =
 /// How often a thread looks up when nothing happens.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
-/// After the end, replies are waited for so long.
-const DRAIN: Duration = Duration::from_secs(3);
-
 /// What the threads of a run share.
 pub struct Run {
     /// When it began.
@@ -37,6 +34,10 @@ pub struct Run {
     pub measure_from: Ns,
     /// From here on nothing is sent; `u64::MAX` while that is not known.
     pub until: Arc<AtomicU64>,
+    /// After the end, replies are waited for so long.
+    pub drain: Ns,
+    /// Whether each connection sends the kinds one after the other.
+    pub in_turn: bool,
 }
 
 impl Run {
@@ -143,7 +144,7 @@ impl<'a> LoadThread<'a> {
             let until = self.run.until.load(Ordering::Relaxed);
             if now < until {
                 self.schedule(now, until)?;
-            } else if now >= until.saturating_add(DRAIN.as_nanos() as Ns) || self.is_answered() {
+            } else if now >= until.saturating_add(self.run.drain) || self.is_answered() {
                 break;
             }
             if self.is_spent() && self.is_answered() {
@@ -242,6 +243,7 @@ impl<'a> LoadThread<'a> {
     fn push(&mut self, number: usize, at: Ns) {
         let kind = match self.kinds.as_slice() {
             [_] => 0,
+            kinds if self.run.in_turn => (self.connections[number].pushed % kinds.len() as u64) as usize,
             kinds => {
                 let draw = self.source.below(kinds[kinds.len() - 1].below);
                 kinds.iter().position(|kind| draw < kind.below).unwrap_or(0)

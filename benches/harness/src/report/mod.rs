@@ -20,7 +20,7 @@ struct Column {
     unit: f64,
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column { head: "ops/s", metric: Metric::Throughput, unit: 1.0 },
     Column { head: "CPU/op, µs", metric: Metric::ServerCpu, unit: 1.0 },
     Column { head: "load's CPU/op, µs", metric: Metric::LoadCpu, unit: 1.0 },
@@ -28,6 +28,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "p95, ms", metric: Metric::P95, unit: 1000.0 },
     Column { head: "p99, ms", metric: Metric::P99, unit: 1000.0 },
     Column { head: "p99.9, ms", metric: Metric::P999, unit: 1000.0 },
+    Column { head: "max, ms", metric: Metric::Max, unit: 1000.0 },
     Column { head: "sent late p99, ms", metric: Metric::LateP99, unit: 1000.0 },
 ];
 
