@@ -436,8 +436,8 @@ impl Bench {
 
 /// A flood that is let in, or refused for another reason than it should be, tells nothing.
 fn is_refused_with(refusal: &str, summary: &Summary) -> bool {
-    let is_wanted = |error: &str| !refusal.is_empty() && error.starts_with(refusal);
-    refusal.is_empty() || summary.operations == 0 || summary.first_error.as_deref().is_some_and(is_wanted)
+    let error = summary.first_error.as_deref();
+    refusal.is_empty() || summary.operations == 0 || error.is_some_and(|error| error.starts_with(refusal))
 }
 
 /// An open loop's rate as arguments; that of a part comes from what was measured before.

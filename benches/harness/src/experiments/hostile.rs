@@ -169,7 +169,7 @@ pub fn experiment(catalogue: &Catalogue, _: &Plan) -> Experiment {
                 each, 1000 PINGs a second on one connection to the host's port, as an open loop, and GETs \
                 of 10 other clients of the attacked port. Those by nobody know no password and go to the host's port, the others to \
                 midi's. A fresh server each time, all cores shared with the load; its memory's growth is that of the highest resident \
-                size. What is not answered at the end counts with its age, so a latency of more than a round is a least.",
+                size. What is not answered at the end counts with its age, so a latency close to the length of a round is a lower bound.",
         points: "flood",
         least_seconds: 0.0,
         servers: Vec::new(),
