@@ -539,3 +539,22 @@ pub fn fresh_directory(dir: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
     Ok(dir.canonicalize()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_that_is_not_refused_as_it_should_be_is_found_out() {
+        let answered = |error: Option<&str>| Summary {
+            operations: 1,
+            first_error: error.map(str::to_owned),
+            ..Summary::default()
+        };
+        assert!(is_refused_with("NOPERM", &answered(Some("NOPERM this user has no permissions"))));
+        assert!(!is_refused_with("NOPERM", &answered(Some("NOAUTH Authentication required."))));
+        assert!(!is_refused_with("NOPERM", &answered(None)), "it was let in");
+        assert!(is_refused_with("NOPERM", &Summary::default()), "nothing was answered in time");
+        assert!(is_refused_with("", &answered(None)));
+    }
+}
