@@ -129,7 +129,7 @@ fn tell(ctx: Ctx, what: &str, twins: &[Twin]) {
 }
 
 /// Whether the host has such a command, but does not call it so.
-fn is_renamed(name: &str) -> bool {
+pub fn is_renamed(name: &str) -> bool {
     let (rule, ok) = (c_text(&format!("+{name}")), raw::REDISMODULE_OK as c_int);
     // SAFETY: a user of our own, which nobody else sees, and a name; each is freed once. The user has no rights
     // when it is asked about: else the host would look for keys behind the name.

@@ -255,7 +255,7 @@ fn renamed_commands_change_users_too() {
     }
 }
 
-/// Where no user needs it, nobody is asked; a user that does is found out at once, and forgotten later.
+/// A selector allows its commands on its own keys only; what one denies another may allow.
 #[test]
 fn selectors_and_keys_are_judged_together() {
     let ported = Ported::start(Mode::Adaptive.builder());

@@ -12,9 +12,10 @@ use redis_module::raw;
 
 use super::super::api::Ctx;
 use super::super::door::{PREFIX, door};
+use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
 use super::text::Description;
-use super::{HostText, judge, refused, with_seen};
+use super::{HostText, refused, with_seen};
 use crate::limits::DOOR_CLIENTS_KEPT;
 use crate::shard::{Call, Commands, Refusal};
 
@@ -29,7 +30,7 @@ static KEPT: Mutex<Option<HashMap<u64, Commands>>> = Mutex::new(None);
 
 /// Whether a filter sees by their names the commands that may change a client's user: `rename-command` may hide them.
 static CHANGES_ARE_SEEN: LazyLock<bool> =
-    LazyLock::new(|| ["auth", "hello", "reset", "exec"].into_iter().all(judge::host_has));
+    LazyLock::new(|| !["auth", "hello", "reset", "exec"].into_iter().any(is_renamed));
 
 /// Whether this host leaves the categories of module commands alone.
 fn is_needed() -> bool {

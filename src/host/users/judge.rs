@@ -51,11 +51,6 @@ pub fn verdict(rules: &RulesText) -> Verdict {
     verdict
 }
 
-/// Whether the host executes a command of that name.
-pub fn host_has(name: &str) -> bool {
-    Judge::new(&RulesText::default()).is_some_and(|judge| judge.asks(name).is_some())
-}
-
 /// A user of the host's that nobody else knows, to be asked about commands.
 struct Judge {
     user: *mut raw::RedisModuleUser,
