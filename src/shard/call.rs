@@ -123,8 +123,9 @@ impl Engine {
 
     /// Runs calls one after the other, each on one shard and all in one database, with all their shards held
     /// together: so what the later ones need is fetched from memory while the first ones run. Stops
-    /// at the first that is not done, or when enough has been replied (asked after each) to let others have the shards; says
-    /// how many were done, and what became of the one after them.
+    /// at the first that is not done, when enough has been replied (asked after each) to let others have the
+    /// shards, or when the last of the memory that the host has granted is taken; says how many were done, and
+    /// what became of the one after them.
     pub fn attempt_run<'a, R: Reply>(
         &self,
         seat: &Seat,
@@ -153,7 +154,8 @@ impl Engine {
                 break;
             }
             done += 1;
-            if is_enough(reply) {
+            // Those after it were let through before it took what was left.
+            if is_enough(reply) || self.is_metered(seat, &call) && !self.credit_left() {
                 break;
             }
         }

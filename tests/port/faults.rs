@@ -503,6 +503,7 @@ fn too_many_clients_are_refused() {
             server.midi_client().try_call(&["PING"]).is_ok_and(|reply| !reply.is_error())
         });
         drop(clients);
+        wait_until("they are seen to be gone", || connections(&server) == 0);
         check_healthy(&server);
     }
 }
