@@ -154,6 +154,11 @@ pub const WATCHED_KEYS: usize = 65_536;
 pub const WATCHED_BYTES: usize = 32 << 20;
 /// ... for each of which its entries in maps and lists count as so many.
 pub const WATCHED_NAME_BYTES: usize = 384;
+/// So many bytes of names, each with that, are marked in a turn of the host's main loop before the host is asked
+/// whether it executes any WATCH: some forty short names.
+pub const WATCHED_AT_ONCE_BYTES: usize = 16 << 10;
+/// Beyond that names are copied and wait, until the end of the turn or until there are so many bytes.
+pub const WATCHED_WAITING_BYTES: usize = 8 << 20;
 /// What is kept of the name of a key that a port's client watches, beside a hash: so their names take 16 MiB at most.
 pub const OBSERVED_NAME_BYTES: usize = 248;
 /// So many in a shard at least, however many shards there are.

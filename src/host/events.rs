@@ -112,6 +112,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
         gates::refresh(Ctx(ctx));
         news::refresh(Ctx(ctx));
         users::changes::on_cron();
+        watch::on_cron();
     });
 }
 

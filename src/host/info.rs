@@ -67,6 +67,9 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("table_bytes", &bytes.to_string());
     sink.field("bytes_per_key", &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }));
     sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
+    let (watched, watched_bytes) = engine.marks();
+    sink.field("watched_names", &watched.to_string());
+    sink.field("watched_bytes", &watched_bytes.to_string());
     sink.field("evictable_host_keys", evictable_host_keys());
 }
 

@@ -115,6 +115,7 @@ pub fn is_inside(ctx: Ctx) -> bool {
 #[cold]
 fn ask(ctx: Ctx) -> bool {
     news::before_read();
+    watch::before_read();
     let (flags, engine) = (ctx.flags(), &door().engine);
     if flags & INSIDE == 0 {
         end();

@@ -18,11 +18,15 @@ pub(super) struct Marks {
     by_client: HashMap<u64, Client>,
     /// How many names have been asked for so far.
     asked: u64,
+    /// So many of them when the host had last executed a WATCH, as far as is known.
+    confirmed: u64,
     bytes: usize,
 }
 
 #[derive(Default)]
 struct Mark {
+    /// The first request for it.
+    first: u64,
     /// The last request for it.
     asked: u64,
     /// Each client's last request for it. Empty where the host does not tell who asks.
@@ -58,6 +62,7 @@ impl Marks {
         let mark = self.by_name.entry(Arc::clone(&name)).or_default();
         if self.by_age.remove(&mark.asked).is_none() {
             self.bytes += weight(&name);
+            mark.first = self.asked;
         }
         mark.asked = self.asked;
         self.by_age.insert(self.asked, Arc::clone(&name));
@@ -66,6 +71,31 @@ impl Marks {
             self.by_client.entry(client).or_default().names.insert(Arc::clone(&name));
         }
         name
+    }
+
+    /// How many names, and their bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.by_age.len(), self.bytes)
+    }
+
+    /// Those that were asked for so far may be watched.
+    pub(super) fn confirm(&mut self) {
+        self.confirmed = self.asked;
+    }
+
+    /// Whether any was asked for since.
+    pub(super) fn has_unconfirmed(&self) -> bool {
+        self.confirmed != self.asked
+    }
+
+    /// Nobody watches what was asked for since: takes out the names that are new among them.
+    pub(super) fn take_unconfirmed(&mut self) -> Vec<Name> {
+        let since = self.by_age.range(self.confirmed + 1..);
+        let is_new = |name: &&Name| self.by_name.get(*name).is_some_and(|mark| mark.first > self.confirmed);
+        let names: Vec<Name> = since.map(|(_, name)| name).filter(is_new).cloned().collect();
+        names.iter().for_each(|name| self.remove(name));
+        self.confirm();
+        names
     }
 
     /// Takes out the oldest, if there are too many. While clients are paused, what each said last may still

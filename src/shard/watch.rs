@@ -80,6 +80,27 @@ impl Engine {
         }
     }
 
+    /// The host has executed a WATCH: what was asked for so far may be watched.
+    pub fn confirm_marks(&self) {
+        self.watch.marks.lock().confirm();
+    }
+
+    /// Whether any name was asked for since.
+    pub fn has_unconfirmed_marks(&self) -> bool {
+        self.watch.marks.lock().has_unconfirmed()
+    }
+
+    /// Names that clients of the host may watch, and their bytes.
+    pub fn marks(&self) -> (usize, usize) {
+        self.watch.marks.lock().size()
+    }
+
+    /// The host has executed none: the names that were asked for since are watched by nobody.
+    pub fn take_back_marks(&self) {
+        let names = self.watch.marks.lock().take_unconfirmed();
+        names.iter().for_each(|name| self.forget_mark(name, false));
+    }
+
     /// A client of the host has gone.
     pub fn watcher_left(&self, client: u64) {
         let names = self.watch.marks.lock().take_of(client);

@@ -555,7 +555,17 @@ fn acl_rules_are_enforced() {
 const SECTIONS: [(&str, &[&str]); 9] = [
     ("shards", &["shards", "threads", "safemode", "version", "panics"]),
     ("keyspace", &["db0", "db3"]),
-    ("memory", &["table_bytes", "bytes_per_key", "kept_arguments", "evictable_host_keys"]),
+    (
+        "memory",
+        &[
+            "table_bytes",
+            "bytes_per_key",
+            "kept_arguments",
+            "watched_names",
+            "watched_bytes",
+            "evictable_host_keys",
+        ],
+    ),
     ("expiry", &["expiring_keys", "expired_keys"]),
     ("dispatch", &["dispatch", "ran_at_once", "queued", "queue_depth"]),
     ("workers", &["worker0", "worker1"]),

@@ -689,7 +689,17 @@ fn info_has_its_sections() {
         for (section, fields) in [
             ("shards", vec!["shards", "threads", "safemode", "version", "panics"]),
             ("keyspace", vec!["db0"]),
-            ("memory", vec!["table_bytes", "bytes_per_key", "kept_arguments", "evictable_host_keys"]),
+            (
+                "memory",
+                vec![
+                    "table_bytes",
+                    "bytes_per_key",
+                    "kept_arguments",
+                    "watched_names",
+                    "watched_bytes",
+                    "evictable_host_keys",
+                ],
+            ),
             ("expiry", vec!["expiring_keys", "expired_keys"]),
             ("dispatch", vec!["dispatch", "ran_at_once", "queued", "queue_depth"]),
             ("workers", vec!["worker0", "worker1"]),

@@ -257,6 +257,50 @@ fn names_that_a_stranger_watches_take_bounded_memory() {
     open_again(host);
 }
 
+/// Names that clients of the host may watch.
+fn watched_names(host: &mut Client) -> i64 {
+    host.info_number("midi_memory", "midi_watched_names")
+}
+
+#[test]
+fn names_that_a_stranger_watches_are_forgotten() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut host, mut stranger) = (administrator(&ported), ported.host());
+    let mut watching = ported.host();
+    watching.ok("AUTH secret");
+    watching.ok("WATCH mine");
+    // Who is refused beside one who is not may be taken for that one: midi asks ten times a second.
+    thread::sleep(Duration::from_millis(300));
+    for round in 0..3 {
+        // Some more than are marked at once, and not so many that their errors end the connection.
+        for names in [1, 25] {
+            let names = (0..names).map(|name| format!("{round}:{name}:{}", "n".repeat(1000)));
+            let replies = say(&mut stranger, names.map(|name| encoded(&["WATCH", &name])));
+            assert!(replies.iter().all(Value::is_error));
+        }
+        wait_until("they are forgotten", || watched_names(&mut host) == 1);
+    }
+    host.ok("MIDI.SET mine changed");
+    assert!(!goes_through(&mut watching));
+    open_again(host);
+}
+
+/// However many are named in one go, and whatever follows in the same turn.
+#[test]
+fn of_many_watches_at_once_none_is_forgotten() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let (mut watching, mut writer) = (ported.host(), ported.client());
+    for last in [0, 39, 40, 999] {
+        watching.ok("CONFIG RESETSTAT");
+        let watches = (0..1000).map(|name| encoded(&["WATCH", &format!("name:{name}")]));
+        let key = format!("name:{last}");
+        let replies = say(&mut watching, watches.chain([encoded(&["MIDI.GET", &key])]));
+        assert!(!replies.iter().any(Value::is_error));
+        writer.ok(&format!("SET {key} {last}"));
+        assert!(!goes_through(&mut watching), "{key}");
+    }
+}
+
 #[test]
 fn long_names_are_let_go_when_they_are_watched_no_longer() {
     let ported = Ported::start(Mode::Adaptive.builder());

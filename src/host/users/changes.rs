@@ -101,7 +101,7 @@ fn may_change(touched: &Touched) {
 /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
 /// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
 /// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
-fn replies_leave_early() -> bool {
+pub fn replies_leave_early() -> bool {
     const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
         | raw::REDISMODULE_CTX_FLAGS_LUA;
