@@ -261,13 +261,16 @@ pub const HELD_OUTPUT: usize = 64 << 10;
 pub const OUTPUT_PAUSE: usize = 1 << 20;
 
 /// A connection is served for so long in one go, if it has more commands than one, and then others have
-/// their turn: some thousand short commands.
-pub const SERVED_AT_ONCE: Duration = Duration::from_micros(500);
+/// their turn: a thousand short commands or so.
+pub const SERVED_AT_ONCE: Duration = Duration::from_micros(250);
 /// For less where many wait, down to this: shorter turns would move what is left of the input too often.
 pub const SERVED_AT_ONCE_MIN: Duration = Duration::from_micros(100);
 /// So many share that time.
 pub const SERVED_TOGETHER: usize = 4;
-/// How long a port serves connections that always have more commands, before it looks for others.
+/// A connection whose commands took longer than this in its last turn waits among its like for the next.
+pub const HEAVY_TURN: Duration = Duration::from_micros(100);
+/// How long a port serves connections that always have more commands, before it looks for others; and for as long
+/// those whose turns are long.
 pub const READY_PER_TURN: Duration = Duration::from_millis(1);
 /// It runs so many rounds, each of one command or of some that go together, between two looks at the clock.
 pub const LOOKS_AT_CLOCK: u32 = 16;

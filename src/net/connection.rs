@@ -63,8 +63,10 @@ pub struct Connection {
     pub ended: bool,
     /// Since when its command has waited for a shard that others hold.
     pub queued_since: Option<Instant>,
-    /// It stands in the list of those that can go on.
+    /// It stands in one of the lists of those that can go on.
     pub is_ready: bool,
+    /// Its last turn was a long one.
+    pub is_heavy: bool,
     /// Cuts `unread` into commands.
     pub parser: RequestParser,
     /// Received but not run.

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use slab::Slab;
@@ -104,7 +105,9 @@ impl<D: Driver> Service<D> {
             let said = output.len();
             let bytes = &input[member.input.clone()];
             self.limit_output(connection, said);
+            self.spent = Duration::ZERO;
             let used = self.run(connection, bytes, &mut output);
+            self.note_weight(connection);
             connection.unread.add(&bytes[used..]);
             if self.has_too_much_output(connection, said, &mut output) {
                 connection.state = State::Closing;

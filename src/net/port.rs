@@ -36,6 +36,9 @@ pub struct WorkerPort<D: Driver> {
     next_serial: u32,
     /// Connections that can go on without anything happening to them.
     ready: VecDeque<Key>,
+    /// Those among them whose turns are long, and those that something has happened to: they share a time of
+    /// their own, so that all together are in nobody's way.
+    heavy: VecDeque<Key>,
     /// Connections that the host has told to wait.
     deferred: Vec<Key>,
     /// Those whose clients seem to have left while a command of theirs waits for a shard.
@@ -69,6 +72,7 @@ impl<D: Driver> WorkerPort<D> {
             connections: Slab::new(),
             next_serial: 0,
             ready: VecDeque::new(),
+            heavy: VecDeque::new(),
             deferred: Vec::new(),
             leaving: Vec::new(),
             happened: Vec::new(),
@@ -106,6 +110,10 @@ impl<D: Driver> WorkerPort<D> {
         if connection.is_ready {
             // Its turn comes, after that of others.
             return;
+        }
+        if connection.is_heavy {
+            connection.is_ready = true;
+            return self.heavy.push_back(key);
         }
         match self.service.gather(connection) {
             Gathered::No => self.serve(key),
@@ -217,6 +225,7 @@ impl<D: Driver> WorkerPort<D> {
             ended: false,
             queued_since: None,
             is_ready: false,
+            is_heavy: false,
             parser: RequestParser::default(),
             unread: Backlog::default(),
             has_commands: false,
@@ -258,7 +267,8 @@ impl<D: Driver> WorkerPort<D> {
             Fate::Ready => {
                 let Some(connection) = self.connection(key) else { return };
                 if !std::mem::replace(&mut connection.is_ready, true) {
-                    self.ready.push_back(key);
+                    let queue = if connection.is_heavy { &mut self.heavy } else { &mut self.ready };
+                    queue.push_back(key);
                 }
             }
         }
@@ -405,7 +415,10 @@ impl<D: Driver> Port for WorkerPort<D> {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.ready.is_empty() && self.mail.is_empty() && self.shared().inbox(self.service.worker).may_sleep()
+        self.ready.is_empty()
+            && self.heavy.is_empty()
+            && self.mail.is_empty()
+            && self.shared().inbox(self.service.worker).may_sleep()
     }
 
     fn awake(&mut self) {
@@ -416,9 +429,18 @@ impl<D: Driver> Port for WorkerPort<D> {
 impl<D: Driver> WorkerPort<D> {
     /// Serves those that can go on, each once, as far as there is time: others may have come meanwhile.
     fn serve_ready(&mut self) {
+        self.serve_queue(|port| &mut port.ready);
+        self.serve_queue(|port| &mut port.heavy);
+    }
+
+    fn serve_queue(&mut self, queue: fn(&mut Self) -> &mut VecDeque<Key>) {
+        let most = queue(self).len();
+        if most == 0 {
+            return;
+        }
         let started = Instant::now();
-        for _ in 0..self.ready.len() {
-            let Some(key) = self.ready.pop_front() else { return };
+        for _ in 0..most {
+            let Some(key) = queue(self).pop_front() else { return };
             if let Some(connection) = self.connection(key) {
                 connection.is_ready = false;
                 self.serve(key);

@@ -17,9 +17,9 @@ use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
 use crate::limits::{
-    AHEAD_ARGUMENTS, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK,
-    OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
-    UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
+    AHEAD_ARGUMENTS, HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES,
+    LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
+    SERVED_TOGETHER, UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
 };
 use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
 
@@ -70,6 +70,8 @@ pub struct Service<D: Driver> {
     pub recently: u64,
     /// For how long a connection is served in one go in this turn.
     pub(super) at_once: Duration,
+    /// How long the commands took that the connection being served has run by themselves.
+    pub(super) spent: Duration,
     /// Holds what is received, one connection after the other, or a group's.
     pub(super) input: Vec<u8>,
     /// Holds what is answered in this turn.
@@ -90,6 +92,7 @@ impl<D: Driver> Service<D> {
             driver,
             now: Instant::now(),
             at_once: SERVED_AT_ONCE,
+            spent: Duration::ZERO,
             recently: 0,
             input: Vec::with_capacity(INPUT_BYTES),
             output: Vec::new(),
@@ -128,7 +131,9 @@ impl<D: Driver> Service<D> {
         let mut output = std::mem::take(&mut self.output);
         let said = output.len();
         self.limit_output(connection, said);
+        self.spent = Duration::ZERO;
         let fate = self.receive_and_run(connection, &mut output);
+        self.note_weight(connection);
         if self.has_too_much_output(connection, said, &mut output) {
             self.output = output;
             return Fate::Ends;
@@ -182,6 +187,11 @@ impl<D: Driver> Service<D> {
     /// Notes that a connection is closed for a limit.
     pub(super) fn note_limit(&self) {
         count(&self.shared.counts(self.worker).closed_for_limits, 1);
+    }
+
+    /// Notes whether the turn that ends was a long one: then the next is shared with others of the kind.
+    pub(super) fn note_weight(&self, connection: &mut Connection) {
+        connection.is_heavy = self.spent > HEAVY_TURN;
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
@@ -329,7 +339,11 @@ impl<D: Driver> Service<D> {
         let mut at = 0;
         let mut pace = Pace::default();
         connection.has_commands = true;
-        while connection.may_run() && output.len() <= OUTPUT_PAUSE && !pace.is_over(self.at_once) {
+        while connection.may_run()
+            && output.len() <= OUTPUT_PAUSE
+            && self.spent <= self.at_once
+            && !pace.is_over(self.at_once)
+        {
             at += self.run_some(connection, &input[at..], &mut args, output);
             // Most reads end with a command.
             connection.has_commands &= at < input.len();
@@ -470,7 +484,7 @@ impl<D: Driver> Service<D> {
         ahead.end_of(done)
     }
 
-    /// Runs one command by itself.
+    /// Runs one command by itself. It may be of any length, so its time is taken.
     fn run_alone(
         &mut self,
         connection: &mut Connection,
@@ -482,8 +496,9 @@ impl<D: Driver> Service<D> {
         let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
         let list = Args::new(&list);
         connection.session.begin_command();
-        let said = output.len();
+        let (said, started) = (output.len(), Instant::now());
         self.run_command(connection, &list, limits, output);
+        self.spent += started.elapsed();
         if matches!(connection.state, State::Deferred | State::Again) {
             return connection.session.put_off_command();
         }

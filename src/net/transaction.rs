@@ -13,6 +13,7 @@
 use std::mem::{replace, take};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -521,6 +522,7 @@ impl<D: Driver> Service<D> {
         let mut pace = Pace::default();
         while connection.state != State::Waiting
             && output.len() <= OUTPUT_PAUSE
+            && self.spent <= self.at_once
             && !pace.is_over(self.at_once)
         {
             let Some(mut saying) = connection.session.saying.take() else { return };
@@ -534,7 +536,9 @@ impl<D: Driver> Service<D> {
                     let args = saying.transaction.arguments_of(at);
                     let args = Args::new(&args);
                     if let Named::Port(number) = saying.transaction.commands[at].named {
+                        let started = Instant::now();
                         self.run_own(connection, number, &args, limits, output);
+                        self.spent += started.elapsed();
                     }
                 }
             }

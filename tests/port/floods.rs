@@ -230,3 +230,21 @@ fn floods_leave_others_their_turns() {
         assert!(others < 300_000, "{others} commands of others for each");
     });
 }
+
+/// The same where each command takes long.
+#[test]
+fn floods_of_long_commands_leave_others_their_turns() {
+    let ported = narrow(Mode::Adaptive.builder());
+    let mut flooders: Vec<_> = (0..300).map(|_| ported.client()).collect();
+    let lists = b"CLIENT LIST\r\n".repeat(2000);
+    for flooder in &mut flooders {
+        flooder.send_line("CLIENT REPLY OFF");
+        flooder.send(&lists);
+    }
+    let mut other = ported.client();
+    let commands = || ported.host().info_number("midi_net", "midi_net_commands");
+    let (before, times) = (commands(), 50);
+    (0..times).for_each(|_| assert_eq!(other.run("PING").text(), "PONG"));
+    let others = (commands() - before) / times;
+    assert!(others < 60, "{others} commands of others for each");
+}
