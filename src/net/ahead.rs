@@ -57,6 +57,11 @@ impl<'i> Ahead<'i> {
         self.commands.is_full()
     }
 
+    /// Whether they are several connections'.
+    pub(super) fn are_several(&self) -> bool {
+        self.rights.is_some()
+    }
+
     /// Leaves only so many.
     pub(super) fn truncate(&mut self, commands: usize) {
         self.commands.truncate(commands);

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use super::ahead::Ahead;
 use super::connection::{Connection, Key, State};
 use super::driver::{Driver, Received};
-use super::resp::{Parsed, RespReply};
-use super::run::{Fate, Service, request_limits};
+use super::plan::{Stop, request_limits};
+use super::resp::RespReply;
+use super::run::{Fate, Service};
 use super::shared::count;
-use crate::command::Limits;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 use crate::shard::Outcome;
 
@@ -135,8 +135,12 @@ impl<D: Driver> Service<D> {
             let Some(connection) = of(connections, member.key) else { continue };
             let first = ahead.len();
             ahead.begin_another(connection);
-            let all = self.plan(connection, &input[member.input.clone()], &limits, &mut ahead);
-            if !all {
+            let parse_limits = request_limits(connection, &limits);
+            let mine = &input[member.input.clone()];
+            let mut args = std::mem::take(&mut self.args);
+            let (_, stop) = self.take_commands(connection, mine, &mut args, &parse_limits, &mut ahead);
+            self.args = args;
+            if stop != Stop::End {
                 ahead.truncate(first);
                 connection.parser = Default::default();
             }
@@ -189,38 +193,6 @@ impl<D: Driver> Service<D> {
             connection.has_commands = ran < end;
             self.finish(connection, 0..0);
         }
-    }
-
-    /// Adds a member's commands to those that run together; false where not all of them can.
-    fn plan<'i>(
-        &mut self,
-        connection: &mut Connection,
-        input: &'i [u8],
-        limits: &Limits,
-        ahead: &mut Ahead<'i>,
-    ) -> bool {
-        let parse_limits = request_limits(connection, limits);
-        let mut args = std::mem::take(&mut self.args);
-        let mut at = 0;
-        while at < input.len() {
-            if let Some(end) = ahead.add_known(input, at) {
-                at = end;
-                continue;
-            }
-            let Ok(Parsed::Command { consumed }) =
-                connection.parser.next(&input[at..], &mut args, &parse_limits)
-            else {
-                break;
-            };
-            let end = at + consumed;
-            if !self.goes_with_others(connection, &input[at..], &args, end, ahead) {
-                break;
-            }
-            ahead.expect_more(connection, &input[at..], &args, &parse_limits);
-            at = end;
-        }
-        self.args = args;
-        at == input.len()
     }
 
     fn finish(&mut self, connection: &mut Connection, said: Range<usize>) {

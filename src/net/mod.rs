@@ -19,6 +19,7 @@ mod group;
 mod job;
 mod listen;
 mod outbox;
+mod plan;
 mod port;
 mod report;
 pub mod resp;

@@ -11,17 +11,17 @@ use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Received, Sent};
 use super::group::Group;
 use super::outbox::Piece;
-use super::resp::{ArgList, Parsed, RequestLimits, room_for};
-use super::session::Named;
+use super::plan::{Stop, request_limits};
+use super::resp::{ArgList, room_for};
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
-use crate::command::{Args, COMMANDS, Limits, Reply, Tape};
+use crate::command::{Args, Limits, Reply, Tape};
 use crate::limits::{
-    AHEAD_ARGUMENTS, HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEAST_ARGUMENT_BYTES, LEFTOVER_BYTES,
-    LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE, READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
-    SERVED_TOGETHER, UNAUTHENTICATED_OUTPUT_BYTES, UNAUTHENTICATED_QUERY_BYTES,
+    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE,
+    READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER, UNAUTHENTICATED_OUTPUT_BYTES,
+    UNAUTHENTICATED_QUERY_BYTES,
 };
-use crate::shard::{Call, Engine, Gate, Home, Outcome, Request, Seat, Taking};
+use crate::shard::{Call, Engine, Home, Outcome, Request, Seat, Taking};
 
 /// What is to become of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,91 +363,40 @@ impl<D: Driver> Service<D> {
         let limits = self.engine().settings.limits(usize::MAX);
         let parse_limits = request_limits(connection, &limits);
         let mut ahead = Ahead::default();
-        let mut at = 0;
-        while at < input.len() {
-            if let Some(end) = ahead.add_known(input, at) {
-                at = end;
-                continue;
+        let (_, stop) = self.take_commands(connection, input, args, &parse_limits, &mut ahead);
+        if !ahead.is_empty() {
+            if stop != Stop::End {
+                // These come first; what was parsed last is parsed again.
+                connection.parser = Default::default();
             }
-            if ahead.is_full() {
-                break;
+            return self.run_ahead(connection, &ahead, &limits, output);
+        }
+        match stop {
+            Stop::Alone { end } => {
+                self.run_alone(connection, input, args, &limits, output);
+                // One that must be tried again has not been run.
+                let again = matches!(connection.state, State::Deferred | State::Again);
+                if again { 0 } else { end }
             }
-            match connection.parser.next(&input[at..], args, &parse_limits) {
-                Ok(Parsed::Command { consumed }) => {
-                    let end = at + consumed;
-                    if self.goes_with_others(connection, &input[at..], args, end, &mut ahead) {
-                        if end < input.len() {
-                            ahead.expect_more(connection, &input[at..], args, &parse_limits);
-                        }
-                        at = end;
-                        continue;
-                    }
-                    if ahead.is_empty() {
-                        self.run_alone(connection, &input[at..], args, &limits, output);
-                        // One that must be tried again has not been run.
-                        let again = matches!(connection.state, State::Deferred | State::Again);
-                        return if again { at } else { end };
-                    }
-                }
-                Ok(Parsed::Empty { consumed }) => {
-                    at += consumed;
-                    if ahead.is_empty() {
-                        // CLIENT REPLY SKIP takes it for a command.
-                        connection.session.begin_command();
-                        return at;
-                    }
-                    continue;
-                }
-                Ok(Parsed::Incomplete { missing }) if ahead.is_empty() => {
-                    connection.missing = missing;
-                    connection.has_commands = false;
-                    return at;
-                }
-                Err(error) if ahead.is_empty() => {
-                    if connection.session.wants_replies() {
-                        connection.session.reply(output).error(&error.text());
-                    }
-                    connection.state = State::Closing;
-                    return input.len();
-                }
-                Ok(Parsed::Incomplete { .. }) | Err(_) => {}
+            Stop::Empty { end } => {
+                // CLIENT REPLY SKIP takes it for a command.
+                connection.session.begin_command();
+                end
             }
-            // Those before it come first; what was parsed last is parsed again.
-            connection.parser = Default::default();
-            break;
+            Stop::Incomplete { missing } => {
+                connection.missing = missing;
+                connection.has_commands = false;
+                0
+            }
+            Stop::Malformed(error) => {
+                if connection.session.wants_replies() {
+                    connection.session.reply(output).error(&error.text());
+                }
+                connection.state = State::Closing;
+                input.len()
+            }
+            Stop::End | Stop::Full => 0,
         }
-        if ahead.is_empty() { at } else { self.run_ahead(connection, &ahead, &limits, output) }
-    }
-
-    /// Adds a command to those that run together, if there is room and it is one that can: on one shard,
-    /// allowed, and with nothing in its way.
-    #[inline]
-    pub(super) fn goes_with_others<'i>(
-        &self,
-        connection: &Connection,
-        input: &'i [u8],
-        args: &ArgList,
-        end: usize,
-        ahead: &mut Ahead<'i>,
-    ) -> bool {
-        if args.is_empty() || args.is_inline() || args.len() > AHEAD_ARGUMENTS || ahead.is_full() {
-            return false;
-        }
-        let list = Args::new(ahead.lay_out(input, args));
-        let Some(Named::Table { number, prefix }) = Named::find(list.get(0)) else {
-            return false;
-        };
-        let row = COMMANDS[number];
-        let session = &connection.session;
-        let free = row.is_on_one_shard(list.len())
-            && session.is_plain()
-            && row.check_arity(&list).is_ok()
-            && self.engine().port_gate(row.flags) == Gate::Go
-            && session.may(self.engine(), number, &list);
-        if free {
-            ahead.add(number, prefix, end);
-        }
-        free
     }
 
     /// Runs commands that go together; says how far they got.
@@ -618,11 +567,3 @@ impl<D: Driver> Service<D> {
 }
 
 fn no_large_reply(_: usize, _: &Tape) {}
-
-/// What a connection may ask for.
-#[inline]
-pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
-    // Limits of keys and values have errors of their own; and neither concerns names and other arguments.
-    let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
-    RequestLimits { max_bulk_bytes, authenticated: connection.session.user.is_some() }
-}

@@ -1,0 +1,106 @@
+//! Taking commands in: which of those that an input begins with run together, and what stops them.
+
+use super::ahead::Ahead;
+use super::connection::Connection;
+use super::driver::Driver;
+use super::resp::{ArgList, Parsed, ProtocolError, RequestLimits};
+use super::run::Service;
+use super::session::Named;
+use crate::command::{Args, COMMANDS, Limits};
+use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
+use crate::shard::Gate;
+
+/// What stands behind the commands that run together.
+#[derive(PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The end of the input.
+    End,
+    /// There is no room for more.
+    Full,
+    /// A command that runs by itself, or later, up to there; its arguments are in the list.
+    Alone { end: usize },
+    /// An empty line, up to there.
+    Empty { end: usize },
+    /// The beginning of a command, of which at least so many bytes are missing.
+    Incomplete { missing: usize },
+    /// What is no command.
+    Malformed(ProtocolError),
+}
+
+impl<D: Driver> Service<D> {
+    /// Adds the commands that `input` begins with to those that run together, until something stops it;
+    /// says how much of the input they are.
+    #[inline]
+    pub(super) fn take_commands<'i>(
+        &self,
+        connection: &mut Connection,
+        input: &'i [u8],
+        args: &mut ArgList,
+        limits: &RequestLimits,
+        ahead: &mut Ahead<'i>,
+    ) -> (usize, Stop) {
+        let mut at = 0;
+        while at < input.len() {
+            if let Some(end) = ahead.add_known(input, at) {
+                at = end;
+                continue;
+            }
+            if ahead.is_full() {
+                return (at, Stop::Full);
+            }
+            let end = match connection.parser.next(&input[at..], args, limits) {
+                Ok(Parsed::Command { consumed }) => at + consumed,
+                Ok(Parsed::Empty { consumed }) => return (at, Stop::Empty { end: at + consumed }),
+                Ok(Parsed::Incomplete { missing }) => return (at, Stop::Incomplete { missing }),
+                Err(error) => return (at, Stop::Malformed(error)),
+            };
+            if !self.goes_with_others(connection, &input[at..], args, end, ahead) {
+                return (at, Stop::Alone { end });
+            }
+            if ahead.are_several() || end < input.len() {
+                ahead.expect_more(connection, &input[at..], args, limits);
+            }
+            at = end;
+        }
+        (at, Stop::End)
+    }
+
+    /// Adds a command to those that run together, for which there is room, if it is one that can: on one
+    /// shard, allowed, and with nothing in its way.
+    #[inline]
+    fn goes_with_others<'i>(
+        &self,
+        connection: &Connection,
+        input: &'i [u8],
+        args: &ArgList,
+        end: usize,
+        ahead: &mut Ahead<'i>,
+    ) -> bool {
+        if args.is_empty() || args.is_inline() || args.len() > AHEAD_ARGUMENTS {
+            return false;
+        }
+        let list = Args::new(ahead.lay_out(input, args));
+        let Some(Named::Table { number, prefix }) = Named::find(list.get(0)) else {
+            return false;
+        };
+        let row = COMMANDS[number];
+        let session = &connection.session;
+        let free = row.is_on_one_shard(list.len())
+            && session.is_plain()
+            && row.check_arity(&list).is_ok()
+            && self.engine().port_gate(row.flags) == Gate::Go
+            && session.may(self.engine(), number, &list);
+        if free {
+            ahead.add(number, prefix, end);
+        }
+        free
+    }
+}
+
+/// What a connection may ask for.
+#[inline]
+pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
+    // Limits of keys and values have errors of their own; and neither concerns names and other arguments.
+    let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
+    RequestLimits { max_bulk_bytes, authenticated: connection.session.user.is_some() }
+}
