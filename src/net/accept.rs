@@ -1,7 +1,7 @@
 //! Newcomers: who is let in.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
@@ -9,17 +9,9 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsockname, send};
 
-use super::connection::Key;
+use super::client::{Client, Condition, Key, Names, Newcomer};
 use super::listen::{Listener, prepare_tcp, raised};
-use super::shared::{Client, Condition, Names, Shared, count};
-
-/// A connection that was accepted and has no worker yet.
-pub struct Newcomer {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// Its address; a Unix socket's client has none.
-    pub address: Option<SocketAddr>,
-}
+use super::shared::{Shared, count};
 
 /// Redis's words to somebody from another machine where nobody has set a password.
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no \

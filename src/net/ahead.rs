@@ -3,8 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::connection::Connection;
+use super::named::Named;
 use super::resp::{ArgList, Head, RequestLimits};
-use super::session::{Named, Rights};
+use super::session::Rights;
 use crate::command::{Args, Limits};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
 use crate::shard::{Author, Call, Engine};

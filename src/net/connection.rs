@@ -5,30 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::client::{Client, Key};
 use super::resp::RequestParser;
 use super::session::Session;
-use super::shared::Client;
-
-/// A connection of a worker: a place, and a number that no other connection at that place had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The place in the worker's list.
-    pub slot: u32,
-    /// Which of those that were there.
-    pub serial: u32,
-}
-
-impl Key {
-    /// As one number, for whoever can only remember one.
-    pub fn packed(self) -> u64 {
-        u64::from(self.serial) << 32 | u64::from(self.slot)
-    }
-
-    /// Of that number.
-    pub fn unpacked(packed: u64) -> Self {
-        Key { slot: packed as u32, serial: (packed >> 32) as u32 }
-    }
-}
 
 /// Why a connection runs no further commands for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +56,7 @@ pub struct Connection {
     pub missing: usize,
     /// Said but not sent.
     pub unsent: Backlog,
-    /// Replies of this turn of its wait among all others', to be sent at its end: see `net/outbox.rs`.
+    /// Replies of this turn of its wait among all others', to be sent at its end: see `net/send.rs`.
     pub has_outgoing: bool,
     /// Since when `unsent` is above the soft limit.
     pub over_soft_limit: Option<Instant>,

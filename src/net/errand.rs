@@ -3,55 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::connection::{Connection, Key, State};
+use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::job::PortReply;
-use super::run::Service;
+use super::service::Service;
 use super::session::BUSY;
-use super::shared::{Answer, Mail, Shared};
+use super::shared::{Answer, Mail};
+use super::waiting::Waiting;
 use crate::command::Action;
 use crate::shard::{Author, Call, Engine, Host, JobDoor, JobOwner, Outcome, Taking, long_work};
 use crate::store::Now;
-
-/// A connection that waits for another thread's word. Where that never comes, as after a
-/// panic there, it is closed.
-pub struct Waiting {
-    shared: Arc<Shared>,
-    worker: usize,
-    key: Key,
-    ended: bool,
-}
-
-impl Waiting {
-    /// This connection of this worker.
-    pub fn new(shared: &Arc<Shared>, worker: usize, key: Key) -> Self {
-        Waiting { shared: Arc::clone(shared), worker, key, ended: false }
-    }
-
-    /// Sends it something, after which it still waits.
-    pub fn send(&self, mail: impl FnOnce(Key) -> Mail) {
-        self.shared.send(self.worker, mail(self.key));
-    }
-
-    /// Whether it is still there, as the client of that id.
-    pub fn is_there(&self, client: u64) -> bool {
-        self.shared.find(client).is_some()
-    }
-
-    /// Sends it what it waits for.
-    pub fn ends(mut self, mail: impl FnOnce(Key) -> Mail) {
-        self.ended = true;
-        self.send(mail);
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.send(Mail::Close);
-        }
-    }
-}
 
 impl<D: Driver> Service<D> {
     /// Has the main thread look something up, or do something, for a connection; what it answers is told

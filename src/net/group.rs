@@ -12,11 +12,12 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
-use super::connection::{Connection, Key, State};
+use super::client::Key;
+use super::connection::{Connection, State};
 use super::driver::{Driver, Received};
 use super::plan::{Stop, request_limits};
 use super::resp::RespReply;
-use super::run::{Fate, Service};
+use super::service::{Fate, Service};
 use super::shared::count;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 use crate::shard::Outcome;
@@ -42,6 +43,23 @@ pub struct Group {
     fates: Vec<(Key, Fate)>,
 }
 
+impl Group {
+    /// Who is in the group.
+    pub fn keys(&self) -> SmallVec<[Key; 32]> {
+        self.members.iter().map(|member| member.key).collect()
+    }
+
+    /// What is to become of the connections that the group had. The list is to be given back.
+    pub fn take_fates(&mut self) -> Vec<(Key, Fate)> {
+        std::mem::take(&mut self.fates)
+    }
+
+    /// Gives the list back when it is empty.
+    pub fn give_back_fates(&mut self, fates: Vec<(Key, Fate)>) {
+        self.fates = fates;
+    }
+}
+
 struct Member {
     key: Key,
     /// What it has sent, in the worker's buffer.
@@ -53,7 +71,7 @@ struct Member {
 impl<D: Driver> Service<D> {
     /// Receives from a connection that may be served with others. All in a group speak one protocol
     /// and are in one database.
-    pub fn gather(&mut self, connection: &mut Connection) -> Gathered {
+    pub fn gather(&mut self, group: &mut Group, connection: &mut Connection) -> Gathered {
         let fits = connection.state == State::Open
             && connection.readable
             && !connection.client.killed.load(Ordering::Relaxed)
@@ -64,7 +82,7 @@ impl<D: Driver> Service<D> {
             && connection.unsent.is_empty()
             && connection.unread.len() <= LEFTOVER_BYTES
             && connection.session.is_plain()
-            && (self.group.members.is_empty() || self.group.like == connection.session.kind());
+            && (group.members.is_empty() || group.like == connection.session.kind());
         if !fits {
             return Gathered::No;
         }
@@ -83,22 +101,18 @@ impl<D: Driver> Service<D> {
             return Gathered::Yes;
         }
         connection.unread.use_up(before - start);
-        self.group.like = connection.session.kind();
-        self.group.members.push(Member {
-            key: connection.key,
-            input: start..self.input.len(),
-            commands: 0..0,
-        });
+        group.like = connection.session.kind();
+        group.members.push(Member { key: connection.key, input: start..self.input.len(), commands: 0..0 });
         if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
     }
 
-    /// Serves the group; what is to become of its connections, [`Service::take_fates`] tells.
-    pub fn serve_group(&mut self, connections: &mut Slab<Connection>) {
-        let mut members = std::mem::take(&mut self.group.members);
+    /// Serves the group; what is to become of its connections, [`Group::take_fates`] tells.
+    pub fn serve_group(&mut self, group: &mut Group, connections: &mut Slab<Connection>) {
+        let mut members = std::mem::take(&mut group.members);
         let input = std::mem::take(&mut self.input);
         let mut output = std::mem::take(&mut self.output);
         if members.len() > 1 {
-            self.run_members(connections, &mut members, &input, &mut output);
+            self.run_members(group, connections, &mut members, &input, &mut output);
         }
         for member in members.iter().filter(|member| member.commands.is_empty()) {
             let Some(connection) = of(connections, member.key) else { continue };
@@ -112,10 +126,10 @@ impl<D: Driver> Service<D> {
             if self.has_too_much_output(connection, said, &mut output) {
                 connection.state = State::Closing;
             }
-            self.finish(connection, said..output.len());
+            self.finish(group, connection, said..output.len());
         }
         members.clear();
-        self.group.members = members;
+        group.members = members;
         self.input = input;
         self.input.clear();
         self.output = output;
@@ -124,6 +138,7 @@ impl<D: Driver> Service<D> {
     /// Runs the commands of all members whose commands can run together, as far as there is room.
     fn run_members(
         &mut self,
+        group: &mut Group,
         connections: &mut Slab<Connection>,
         members: &mut [Member],
         input: &[u8],
@@ -151,7 +166,7 @@ impl<D: Driver> Service<D> {
         }
         // Where each command's reply ends.
         let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
-        let (start, (db, resp3)) = (output.len(), self.group.like);
+        let (start, (db, resp3)) = (output.len(), group.like);
         let shared = Arc::clone(&self.shared);
         let engine = &*shared.engine;
         let mut calls = ahead.calls(engine, db, &limits);
@@ -176,7 +191,7 @@ impl<D: Driver> Service<D> {
             if is_cut && ran > first && ran == done {
                 self.note_limit();
                 connection.state = State::Closing;
-                self.finish(connection, 0..0);
+                self.finish(group, connection, 0..0);
                 continue;
             }
             self.put_in_outbox(connection, said);
@@ -191,11 +206,11 @@ impl<D: Driver> Service<D> {
             }
             connection.unread.add(&input[member.input.clone()][used..]);
             connection.has_commands = ran < end;
-            self.finish(connection, 0..0);
+            self.finish(group, connection, 0..0);
         }
     }
 
-    fn finish(&mut self, connection: &mut Connection, said: Range<usize>) {
+    fn finish(&mut self, group: &mut Group, connection: &mut Connection, said: Range<usize>) {
         connection.show_condition();
         self.put_in_outbox(connection, said);
         let is_told = !connection.has_outgoing && connection.unsent.is_empty();
@@ -203,22 +218,7 @@ impl<D: Driver> Service<D> {
             State::Closing if is_told => Fate::Ends,
             _ => self.fate_of(connection),
         };
-        self.group.fates.push((connection.key, fate));
-    }
-
-    /// Who is in the group.
-    pub fn group_keys(&self) -> SmallVec<[Key; 32]> {
-        self.group.members.iter().map(|member| member.key).collect()
-    }
-
-    /// What is to become of the connections that the group had. The list is to be given back.
-    pub fn take_fates(&mut self) -> Vec<(Key, Fate)> {
-        std::mem::take(&mut self.group.fates)
-    }
-
-    /// Gives the list back when it is empty.
-    pub fn give_back_fates(&mut self, fates: Vec<(Key, Fate)>) {
-        self.group.fates = fates;
+        group.fates.push((connection.key, fate));
     }
 }
 

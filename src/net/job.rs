@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::connection::{Connection, State};
 use super::driver::Driver;
-use super::errand::Waiting;
 use super::resp::RespReply;
-use super::run::Service;
+use super::service::Service;
 use super::shared::{Mail, Shared};
+use super::waiting::Waiting;
 use crate::command::{Action, Keyspace, Reply};
 use crate::limits::PART_BYTES;
 use crate::shard::{Call, JobReply, Request, long_work};

@@ -1,33 +1,40 @@
 //! midi's own ports: what clients send past the host, and what they get back.
 //!
 //! ```text
-//! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp: commands ─► run ─► engine
-//!                       ▲                      driver: bytes out ◄─ resp: replies ◄──┘
-//!                       └─ mail: replies of jobs and errands, newcomers
+//! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
+//!                       ▲                                                   └─ what runs by itself ─► dispatch ─► commands
+//!                       │                      driver: bytes out ◄─ send ◄─ resp: replies ◄──┘
+//!                       └─ mail (shared): replies of jobs and errands, newcomers
 //! ```
+//!
+//! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a session: who it is and
+//! how it is answered (`session.rs`). What a worker serves connections with is its `service.rs`.
 //!
 //! The host's main thread takes no part in it, and this layer knows nothing of the module API.
 
 mod accept;
 mod ahead;
 mod client;
+mod commands;
 mod connection;
-mod describe;
+mod dispatch;
 mod driver;
 mod errand;
 mod group;
 mod job;
 mod listen;
-mod outbox;
+mod named;
 mod plan;
 mod port;
 mod report;
 pub mod resp;
 mod run;
-mod server;
+mod send;
+mod service;
 mod session;
 mod shared;
 mod transaction;
+mod waiting;
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

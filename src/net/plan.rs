@@ -3,9 +3,9 @@
 use super::ahead::Ahead;
 use super::connection::Connection;
 use super::driver::Driver;
+use super::named::Named;
 use super::resp::{ArgList, Parsed, ProtocolError, RequestLimits};
-use super::run::Service;
-use super::session::Named;
+use super::service::Service;
 use crate::command::{Args, COMMANDS, Limits};
 use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
 use crate::shard::Gate;

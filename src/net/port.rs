@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
-use super::accept::{Accepted, Newcomer, accept, client, let_in};
-use super::connection::{Backlog, Connection, Key, State};
+use super::accept::{Accepted, accept, client, let_in};
+use super::client::{Key, Newcomer};
+use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Happened};
-use super::group::Gathered;
+use super::group::{Gathered, Group};
 use super::listen::Listener;
 use super::resp::{RequestParser, RespReply};
-use super::run::{Fate, Service};
+use super::service::{Fate, Service};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
 use crate::limits::{
@@ -29,6 +30,8 @@ const LISTENERS: u32 = u32::MAX;
 /// A worker's share of the ports.
 pub struct WorkerPort<D: Driver> {
     service: Service<D>,
+    /// Connections that are served together.
+    group: Group,
     listeners: Vec<Listener>,
     /// Numbers of those that are not heard for the moment.
     resting: Vec<usize>,
@@ -67,6 +70,7 @@ impl<D: Driver> WorkerPort<D> {
         }
         Ok(WorkerPort {
             service: Service::new(shared, worker, driver),
+            group: Group::default(),
             listeners,
             resting: Vec::new(),
             connections: Slab::new(),
@@ -115,7 +119,7 @@ impl<D: Driver> WorkerPort<D> {
             connection.is_ready = true;
             return self.heavy.push_back(key);
         }
-        match self.service.gather(connection) {
+        match self.service.gather(&mut self.group, connection) {
             Gathered::No => self.serve(key),
             Gathered::End => self.close(key),
             Gathered::Yes => {}
@@ -125,18 +129,18 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Serves the connections that were gathered.
     fn serve_group(&mut self) {
-        let keys = self.service.group_keys();
+        let keys = self.group.keys();
         if keys.is_empty() {
             return;
         }
-        let (service, connections) = (&mut self.service, &mut self.connections);
-        if catch_unwind(AssertUnwindSafe(|| service.serve_group(connections))).is_err() {
+        let (service, group, connections) = (&mut self.service, &mut self.group, &mut self.connections);
+        if catch_unwind(AssertUnwindSafe(|| service.serve_group(group, connections))).is_err() {
             self.after_panic();
             keys.into_iter().for_each(|key| self.close(key));
         }
-        let mut fates = self.service.take_fates();
+        let mut fates = self.group.take_fates();
         fates.drain(..).for_each(|(key, fate)| self.settle(key, fate));
-        self.service.give_back_fates(fates);
+        self.group.give_back_fates(fates);
         if self.service.output_is_full() {
             self.send_all();
         }

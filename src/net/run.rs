@@ -8,115 +8,19 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::connection::{Backlog, Connection, State};
-use super::driver::{Driver, Received, Sent};
-use super::group::Group;
-use super::outbox::Piece;
+use super::driver::{Driver, Received};
 use super::plan::{Stop, request_limits};
 use super::resp::{ArgList, room_for};
-use super::shared::{Shared, count};
-use super::transaction::Transaction;
+use super::service::{Fate, Pace, Service};
+use super::shared::count;
 use crate::command::{Args, Limits, Reply, Tape};
 use crate::limits::{
-    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, LOOKS_AT_CLOCK, OUTPUT_KEPT, OUTPUT_PAUSE,
-    READ_BYTES, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER, UNAUTHENTICATED_OUTPUT_BYTES,
+    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
     UNAUTHENTICATED_QUERY_BYTES,
 };
-use crate::shard::{Call, Engine, Home, Outcome, Request, Seat, Taking};
-
-/// What is to become of a connection after its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It waits until something happens to it.
-    Stays,
-    /// It can go on at once, after others.
-    Ready,
-    /// It is to try again soon: the host holds it up.
-    Deferred,
-    /// It is to be closed.
-    Ends,
-}
-
-/// For how long a connection has been served in one go.
-#[derive(Default)]
-pub(super) struct Pace {
-    rounds: u32,
-    since: Option<Instant>,
-}
-
-impl Pace {
-    /// Begins another round, unless that has been so long. The clock is not looked at in the first
-    /// round, which for most connections is the only one, and seldom after that.
-    pub(super) fn is_over(&mut self, most: Duration) -> bool {
-        self.rounds += 1;
-        if self.rounds % LOOKS_AT_CLOCK != 2 {
-            return false;
-        }
-        let now = Instant::now();
-        now - *self.since.get_or_insert(now) > most
-    }
-}
-
-/// What a worker serves connections with.
-pub struct Service<D: Driver> {
-    /// What all workers share.
-    pub shared: Arc<Shared>,
-    /// This worker.
-    pub worker: usize,
-    /// How bytes come and go.
-    pub driver: D,
-    /// When this turn began.
-    pub now: Instant,
-    /// The same on the ports' clock, as of the last tick of a few hundredths of a second.
-    pub recently: u64,
-    /// For how long a connection is served in one go in this turn.
-    pub(super) at_once: Duration,
-    /// How long the commands took that the connection being served has run by themselves.
-    pub(super) spent: Duration,
-    /// Holds what is received, one connection after the other, or a group's.
-    pub(super) input: Vec<u8>,
-    /// Holds what is answered in this turn.
-    pub(super) output: Vec<u8>,
-    pub(super) outbox: Vec<Piece>,
-    pub(super) group: Group,
-    pub(super) args: ArgList,
-    /// An empty transaction, for whoever says MULTI next.
-    pub(super) spare: Option<Box<Transaction>>,
-}
+use crate::shard::{Call, Home, Outcome, Request, Taking};
 
 impl<D: Driver> Service<D> {
-    /// For one worker.
-    pub fn new(shared: Arc<Shared>, worker: usize, driver: D) -> Self {
-        Service {
-            shared,
-            worker,
-            driver,
-            now: Instant::now(),
-            at_once: SERVED_AT_ONCE,
-            spent: Duration::ZERO,
-            recently: 0,
-            input: Vec::with_capacity(INPUT_BYTES),
-            output: Vec::new(),
-            outbox: Vec::new(),
-            group: Group::default(),
-            args: ArgList::default(),
-            spare: None,
-        }
-    }
-
-    /// Shares the time of this turn out among so many connections.
-    pub fn share_out(&mut self, connections: usize) {
-        let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
-        self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
-    }
-
-    pub(super) fn engine(&self) -> &Engine {
-        &self.shared.engine
-    }
-
-    pub(super) fn seat(&self) -> &Seat {
-        self.shared.engine.worker_seat(self.worker)
-    }
-
     /// A connection's turn: receives once, runs what came, sends the replies together.
     #[inline(never)]
     pub fn serve(&mut self, connection: &mut Connection) -> Fate {
@@ -159,34 +63,6 @@ impl<D: Driver> Service<D> {
             }
             fate => fate,
         }
-    }
-
-    /// From here on a connection that is answered behind `said` bytes may be answered so much: as much as may
-    /// wait for it, and what is said before the size is looked at.
-    pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
-        let most = self.engine().settings.port.most_output();
-        connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
-    }
-
-    /// Whether a connection's reply became larger than may wait for it. It was cut off there, and the
-    /// connection is to be closed.
-    pub(super) fn has_too_much_output(
-        &self,
-        connection: &Connection,
-        said: usize,
-        output: &mut Vec<u8>,
-    ) -> bool {
-        let is_over = output.len() > connection.session.most_output;
-        if is_over {
-            output.truncate(said);
-            self.note_limit();
-        }
-        is_over
-    }
-
-    /// Notes that a connection is closed for a limit.
-    pub(super) fn note_limit(&self) {
-        count(&self.shared.counts(self.worker).closed_for_limits, 1);
     }
 
     /// Notes whether the turn that ends was a long one: then the next is shared with others of the kind.
@@ -483,86 +359,6 @@ impl<D: Driver> Service<D> {
                 engine.enqueue(request);
             }
         }
-    }
-
-    /// Sends a connection's replies of this turn.
-    pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> Fate {
-        connection.has_outgoing = false;
-        let mut output = std::mem::take(&mut self.output);
-        let is_last = piece.bytes.end == output.len();
-        let fate = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
-            // What others were answered is sent already, so the rest need not be copied.
-            connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
-            self.send(connection, &[])
-        } else {
-            self.send(connection, &output[piece.bytes.clone()])
-        };
-        self.output = output;
-        if !connection.unsent.is_empty() {
-            connection.show_condition();
-        }
-        fate
-    }
-
-    /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
-    /// before its end, or leaves too much lying.
-    pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
-        let first = connection.unsent.is_empty();
-        if !first {
-            connection.unsent.add(output);
-        }
-        let bytes = if first { output } else { connection.unsent.bytes() };
-        let mut sent = 0;
-        if !bytes.is_empty() {
-            match self.driver.send(&connection.socket, bytes) {
-                Sent::Broken => return Fate::Ends,
-                Sent::Bytes(bytes) => sent = bytes,
-            }
-            count(&self.shared.counts(self.worker).sent, sent as u64);
-        }
-        if first {
-            connection.unsent.add(&output[sent..]);
-        } else {
-            connection.unsent.use_up(sent);
-        }
-        if connection.unsent.is_empty() {
-            connection.over_soft_limit = None;
-            return if connection.state == State::Closing { Fate::Ends } else { Fate::Stays };
-        }
-        if self.is_over_limit(connection) { Fate::Ends } else { Fate::Stays }
-    }
-
-    /// Whether a connection leaves more lying than it may.
-    fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
-        let settings = &self.shared.engine.settings.port;
-        let (mut hard, soft) = (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
-        if connection.session.user.is_none() {
-            hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
-        }
-        let unsent = connection.unsent.len();
-        if unsent > hard {
-            self.note_limit();
-            return true;
-        }
-        if soft > 0 && unsent > soft {
-            connection.over_soft_limit.get_or_insert(self.now);
-        } else {
-            connection.over_soft_limit = None;
-        }
-        false
-    }
-
-    /// Whether a connection has been idle, or has left too much lying, for too long.
-    pub fn is_overdue(&self, connection: &Connection) -> bool {
-        let settings = &self.shared.engine.settings.port;
-        let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
-        if connection.over_soft_limit.is_some_and(|since| self.now - since > Duration::from_secs(soft)) {
-            return true;
-        }
-        let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
-        let seen = connection.client.last_seen.load(Ordering::Relaxed);
-        let idle = self.shared.clock(self.now).saturating_sub(seen);
-        timeout > 0 && !connection.is_waiting() && idle > timeout * 1000
     }
 }
 

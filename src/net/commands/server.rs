@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::connection::{Connection, State};
-use super::driver::Driver;
-use super::resp::RespReply;
-use super::run::Service;
-use super::session::{BUSY, NO_AUTH, PREFIX};
-use super::shared::Shared;
 use crate::command::{
-    Arg, ArgKind, Args, Error, HostCommand, Limits, PORT_COMMANDS, PortCall, Reply, elsewhere, error_about,
-    find, find_port, subcommands, unknown_command,
+    Args, Error, HostCommand, Limits, PortCall, Reply, elsewhere, error_about, find, find_port,
+    unknown_command,
 };
+use crate::net::connection::{Connection, State};
+use crate::net::driver::Driver;
+use crate::net::named::PREFIX;
+use crate::net::service::Service;
+use crate::net::session::{BUSY, NO_AUTH};
+use crate::net::shared::Shared;
 use crate::shard::{Author, Call, Engine, Host};
 use crate::store::Now;
 
@@ -23,7 +23,7 @@ use crate::store::Now;
 pub(super) const POPULATE_ARGUMENTS_MAX: usize = 5;
 
 impl<D: Driver> Service<D> {
-    pub(super) fn time(&self, connection: &Connection, output: &mut Vec<u8>) {
+    pub(in crate::net) fn time(&self, connection: &Connection, output: &mut Vec<u8>) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut reply = connection.session.reply(output);
         reply.array(2);
@@ -31,20 +31,20 @@ impl<D: Driver> Service<D> {
         reply.bulk(since.subsec_micros().to_string().as_bytes());
     }
 
-    pub(super) fn who_am_i(&self, connection: &Connection, output: &mut Vec<u8>) {
+    pub(in crate::net) fn who_am_i(&self, connection: &Connection, output: &mut Vec<u8>) {
         let name = connection.session.user.as_ref().map_or(&b""[..], |user| &user.name);
         connection.session.reply(output).bulk(name);
     }
 
     /// MODULE LIST.
-    pub(super) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
+    pub(in crate::net) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
         let mut reply = connection.session.reply(output);
         let modules = self.engine().modules();
         if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
     }
 
     /// Answers what the host answers to that.
-    pub(super) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
+    pub(in crate::net) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
         self.ask_main(connection, move |_, host| {
             let tape = host.map(|host| host.reply_to(command));
             Box::new(move |connection, output| {
@@ -58,7 +58,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// INFO: the host's, and midi's.
-    pub(super) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
+    pub(in crate::net) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
         let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
         let shared = Arc::clone(&self.shared);
         self.ask_main(connection, move |_, host| {
@@ -71,7 +71,7 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    pub(super) fn config_get(&self, connection: &mut Connection, args: &Args<'_>) {
+    pub(in crate::net) fn config_get(&self, connection: &mut Connection, args: &Args<'_>) {
         let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
         self.ask_main(connection, move |_, host| {
             let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
@@ -89,7 +89,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// DEBUG POPULATE, which is POPULATE; the host has the others.
-    pub(super) fn debug(
+    pub(in crate::net) fn debug(
         &mut self,
         connection: &mut Connection,
         args: &Args<'_>,
@@ -123,7 +123,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// Answers a command that is not here: says where it is, or in Redis's words that there is none.
-    pub(super) fn not_here(
+    pub(in crate::net) fn not_here(
         &self,
         connection: &mut Connection,
         args: &Args<'_>,
@@ -233,39 +233,4 @@ fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
     let has_subcommands = name == b"debug" || find_port(args) == Some(PortCall::NoSuchSubcommand);
     if has_subcommands { [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat() } else { name }
-}
-
-/// HELP of a command with subcommands.
-pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
-    let name = args.get(0).to_ascii_uppercase();
-    let container = PORT_COMMANDS.iter().position(|row| args.is(0, row.name));
-    let rows = container.map_or(0..0, subcommands).map(|number| &PORT_COMMANDS[number]);
-    let rows: Vec<_> = rows.filter_map(|row| Some((row.split()?.1, &row.docs))).collect();
-    reply.array(1 + 2 * rows.len());
-    reply.status(&[&name[..], b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"].concat());
-    for (name, docs) in rows {
-        let words: Vec<String> =
-            [name.to_uppercase()].into_iter().chain(docs.args.iter().map(usage)).collect();
-        reply.status(words.join(" ").as_bytes());
-        reply.status(format!("    {}", docs.summary).as_bytes());
-    }
-}
-
-/// How an argument is written.
-fn usage(arg: &Arg) -> String {
-    let inner = |with| arg.kind.inner().iter().map(usage).collect::<Vec<_>>().join(with);
-    let value = match arg.kind {
-        ArgKind::Token => String::new(),
-        ArgKind::OneOf(_) => format!("({})", inner("|")),
-        ArgKind::Block(_) => inner(" "),
-        _ => format!("<{}>", arg.name),
-    };
-    let value = match (arg.multiple, arg.kind.inner()) {
-        (false, _) => value,
-        (true, []) => format!("{value} [{value} ...]"),
-        (true, _) => format!("{value} ..."),
-    };
-    let words = [arg.token.unwrap_or_default(), &value];
-    let text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    if arg.optional { format!("[{text}]") } else { text }
 }

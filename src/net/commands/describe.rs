@@ -1,13 +1,13 @@
 //! COMMAND: the port's commands, described in Redis's form from what their rows say.
 
-use super::resp::RespReply;
-use super::server::help;
-use super::session::{Named, PREFIX};
+use super::help::help;
 use crate::command::glob::Pattern;
 use crate::command::{
     Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, Keys, PORT_COMMANDS, PortCall,
     Reply, SINCE, find, find_port, subcommands,
 };
+use crate::net::named::{Named, PREFIX};
+use crate::net::resp::RespReply;
 
 /// Runs COMMAND or one of its subcommands.
 pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {

@@ -1,0 +1,332 @@
+//! CLIENT: what clients can learn of each other and of themselves, and do to each other.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::help::help;
+use crate::command::{Args, ClientCommand, Error, Reply, error_about, parse_integer};
+use crate::net::client::Client;
+use crate::net::connection::{Connection, State};
+use crate::net::driver::Driver;
+use crate::net::named::Named;
+use crate::net::service::Service;
+use crate::net::session::{BUSY, INVALID_NAME, Replies, is_valid_name};
+use crate::net::shared::Shared;
+
+impl<D: Driver> Service<D> {
+    /// Runs one of CLIENT's subcommands.
+    pub(in crate::net) fn client(
+        &mut self,
+        connection: &mut Connection,
+        which: ClientCommand,
+        args: &Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        let client = Arc::clone(&connection.client);
+        if matches!(which, ClientCommand::Info | ClientCommand::List) {
+            connection.show_condition();
+            let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
+            client.condition.arguments.store(bytes, Ordering::Relaxed);
+        }
+        match which {
+            ClientCommand::Id => connection.session.reply(output).integer(client.id as i64),
+            ClientCommand::GetName => {
+                let names = client.names.lock();
+                let mut reply = connection.session.reply(output);
+                if names.name.is_empty() { reply.null() } else { reply.bulk(&names.name) }
+            }
+            ClientCommand::SetName => {
+                let name = args.get(2);
+                let result = if is_valid_name(name) { Ok(()) } else { Err(INVALID_NAME.to_vec()) };
+                if result.is_ok() {
+                    client.names.lock().name = name.to_vec();
+                }
+                say(connection, output, result);
+            }
+            ClientCommand::SetInfo => say(connection, output, set_info(&client, args)),
+            ClientCommand::Info => {
+                let line = line(&self.shared, &client, self.shared.clock(self.now));
+                connection.session.reply(output).verbatim(&line);
+            }
+            ClientCommand::List => match self.listed(args) {
+                Ok(text) => connection.session.reply(output).verbatim(&text),
+                Err(text) => connection.session.reply(output).error(&text),
+            },
+            ClientCommand::Kill => self.kill(connection, args, output),
+            ClientCommand::NoEvict => {
+                let on = on_or_off(args);
+                if let Ok(on) = on {
+                    client.condition.no_evict.store(on, Ordering::Relaxed);
+                }
+                say(connection, output, on.map(|_| ()).map_err(|error| error.text("client", args)));
+            }
+            ClientCommand::NoTouch => {
+                let result = on_or_off(args);
+                say(connection, output, result.map(|_| ()).map_err(|error| error.text("client", args)));
+            }
+            ClientCommand::Reply => reply_mode(connection, args, output),
+            ClientCommand::TrackingInfo => {
+                let mut reply = connection.session.reply(output);
+                reply.map(3);
+                reply.bulk(b"flags");
+                reply.set(1);
+                reply.bulk(b"off");
+                reply.bulk(b"redirect");
+                reply.integer(NOT_TRACKING);
+                reply.bulk(b"prefixes");
+                reply.array(0);
+            }
+            ClientCommand::GetRedir => connection.session.reply(output).integer(NOT_TRACKING),
+            ClientCommand::Help => help(args, &mut connection.session.reply(output)),
+        }
+        client.condition.arguments.store(0, Ordering::Relaxed);
+    }
+
+    /// CLIENT LIST's text.
+    fn listed(&self, args: &Args<'_>) -> Result<Vec<u8>, Vec<u8>> {
+        let clients = if args.len() == 4 && args.is(2, "type") {
+            if is_normal(args.get(3))? { self.shared.clients() } else { Vec::new() }
+        } else if args.len() > 3 && args.is(2, "id") {
+            let id = |text: &&[u8]| parse_integer(text).ok_or(b"ERR Invalid client ID".to_vec());
+            let ids = args.from(3).iter().map(id).collect::<Result<Vec<i64>, _>>()?;
+            ids.into_iter().filter_map(|id| self.shared.find(u64::try_from(id).ok()?)).collect()
+        } else if args.len() == 2 {
+            self.shared.clients()
+        } else {
+            return Err(Error::Syntax.text("client", args));
+        };
+        let now = self.shared.clock(self.now);
+        Ok(clients.iter().flat_map(|client| line(&self.shared, client, now)).collect())
+    }
+
+    fn kill(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+        let filter = match Filter::read(args, connection.client.id) {
+            Ok(filter) => filter,
+            Err(text) => return connection.session.reply(output).error(&text),
+        };
+        // Whoever is connected is a user that the port knows; the host knows whether there is another.
+        if let Some(user) = filter.user.filter(|user| self.engine().users.find(user).is_none()) {
+            let user = user.to_vec();
+            return self.ask_main(connection, move |_, host| {
+                let there = host.map(|host| host.user(&user).is_some());
+                Box::new(move |connection, output| match there {
+                    Some(true) => connection.session.reply(output).integer(0),
+                    Some(false) => {
+                        let text = error_about("ERR No such user '", &user, "'");
+                        connection.session.reply(output).error(&text);
+                    }
+                    None => connection.session.reply(output).error(BUSY),
+                })
+            });
+        }
+        let now = self.shared.clock(self.now);
+        let all = self.shared.clients();
+        let mut killed = 0;
+        for client in all.iter().filter(|client| filter.matches(&self.shared, client, now)) {
+            if client.id == connection.client.id {
+                connection.state = State::Closing;
+                killed += 1;
+            } else if self.shared.kill(client) {
+                killed += 1;
+            }
+        }
+        let mut reply = connection.session.reply(output);
+        match (filter.old_form, killed) {
+            (true, 0) => reply.error(b"ERR No such client"),
+            (true, _) => reply.ok(),
+            (false, killed) => reply.integer(killed),
+        }
+    }
+}
+
+/// CLIENT GETREDIR's word for a client that tracks no keys.
+const NOT_TRACKING: i64 = -1;
+
+fn say(connection: &Connection, output: &mut Vec<u8>, result: Result<(), Vec<u8>>) {
+    let mut reply = connection.session.reply(output);
+    match result {
+        Ok(()) => reply.ok(),
+        Err(text) => reply.error(&text),
+    }
+}
+
+fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
+    match (args.is(2, "on"), args.is(2, "off")) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn reply_mode(connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+    let session = &mut connection.session;
+    if args.is(2, "on") {
+        session.set_replies(Replies::Wanted);
+        session.reply(output).ok();
+    } else if args.is(2, "off") {
+        session.set_replies(Replies::Unwanted);
+    } else if args.is(2, "skip") {
+        if session.wants_replies() {
+            session.set_replies(Replies::SkipNext);
+        }
+    } else {
+        session.reply(output).error(&Error::Syntax.text("client", args));
+    }
+}
+
+fn set_info(client: &Client, args: &Args<'_>) -> Result<(), Vec<u8>> {
+    let (attribute, text) = (args.get(2), args.get(3));
+    let mut names = client.names.lock();
+    let place = if args.is(2, "lib-name") {
+        &mut names.library
+    } else if args.is(2, "lib-ver") {
+        &mut names.library_version
+    } else {
+        return Err(error_about("ERR Unrecognized option '", attribute, "'"));
+    };
+    if !is_valid_name(text) {
+        let after = " cannot contain spaces, newlines or special characters.";
+        return Err(error_about("ERR ", attribute, after));
+    }
+    *place = text.to_vec();
+    Ok(())
+}
+
+/// Whether clients of that type are what the ports have: all are normal ones.
+fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
+    let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
+    match is("normal") {
+        true => Ok(true),
+        false if ["slave", "replica", "pubsub", "master"].into_iter().any(is) => Ok(false),
+        false => Err(error_about("ERR Unknown client type '", kind, "'")),
+    }
+}
+
+/// Whom CLIENT KILL means.
+#[derive(Default)]
+struct Filter<'a> {
+    old_form: bool,
+    address: Option<&'a [u8]>,
+    local_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    id: Option<u64>,
+    /// Another type than the ports have was named.
+    nobody: bool,
+    /// In seconds.
+    min_age: u64,
+    skip: Option<u64>,
+}
+
+impl<'a> Filter<'a> {
+    /// Reads the command of the client `own`.
+    fn read(args: &Args<'a>, own: u64) -> Result<Self, Vec<u8>> {
+        if args.len() == 3 {
+            return Ok(Filter { old_form: true, address: Some(args.get(2)), ..Filter::default() });
+        }
+        let mut filter = Filter { skip: Some(own), ..Filter::default() };
+        for at in (2..args.len()).step_by(2) {
+            if at + 1 == args.len() {
+                return Err(Error::Syntax.text("client", args));
+            }
+            filter.read_option(args, at, own)?;
+        }
+        Ok(filter)
+    }
+
+    fn read_option(&mut self, args: &Args<'a>, at: usize, own: u64) -> Result<(), Vec<u8>> {
+        let value = args.get(at + 1);
+        if args.is(at, "id") {
+            let id = parse_integer(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+            self.id = Some(id.ok_or(b"ERR client-id should be greater than 0".to_vec())?);
+        } else if args.is(at, "type") {
+            self.nobody = !is_normal(value)?;
+        } else if args.is(at, "addr") {
+            self.address = Some(value);
+        } else if args.is(at, "laddr") {
+            self.local_address = Some(value);
+        } else if args.is(at, "user") {
+            self.user = Some(value);
+        } else if args.is(at, "maxage") {
+            let age = parse_integer(value).ok_or(b"ERR maxage is not an integer or out of range".to_vec())?;
+            let age = u64::try_from(age).ok().filter(|&age| age > 0);
+            self.min_age = age.ok_or(b"ERR maxage should be greater than 0".to_vec())?;
+        } else if args.is(at, "skipme") && args.is(at + 1, "yes") {
+            self.skip = Some(own);
+        } else if args.is(at, "skipme") && args.is(at + 1, "no") {
+            self.skip = None;
+        } else {
+            return Err(Error::Syntax.text("client", args));
+        }
+        Ok(())
+    }
+
+    fn matches(&self, shared: &Shared, client: &Client, now: u64) -> bool {
+        let is_or_any = |wanted: Option<&[u8]>, text: &str| wanted.is_none_or(|it| it == text.as_bytes());
+        !self.nobody
+            && self.skip != Some(client.id)
+            && self.id.is_none_or(|id| id == client.id)
+            && is_or_any(self.address, &client.address)
+            && is_or_any(self.local_address, &client.local_address)
+            && self.user.is_none_or(|user| client.names.lock().user == user)
+            && seconds(now, shared.clock(client.since)) >= self.min_age
+    }
+}
+
+/// Whole seconds between two times in milliseconds.
+fn seconds(now: u64, since: u64) -> u64 {
+    now.saturating_sub(since) / 1000
+}
+
+/// A client's line of CLIENT LIST, as Redis 7.0 writes it, and the two fields that 7.2 added.
+fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
+    let condition = &client.condition;
+    let is = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
+    let of = |number: &std::sync::atomic::AtomicUsize| number.load(Ordering::Relaxed);
+    let names = client.names.lock();
+    let name = String::from_utf8_lossy(&names.name);
+    let user = String::from_utf8_lossy(&names.user);
+    let (library, version) =
+        (String::from_utf8_lossy(&names.library), String::from_utf8_lossy(&names.library_version));
+    let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
+    let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
+    let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
+    let command = Named::of_packed(client.last_command.load(Ordering::Relaxed)).map(Named::full_name);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "id={} addr={} laddr={} fd={} name={name} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} \
+         qbuf={unread} qbuf-free={} argv-mem={arguments} multi-mem={queued} rbs=0 rbp=0 obl={unsent} oll=0 omem={unsent_memory} \
+         tot-mem={} events={} cmd={} user={user} redir=-1 resp={} lib-name={library} lib-ver={version}",
+        client.id,
+        client.address,
+        client.local_address,
+        client.descriptor,
+        seconds(now, shared.clock(client.since)),
+        seconds(now, client.last_seen.load(Ordering::Relaxed)),
+        flags(client),
+        client.db.load(Ordering::Relaxed),
+        of(&condition.queued) as i64 - 1,
+        unread_memory.saturating_sub(unread),
+        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory + arguments + queued,
+        if unsent > 0 { "rw" } else { "r" },
+        command.as_deref().unwrap_or("NULL"),
+        if is(&condition.resp3) { 3 } else { 2 },
+    );
+    text.push('\n');
+    text.into_bytes()
+}
+
+fn flags(client: &Client) -> String {
+    let condition = &client.condition;
+    let all = [
+        (condition.queued.load(Ordering::Relaxed) > 0, 'x'),
+        (condition.waiting.load(Ordering::Relaxed), 'b'),
+        (condition.closing.load(Ordering::Relaxed), 'c'),
+        (client.unix, 'U'),
+        (condition.no_evict.load(Ordering::Relaxed), 'e'),
+    ];
+    let flags: String = all.into_iter().filter(|(set, _)| *set).map(|(_, letter)| letter).collect();
+    if flags.is_empty() { "N".into() } else { flags }
+}

@@ -1,0 +1,283 @@
+//! What EXEC does, command by command: on a worker that holds all shards, or on the main thread as a unit.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::login::{login_of, selected};
+use super::server::POPULATE_ARGUMENTS_MAX;
+use crate::command::{Action, Args, DoorCommand, Limits, PORT_COMMANDS, PortAction, Reply, Tape, find};
+use crate::net::named::Named;
+use crate::net::resp::RespReply;
+use crate::net::transaction::{Said, Transaction};
+use crate::shard::{
+    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, User,
+};
+use crate::store::{Now, UnixMs};
+
+/// What EXEC does for one of the commands.
+pub(super) enum Step<'a> {
+    /// Runs it.
+    Run(Call<'a>),
+    /// Refuses it.
+    Refuse(Vec<u8>),
+    /// Runs it with the connection at hand.
+    Own,
+}
+
+/// What EXEC does.
+pub(super) struct Plan<'a> {
+    steps: SmallVec<[Step<'a>; 4]>,
+    pub(super) shards: Shards,
+    /// Only the main thread can do it.
+    pub(super) is_for_main: bool,
+    /// Some commands are the port's own.
+    pub(super) has_own: bool,
+    /// What the user is not allowed any more.
+    pub(super) refusals: Vec<Refusal>,
+}
+
+/// Redis's words where rights have changed since a command was queued.
+fn denied_now(denied: Denied) -> Vec<u8> {
+    let reason = match denied {
+        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Key(_) => "no permission to touch the specified keys",
+        Denied::Database => "no permission",
+    };
+    let text = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+                This command is no longer allowed for the following reason: ";
+    [text, reason].concat().into_bytes()
+}
+
+/// Why EXEC itself was refused.
+pub(in crate::net) fn aborted(text: &[u8]) -> Vec<u8> {
+    let text = text.strip_prefix(b"ERR ").unwrap_or(text);
+    [b"EXECABORT Transaction discarded because of: ", text].concat()
+}
+
+impl<'a> Plan<'a> {
+    /// What is to be done for these commands, whose arguments are all in `all`. Where they say who
+    /// the client is, `host` is asked; the main thread alone has it.
+    pub(super) fn new(
+        engine: &Engine,
+        host: Option<&dyn Host>,
+        transaction: &Transaction,
+        all: &'a [&'a [u8]],
+        user: &Arc<User>,
+        mut db: u32,
+        limits: &Limits,
+    ) -> Self {
+        let mut user = Arc::clone(user);
+        let mut plan = Plan {
+            steps: SmallVec::new(),
+            shards: Shards::new(),
+            is_for_main: false,
+            has_own: false,
+            refusals: Vec::new(),
+        };
+        for (number, queued) in transaction.commands.iter().enumerate() {
+            let args = transaction.args_of(number, all);
+            let step = match queued.named {
+                Named::Table { number: command, prefix } => {
+                    let now = Now::lazy(engine.config.clock);
+                    let call =
+                        Call { command, args, db, now, limits: *limits, prefix, author: Author::Nobody };
+                    plan.step(engine, &user, call)
+                }
+                Named::Port(command) => {
+                    let step = plan.own_step(engine, &user, command, args, db, limits);
+                    if matches!(step, Step::Own) {
+                        let which = PORT_COMMANDS[command].which;
+                        if which == PortAction::Select {
+                            db = selected(engine, Some(&user), &args).unwrap_or(db);
+                        }
+                        if let Some((name, password)) = login_of(engine, which, &args) {
+                            plan.is_for_main |= host.is_none();
+                            user = host.and_then(|host| log_in(engine, host, name, password)).unwrap_or(user);
+                        }
+                    }
+                    step
+                }
+            };
+            plan.steps.push(step);
+        }
+        plan
+    }
+
+    fn step(&mut self, engine: &Engine, user: &User, call: Call<'a>) -> Step<'a> {
+        if let Err(denied) = user.check(call.command, &call.args, call.db) {
+            return self.refuse(user, denied, &format!("midi.{}", call.row().name), &call.args);
+        }
+        if let Err(error) = call.row().check_arity(&call.args) {
+            let name = format!("{}{}", call.prefix, call.row().name);
+            return Step::Refuse(error.text(&name, &call.args));
+        }
+        self.is_for_main |= engine.is_for_unit(&call);
+        engine.add_shards(&call, &mut self.shards);
+        Step::Run(call)
+    }
+
+    fn own_step(
+        &mut self,
+        engine: &Engine,
+        user: &User,
+        command: usize,
+        args: Args<'a>,
+        db: u32,
+        limits: &Limits,
+    ) -> Step<'a> {
+        let row = &PORT_COMMANDS[command];
+        if let Err(denied) = user.check_own(command, &args, db) {
+            return self.refuse(user, denied, row.name, &args);
+        }
+        // The one of them that changes data.
+        if let Some(call) = populate(engine, row.which, &args, db, limits) {
+            self.is_for_main = true;
+            return Step::Run(call);
+        }
+        self.has_own = true;
+        Step::Own
+    }
+
+    fn refuse(&mut self, user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Step<'a> {
+        self.refusals.push(Refusal::new(user, denied, name, args));
+        Step::Refuse(denied_now(denied))
+    }
+
+    /// Everything happens at this moment.
+    pub(super) fn set_time(&mut self, ms: UnixMs) {
+        for step in &mut self.steps {
+            if let Step::Run(call) = step {
+                call.now = Now::at(ms);
+            }
+        }
+    }
+
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call<'a>> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Run(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Runs what is to be run, where all of it is, and says what comes of it.
+    pub(super) fn run_and_say(
+        &self,
+        reply: &mut RespReply<'_>,
+        mut run: impl FnMut(&Call<'_>, &mut RespReply<'_>),
+    ) {
+        reply.array(self.steps.len());
+        for step in &self.steps {
+            match step {
+                Step::Run(call) => run(call, reply),
+                Step::Refuse(text) => reply.error(text),
+                Step::Own => {}
+            }
+        }
+    }
+
+    /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a client.
+    pub(super) fn run(self, engine: &Engine, mut run: impl FnMut(&Call<'_>, &mut Tape)) -> Vec<Said> {
+        let mut room = engine.settings.port.most_output();
+        let steps = self.steps.into_iter();
+        steps
+            .map(|step| match step {
+                Step::Run(call) => {
+                    let mut tape = Tape::up_to(room);
+                    run(&call, &mut tape);
+                    room = room.saturating_sub(tape.len());
+                    Said::Tape(tape)
+                }
+                Step::Refuse(text) => Said::Error(text),
+                Step::Own => Said::Own,
+            })
+            .collect()
+    }
+}
+
+/// What DEBUG POPULATE stands for; `None` where it is something else, or wrong.
+fn populate<'a>(
+    engine: &Engine,
+    which: PortAction,
+    args: &Args<'a>,
+    db: u32,
+    limits: &Limits,
+) -> Option<Call<'a>> {
+    let is_populate = which == PortAction::Debug && args.is(1, "populate");
+    if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
+        return None;
+    }
+    let now = Now::lazy(engine.config.clock);
+    let call = Call {
+        command: find(b"populate")?,
+        args: Args::new(args.from(1)),
+        db,
+        now,
+        limits: *limits,
+        prefix: "",
+        author: Author::Nobody,
+    };
+    call.row().check_arity(&call.args).is_ok().then_some(call)
+}
+
+/// Who the client is from here on, if that is the password.
+fn log_in(engine: &Engine, host: &dyn Host, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+    let is_right = host.authenticate(name, &PasswordSum::of(password));
+    is_right.then(|| engine.users.find_or_look(name, |name| host.user(name))).flatten()
+}
+
+/// Runs a transaction on the main thread. `None` where a watched key has changed; the error is why
+/// it may not be run any more.
+pub(super) fn run_as_unit(
+    engine: &Engine,
+    host: &dyn Host,
+    transaction: &Transaction,
+    user: &Arc<User>,
+    db: u32,
+    limits: &Limits,
+) -> Result<Option<Vec<Said>>, Vec<u8>> {
+    // The gates may have closed since the worker looked.
+    if let Some(Gate::Refuse(error)) = transaction.flags.map(|flags| engine.port_gate(flags)) {
+        return Err(aborted(&error.text("exec", &Args::new(&[]))));
+    }
+    engine.in_unit(|| {
+        if !engine.is_unchanged(&transaction.watching) {
+            return Ok(None);
+        }
+        let all = transaction.arguments();
+        let mut plan = Plan::new(engine, Some(host), transaction, &all, user, db, limits);
+        plan.set_time(engine.main_now().ms());
+        take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(refusal));
+        Ok(Some(plan.run(engine, |call, tape| match call.row().action {
+            Action::Door(which) => run_by_host(host, call, which, user).play(tape),
+            _ => engine.run_waiting(call, tape),
+        })))
+    })
+}
+
+/// Has the host run a command that needs its means; within a unit it does so at once.
+fn run_by_host(host: &dyn Host, call: &Call<'_>, which: DoorCommand, user: &User) -> Tape {
+    let done = Arc::new(Mutex::new(Tape::default()));
+    let owner = JobOwner { db: call.db, ..JobOwner::default() };
+    let reply = OnTape { tape: Tape::default(), done: Arc::clone(&done) };
+    host.run_door_command(call, which, &user.name, owner, Box::new(reply));
+    take(&mut *done.lock())
+}
+
+/// A reply that is kept when it is complete.
+struct OnTape {
+    tape: Tape,
+    done: Arc<Mutex<Tape>>,
+}
+
+impl JobReply for OnTape {
+    fn sink(&mut self) -> &mut dyn Reply {
+        &mut self.tape
+    }
+
+    fn finish(self: Box<Self>) {
+        *self.done.lock() = self.tape;
+    }
+}

@@ -1,0 +1,201 @@
+//! AUTH, HELLO and SELECT: who a client is, and how it wants to be spoken to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::command::{Args, Error, PortAction, Reply, error_about, parse_integer};
+use crate::net::connection::Connection;
+use crate::net::driver::Driver;
+use crate::net::service::Service;
+use crate::net::session::{BUSY, INVALID_NAME, is_valid_name};
+use crate::shard::{DEFAULT_USER, Denied, Engine, Gates, PasswordSum, Refusal, User};
+
+impl<D: Driver> Service<D> {
+    pub(super) fn select(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+        match selected(self.engine(), connection.session.user.as_deref(), args) {
+            Ok(db) => {
+                connection.session.select(db, &connection.client);
+                connection.session.reply(output).ok();
+            }
+            Err(text) => connection.session.reply(output).error(&text),
+        }
+    }
+
+    /// `AUTH [user] password`.
+    pub(super) fn auth(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+        if args.len() == 2 && self.engine().users.default_is_open() {
+            return connection.session.reply(output).error(
+                b"ERR AUTH <password> called without any password configured for the default user. \
+                  Are you sure your configuration is correct?",
+            );
+        }
+        let Some((name, password)) = login_of(self.engine(), PortAction::Auth, args) else {
+            return connection.session.reply(output).error(&Error::Syntax.text("auth", args));
+        };
+        self.log_in(connection, name, password, |connection, output| connection.session.reply(output).ok());
+    }
+
+    /// Asks the host about a name and password; goes on with `then` where they are right.
+    fn log_in(
+        &mut self,
+        connection: &mut Connection,
+        name: &[u8],
+        password: &[u8],
+        then: impl FnOnce(&mut Connection, &mut Vec<u8>) + Send + 'static,
+    ) {
+        let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
+        let (shared, worker) = (Arc::clone(&self.shared), self.worker);
+        self.ask_main(connection, move |engine, host| {
+            let Some(host) = host else {
+                return Box::new(|connection, output| connection.session.reply(output).error(BUSY));
+            };
+            let epoch = engine.users.epoch();
+            let right = host.authenticate(&name, &password);
+            let user = right.then(|| engine.users.find_or_look(&name, |name| host.user(name))).flatten();
+            if user.is_none() {
+                engine.note_refusal(Refusal::of_login(&name));
+                shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
+            }
+            Box::new(move |connection: &mut Connection, output: &mut Vec<u8>| match user {
+                Some(user) => {
+                    let client = Arc::clone(&connection.client);
+                    connection.session.log_in(&client, user, epoch);
+                    then(connection, output);
+                }
+                None => connection.session.reply(output).error(WRONG_PASSWORD),
+            })
+        });
+    }
+
+    /// `HELLO [version [AUTH user password] [SETNAME name]]`.
+    pub(super) fn hello(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+        let options = match HelloOptions::read(args) {
+            Ok(options) => options,
+            Err(text) => return connection.session.reply(output).error(&text),
+        };
+        let HelloOptions { resp3, name, wrong, .. } = options;
+        let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
+        let engine = Arc::clone(&self.shared.engine);
+        let answer = move |connection: &mut Connection, output: &mut Vec<u8>| {
+            if let Some(name) = name {
+                connection.client.names.lock().name = name;
+            }
+            if let Some(text) = wrong {
+                return connection.session.reply(output).error(&text);
+            }
+            if connection.session.user.is_none() {
+                return connection.session.reply(output).error(HELLO_NEEDS_AUTH);
+            }
+            if let Some(resp3) = resp3 {
+                connection.session.resp3 = resp3;
+            }
+            greet(&engine, connection, output);
+        };
+        match options.login {
+            Some((user, password)) => self.log_in(connection, user, password, answer),
+            None => answer(connection, output),
+        }
+    }
+}
+
+/// The database that SELECT chooses.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn selected(engine: &Engine, user: Option<&User>, args: &Args<'_>) -> Result<u32, Vec<u8>> {
+    let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
+    let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
+    let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
+    let db = db.map_err(|error| error.text("select", args))?;
+    if user.is_some_and(|user| !user.may_use(db)) {
+        Err(Denied::Database.text("select", &Args::new(&[])))
+    } else {
+        Ok(db)
+    }
+}
+
+/// The name and password that AUTH or HELLO brings, if it does.
+pub(super) fn login_of<'a>(
+    engine: &Engine,
+    which: PortAction,
+    args: &Args<'a>,
+) -> Option<(&'a [u8], &'a [u8])> {
+    match (which, args.len()) {
+        (PortAction::Auth, 2) if !engine.users.default_is_open() => Some((DEFAULT_USER, args.get(1))),
+        (PortAction::Auth, 3) => Some((args.get(1), args.get(2))),
+        (PortAction::Hello, _) => HelloOptions::read(args).ok()?.login,
+        _ => None,
+    }
+}
+
+const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
+
+const HELLO_NEEDS_AUTH: &[u8] =
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise \
+    the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+    version at the same time";
+
+/// What HELLO is asked.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    resp3: Option<bool>,
+    login: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+    /// What is wrong with an option; those before it count.
+    wrong: Option<Vec<u8>>,
+}
+
+impl<'a> HelloOptions<'a> {
+    /// # Errors
+    /// What is wrong with the version: then nothing counts.
+    fn read(args: &Args<'a>) -> Result<Self, Vec<u8>> {
+        let mut options = HelloOptions::default();
+        if args.len() > 1 {
+            options.resp3 = Some(match parse_integer(args.get(1)) {
+                Some(2) => false,
+                Some(3) => true,
+                Some(_) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
+                None => return Err(b"ERR Protocol version is not an integer or out of range".to_vec()),
+            });
+        }
+        let mut at = 2;
+        while at < args.len() && options.wrong.is_none() {
+            let left = args.len() - at - 1;
+            if args.is(at, "auth") && left >= 2 {
+                options.login = Some((args.get(at + 1), args.get(at + 2)));
+                at += 3;
+            } else if args.is(at, "setname") && left >= 1 {
+                let name = args.get(at + 1);
+                if is_valid_name(name) {
+                    options.name = Some(name);
+                } else {
+                    options.wrong = Some(INVALID_NAME.to_vec());
+                }
+                at += 2;
+            } else {
+                options.wrong = Some(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
+    let mut reply = connection.session.reply(output);
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(engine.host_version().as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(if connection.session.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(connection.client.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(if engine.gates().has(Gates::REPLICA) { b"replica" } else { b"master" });
+    reply.bulk(b"modules");
+    let modules = engine.modules();
+    if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
+}

@@ -1,0 +1,309 @@
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+//!
+//! ```text
+//! MULTI ─► queue ─► EXEC ─► plan ─┬─ this worker: all shards held ─► replies
+//!                                 ├─ busy: again in the next turn, some times
+//!                                 └─ the main thread: a unit ─► replies on tapes ─► said here
+//! ```
+//!
+//! The port's own commands concern the connection, so they are run here, in their places
+//! among the replies; what those of the table said is on tapes until then. A transaction
+//! without such commands is answered straight into the connection's buffer.
+
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::exec::{Plan, aborted, run_as_unit};
+use crate::command::{Args, Error, Limits, Reply};
+use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
+use crate::net::connection::{Connection, State};
+use crate::net::driver::Driver;
+use crate::net::named::Named;
+use crate::net::service::{Pace, Service};
+use crate::net::session::BUSY;
+use crate::net::shared::{Shared, count};
+use crate::net::transaction::{Said, Saying, Transaction};
+use crate::shard::{Gate, Taking};
+use crate::store::Now;
+
+/// What came of a try.
+enum Tried {
+    Done,
+    /// A watched key has changed.
+    Changed,
+    Busy,
+    ForMain,
+    /// It ran, and its replies are to be said.
+    Said(Vec<Said>),
+}
+
+const SPOILED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
+const NOT_IN_MULTI: [&[u8]; 2] = [b"ERR EXEC without MULTI", b"ERR DISCARD without MULTI"];
+const NESTED: &[u8] = b"ERR MULTI calls can not be nested";
+const WATCH_IN_MULTI: &[u8] = b"ERR WATCH inside MULTI is not allowed";
+
+impl<D: Driver> Service<D> {
+    pub(in crate::net) fn queue(
+        &self,
+        connection: &mut Connection,
+        named: Named,
+        args: &Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        let transaction = connection.session.transaction.get_or_insert_default();
+        // What will not be run need not be kept.
+        if !transaction.is_spoiled && !transaction.watching.is_lost() {
+            transaction.add(named, args);
+            if transaction.memory() > most {
+                count(&self.shared.counts(self.worker).closed_for_limits, 1);
+                return connection.state = State::Closing;
+            }
+        }
+        connection.session.reply(output).simple("QUEUED");
+    }
+
+    /// MULTI.
+    pub(in crate::net) fn multi(&mut self, connection: &mut Connection, output: &mut Vec<u8>) {
+        let session = &mut connection.session;
+        if session.in_multi {
+            return session.reply(output).error(NESTED);
+        }
+        session.transaction.get_or_insert_with(|| self.spare.take().unwrap_or_default());
+        session.in_multi = true;
+        session.reply(output).ok();
+    }
+
+    /// DISCARD.
+    pub(in crate::net) fn discard(&self, connection: &mut Connection, output: &mut Vec<u8>) {
+        let session = &mut connection.session;
+        if !session.in_multi {
+            return session.reply(output).error(NOT_IN_MULTI[1]);
+        }
+        session.leave_transaction();
+        session.reply(output).ok();
+    }
+
+    /// UNWATCH, which comes between MULTI and EXEC only where EXEC has ended that already.
+    pub(in crate::net) fn unwatch(&self, connection: &mut Connection, output: &mut Vec<u8>) {
+        connection.session.leave_transaction();
+        connection.session.reply(output).ok();
+    }
+
+    /// `WATCH key [key ...]`.
+    pub(in crate::net) fn watch(
+        &self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let (db, engine) = (connection.session.db, self.engine());
+        if connection.session.in_multi {
+            return connection.session.reply(output).error(WATCH_IN_MULTI);
+        }
+        let transaction = connection.session.transaction.get_or_insert_default();
+        let keys = args.from(1);
+        if transaction.watching.is_lost() {
+            return connection.session.reply(output).ok();
+        }
+        // Once: when it is tried again, some of its keys are watched already.
+        let is_new = transaction.tries == 0;
+        if is_new && transaction.watching.len() + keys.len() > limits.max_atomic_keys {
+            let error = Error::TooManyKeys(limits.max_atomic_keys);
+            return connection.session.reply(output).error(&error.text("watch", args));
+        }
+        if engine.config.safemode || transaction.tries >= MANY_TRIES {
+            return self.watch_on_main(connection, keys);
+        }
+        let watching = &mut transaction.watching;
+        let mut observe = |key| engine.observe(self.seat(), watching, db, key, Taking::WORKER);
+        if !keys.iter().all(|key| observe(key)) {
+            // Those that are watched already stay so.
+            transaction.tries += 1;
+            return connection.state = State::Again;
+        }
+        transaction.tries = 0;
+        connection.session.reply(output).ok();
+    }
+
+    fn watch_on_main(&self, connection: &mut Connection, keys: &[&[u8]]) {
+        let db = connection.session.db;
+        let keys: Vec<Box<[u8]>> = keys.iter().map(|&key| key.into()).collect();
+        let transaction = connection.session.transaction.take().unwrap_or_default();
+        let mut watching = transaction.watching;
+        self.ask_main(connection, move |engine, _| {
+            for key in &keys {
+                let seat = engine.main_seat();
+                let _ = engine.observe(seat, &mut watching, db, key, Taking::Wait);
+            }
+            Box::new(move |connection, output| {
+                connection.session.transaction = Some(Box::new(Transaction::of(watching)));
+                connection.session.reply(output).ok();
+            })
+        });
+    }
+
+    /// EXEC.
+    pub(in crate::net) fn exec(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let session = &mut connection.session;
+        if !session.in_multi {
+            return session.reply(output).error(NOT_IN_MULTI[0]);
+        }
+        let flags = session.transaction.as_ref().and_then(|transaction| transaction.flags);
+        match flags.map_or(Gate::Go, |flags| self.shared.engine.port_gate(flags)) {
+            Gate::Go => {}
+            Gate::Wait => return connection.state = State::Deferred,
+            Gate::Refuse(error) => {
+                session.leave_transaction();
+                return session.reply(output).error(&aborted(&error.text("exec", args)));
+            }
+        }
+        let Some(mut transaction) = session.leave_transaction() else { return };
+        if transaction.is_spoiled {
+            return session.reply(output).error(SPOILED);
+        }
+        if transaction.watching.is_lost() {
+            return session.reply(output).null_array();
+        }
+        match self.try_exec(connection, &transaction, limits, output) {
+            Tried::Done => self.spare = transaction.emptied(),
+            Tried::Changed => connection.session.reply(output).null_array(),
+            Tried::Busy => {
+                transaction.tries += 1;
+                connection.session.transaction = Some(transaction);
+                connection.session.in_multi = true;
+                connection.state = State::Again;
+            }
+            Tried::ForMain => self.exec_on_main(connection, transaction, *limits),
+            Tried::Said(said) => {
+                self.shared.begin_saying(connection, transaction, said, output);
+                self.go_on_saying(connection, limits, output);
+            }
+        }
+    }
+
+    /// Runs a transaction on this worker, if that can be done.
+    fn try_exec(
+        &self,
+        connection: &Connection,
+        transaction: &Transaction,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) -> Tried {
+        let (engine, session) = (self.engine(), &connection.session);
+        if engine.config.safemode || transaction.tries >= MANY_TRIES {
+            return Tried::ForMain;
+        }
+        let Some(user) = &session.user else { return Tried::ForMain };
+        let all = transaction.arguments();
+        let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, limits);
+        if plan.is_for_main {
+            return Tried::ForMain;
+        }
+        engine.add_watched(&transaction.watching, &mut plan.shards);
+        let Some(mut holding) = engine.hold(self.seat(), &mut plan.shards) else { return Tried::Busy };
+        if holding.concerns_host(plan.calls()) {
+            holding.let_go();
+            return Tried::ForMain;
+        }
+        // Read while the shards are held: what has expired by then, nobody has taken out before.
+        let now = Now::at((engine.config.clock)());
+        if !holding.is_unchanged(&transaction.watching, &now) {
+            holding.let_go();
+            return Tried::Changed;
+        }
+        plan.set_time(now.ms());
+        let refusals = take(&mut plan.refusals);
+        let tried = if plan.has_own {
+            Tried::Said(plan.run(engine, |call, tape| holding.run(call, tape)))
+        } else {
+            plan.run_and_say(&mut session.reply(output), |call, reply| holding.run(call, reply));
+            Tried::Done
+        };
+        holding.let_go();
+        refusals.into_iter().for_each(|refusal| self.note_refusal(refusal));
+        engine.book_many_at_once(self.seat(), transaction.commands.len());
+        tried
+    }
+
+    /// Has the main thread run a transaction as a unit.
+    fn exec_on_main(&self, connection: &mut Connection, transaction: Box<Transaction>, limits: Limits) {
+        let Some(user) = connection.session.user.clone() else { return };
+        let (db, shared) = (connection.session.db, Arc::clone(&self.shared));
+        self.ask_main(connection, move |engine, host| {
+            let Some(host) = host else {
+                return Box::new(|connection, output| connection.session.reply(output).error(&aborted(BUSY)));
+            };
+            let result = run_as_unit(engine, host, &transaction, &user, db, &limits);
+            Box::new(move |connection, output| match result {
+                Ok(Some(said)) => shared.begin_saying(connection, transaction, said, output),
+                Ok(None) => connection.session.reply(output).null_array(),
+                Err(text) => connection.session.reply(output).error(&text),
+            })
+        });
+    }
+
+    /// Goes on with a transaction's replies, until one must be waited for, or others have their turn: then
+    /// `saying` is left.
+    pub(in crate::net) fn go_on_saying(
+        &mut self,
+        connection: &mut Connection,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let mut pace = Pace::default();
+        while connection.state != State::Waiting
+            && output.len() <= OUTPUT_PAUSE
+            && self.spent <= self.at_once
+            && !pace.is_over(self.at_once)
+        {
+            let Some(mut saying) = connection.session.saying.take() else { return };
+            let at = saying.next;
+            let Some(said) = saying.said.next() else { return };
+            saying.next += 1;
+            match said {
+                Said::Tape(tape) => tape.play(&mut connection.session.reply(output)),
+                Said::Error(text) => connection.session.reply(output).error(&text),
+                Said::Own => {
+                    let args = saying.transaction.arguments_of(at);
+                    let args = Args::new(&args);
+                    if let Named::Port(number) = saying.transaction.commands[at].named {
+                        let started = Instant::now();
+                        self.run_own(connection, number, &args, limits, output);
+                        self.spent += started.elapsed();
+                    }
+                }
+            }
+            connection.session.saying = Some(saying);
+        }
+    }
+}
+
+impl Shared {
+    /// Says how many replies there are; [`Service::go_on_saying`] does the rest. A connection for which they
+    /// are too large is closed.
+    fn begin_saying(
+        &self,
+        connection: &mut Connection,
+        transaction: Box<Transaction>,
+        said: Vec<Said>,
+        output: &mut Vec<u8>,
+    ) {
+        let session = &mut connection.session;
+        if said.iter().any(Said::is_cut) && !session.is_muted() {
+            count(&self.counts(connection.client.worker).closed_for_limits, 1);
+            return connection.state = State::Closing;
+        }
+        session.reply(output).array(said.len());
+        session.saying = Some(Box::new(Saying { transaction, said: said.into_iter(), next: 0 }));
+    }
+}

@@ -1,0 +1,261 @@
+//! What is to become of a command: found by its name, judged, and run, queued or refused.
+
+use std::sync::atomic::Ordering;
+
+use super::commands::aborted;
+use super::connection::{Connection, State};
+use super::driver::Driver;
+use super::named::{Named, PREFIX};
+use super::service::Service;
+use super::session::{NO_AUTH, Standing};
+use super::shared::count;
+use crate::command::{Action, Args, Error, Limits, PORT_COMMANDS, PortAction, PortCall, Reply, find_port};
+use crate::shard::{Author, Call, Gate, Outcome, Refusal, Taking};
+use crate::store::Now;
+
+/// What is to become of a command that a client has sent.
+pub enum Judged {
+    /// It is run, or queued.
+    Go,
+    /// It waits: the host holds it up.
+    Wait,
+    /// It is answered this error.
+    Refuse(Vec<u8>),
+}
+
+/// Whether a command of the port's own runs between MULTI and EXEC as elsewhere.
+fn runs_at_once(which: PortAction) -> bool {
+    use PortAction::{Discard, Exec, Multi, Quit, Reset, Watch};
+    matches!(which, Exec | Discard | Multi | Watch | Quit | Reset)
+}
+
+impl<D: Driver> Service<D> {
+    /// Runs one command, whatever it is.
+    pub(super) fn run_command(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        match connection.session.refresh(&self.shared.engine) {
+            Standing::Good => {}
+            Standing::Unknown => return connection.state = State::Deferred,
+            Standing::Gone => return connection.state = State::Closing,
+        }
+        if connection.session.in_multi {
+            return self.run_in_multi(connection, args, limits, output);
+        }
+        if let Some(named @ Named::Table { number, prefix }) = Named::find(args.get(0)) {
+            named.note(&connection.client);
+            let call = self.call(connection, number, prefix, args, limits);
+            return self.run_table_command(connection, &call, output);
+        }
+        match find_port(args) {
+            Some(PortCall::Known(number)) => {
+                Named::Port(number).note(&connection.client);
+                match self.judge_own(connection, number, args) {
+                    Judged::Go => self.run_own(connection, number, args, limits, output),
+                    Judged::Wait => connection.state = State::Deferred,
+                    Judged::Refuse(text) => self.refuse_own(connection, number, &text, output),
+                }
+            }
+            other => {
+                connection.client.last_command.store(0, Ordering::Relaxed);
+                self.not_here(connection, args, other.is_some(), output);
+            }
+        }
+    }
+
+    /// A connection's call of a command of the table.
+    #[inline]
+    pub(super) fn call<'a>(
+        &self,
+        connection: &Connection,
+        command: usize,
+        prefix: &'static str,
+        args: &Args<'a>,
+        limits: &Limits,
+    ) -> Call<'a> {
+        let now = Now::lazy(self.engine().config.clock);
+        Call {
+            command,
+            args: *args,
+            db: connection.session.db,
+            now,
+            limits: *limits,
+            prefix,
+            author: Author::Nobody,
+        }
+    }
+
+    /// Runs a command of the table, if it is allowed.
+    fn run_table_command(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+        if let Err(error) = call.row().check_form(&call.args) {
+            return call.refuse(error, &mut connection.session.reply(output));
+        }
+        match self.check_rights(connection, call) {
+            Ok(()) => self.run_allowed(connection, call, output),
+            Err(text) => connection.session.reply(output).error(&text),
+        }
+    }
+
+    /// Runs a command of the table that the user may call.
+    pub(super) fn run_allowed(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+        match self.engine().port_gate(call.row().flags) {
+            Gate::Go => {}
+            Gate::Wait => return connection.state = State::Deferred,
+            Gate::Refuse(error) => return call.refuse(error, &mut connection.session.reply(output)),
+        }
+        // A key without a value is found when everybody else has nothing against the command.
+        if let Err(error) = call.row().check_arity(&call.args) {
+            return call.refuse(error, &mut connection.session.reply(output));
+        }
+        if self.engine().config.safemode || matches!(call.row().action, Action::Door(_)) {
+            return self.on_main(connection, call);
+        }
+        let mut reply = connection.session.reply(output);
+        match self.engine().attempt(self.seat(), call, Taking::WORKER, &mut reply) {
+            Outcome::Done => self.engine().book_many_at_once(self.seat(), 1),
+            outcome => self.hand_over(connection, call, outcome, output),
+        }
+    }
+
+    /// Whether the user may do that.
+    ///
+    /// # Errors
+    /// Redis's words on what is not allowed.
+    pub(super) fn check_rights(&self, connection: &Connection, call: &Call<'_>) -> Result<(), Vec<u8>> {
+        let Some(user) = &connection.session.user else { return Err(NO_AUTH.to_vec()) };
+        let Err(denied) = user.check(call.command, &call.args, call.db) else { return Ok(()) };
+        let name = format!("{PREFIX}{}", call.row().name);
+        self.note_refusal(Refusal::new(user, denied, &name, &call.args));
+        Err(denied.text(&name, &call.args))
+    }
+
+    /// Has the host note a refusal.
+    pub(super) fn note_refusal(&self, refusal: Refusal) {
+        count(&self.shared.counts(self.worker).denied, 1);
+        self.engine().note_refusal(refusal);
+    }
+
+    /// What is to become of a command of the port's own.
+    pub(super) fn judge_own(&self, connection: &Connection, number: usize, args: &Args<'_>) -> Judged {
+        let row = &PORT_COMMANDS[number];
+        let given = args.len() as i32;
+        if given != row.arity && (row.arity >= 0 || given < -row.arity) {
+            return Judged::Refuse(Error::Arity.text(row.name, args));
+        }
+        if !row.open {
+            let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
+            if let Err(denied) = user.check_own(number, args, connection.session.db) {
+                self.note_refusal(Refusal::new(user, denied, row.name, args));
+                return Judged::Refuse(denied.text(row.name, args));
+            }
+        }
+        if let Err(error) = self.check_room_for(connection, row.which) {
+            return Judged::Refuse(error.text(row.name, args));
+        }
+        match self.engine().own_gate(row.which == PortAction::Ping) {
+            Gate::Go => Judged::Go,
+            Gate::Wait => Judged::Wait,
+            Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
+        }
+    }
+
+    /// A command between MULTI and EXEC: it is queued, but for those that run at once.
+    pub(super) fn run_in_multi(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        limits: &Limits,
+        output: &mut Vec<u8>,
+    ) {
+        let (named, judged) = match Named::find(args.get(0)) {
+            Some(named @ Named::Table { number, prefix }) => {
+                let call = self.call(connection, number, prefix, args, limits);
+                (named, self.judge_queued(connection, &call))
+            }
+            _ => match find_port(args) {
+                Some(PortCall::Known(number)) => {
+                    (Named::Port(number), self.judge_own(connection, number, args))
+                }
+                other => {
+                    connection.client.last_command.store(0, Ordering::Relaxed);
+                    connection.session.spoil();
+                    return self.not_here(connection, args, other.is_some(), output);
+                }
+            },
+        };
+        named.note(&connection.client);
+        match (judged, named) {
+            (Judged::Wait, _) => connection.state = State::Deferred,
+            (Judged::Refuse(text), Named::Port(number)) => self.refuse_own(connection, number, &text, output),
+            (Judged::Refuse(text), Named::Table { .. }) => {
+                connection.session.spoil();
+                connection.session.reply(output).error(&text);
+            }
+            (Judged::Go, Named::Port(number)) if runs_at_once(PORT_COMMANDS[number].which) => {
+                self.run_own(connection, number, args, limits, output);
+            }
+            (Judged::Go, named) => self.queue(connection, named, args, output),
+        }
+    }
+
+    /// What is to become of a command of the table, as far as can be said before EXEC.
+    fn judge_queued(&self, connection: &Connection, call: &Call<'_>) -> Judged {
+        let error_text =
+            |error: Error| error.text(&format!("{}{}", call.prefix, call.row().name), &call.args);
+        let checked = call.row().check_form(&call.args).map_err(error_text);
+        let checked = checked.and_then(|()| self.check_rights(connection, call));
+        let checked = checked.and_then(|()| self.check_memory().map_err(error_text));
+        if let Err(text) = checked {
+            return Judged::Refuse(text);
+        }
+        match self.engine().port_gate(call.row().flags) {
+            Gate::Go => {}
+            Gate::Wait => return Judged::Wait,
+            Gate::Refuse(error) => return Judged::Refuse(error_text(error)),
+        }
+        let before = connection.session.transaction.as_ref().map_or(0, |transaction| transaction.all_keys());
+        let most = call.limits.max_atomic_keys;
+        if before + call.row().key_positions(&call.args).len() > most {
+            return Judged::Refuse(error_text(Error::TooManyKeys(most)));
+        }
+        Judged::Go
+    }
+
+    /// What is queued takes memory, whatever it is.
+    fn check_memory(&self) -> Result<(), Error> {
+        match self.engine().write_refusal(true) {
+            Some(Error::OutOfMemory) => Err(Error::OutOfMemory),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for the port's own commands.
+    pub(super) fn check_room_for(&self, connection: &Connection, which: PortAction) -> Result<(), Error> {
+        use PortAction::{Discard, Exec, Quit, Reset};
+        if !connection.session.in_multi || matches!(which, Exec | Discard | Quit | Reset) {
+            return Ok(());
+        }
+        self.check_memory()
+    }
+
+    /// Answers that one of the port's own commands is refused, inside MULTI or not.
+    pub(super) fn refuse_own(
+        &self,
+        connection: &mut Connection,
+        number: usize,
+        text: &[u8],
+        output: &mut Vec<u8>,
+    ) {
+        let session = &mut connection.session;
+        if PORT_COMMANDS[number].which == PortAction::Exec {
+            session.leave_transaction();
+            return session.reply(output).error(&aborted(text));
+        }
+        session.spoil();
+        session.reply(output).error(text);
+    }
+}

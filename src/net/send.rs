@@ -1,0 +1,136 @@
+//! Sending what connections are answered, and how much of it may wait.
+//!
+//! What a turn's connections are answered lies in one buffer, and is sent when all of them have been
+//! served: whoever waits for the replies is woken once for many of them, and not in between.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::connection::{Backlog, Connection, State};
+use super::driver::{Driver, Sent};
+use super::service::{Fate, Piece, Service};
+use super::shared::count;
+use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, UNAUTHENTICATED_OUTPUT_BYTES};
+
+impl<D: Driver> Service<D> {
+    /// Leaves replies to be sent at the end of the turn.
+    pub(super) fn put_in_outbox(&mut self, connection: &mut Connection, bytes: Range<usize>) {
+        if !bytes.is_empty() {
+            connection.has_outgoing = true;
+            self.outbox.push(Piece { key: connection.key, bytes });
+        }
+    }
+
+    /// Takes a connection's replies out of the box, in front of what it is to be sent next.
+    pub fn claim(&mut self, connection: &mut Connection) {
+        if !connection.has_outgoing {
+            return;
+        }
+        connection.has_outgoing = false;
+        for piece in self.outbox.iter_mut().filter(|piece| piece.key == connection.key) {
+            connection.unsent.add(&self.output[std::mem::take(&mut piece.bytes)]);
+        }
+    }
+
+    /// Whether so much lies there that it must not wait for the end of the turn.
+    pub fn output_is_full(&self) -> bool {
+        self.output.len() > OUTPUT_PER_TURN
+    }
+
+    /// What is to be sent.
+    pub fn take_outbox(&mut self) -> Vec<Piece> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Everything has been sent; `sent` is what [`Service::take_outbox`] gave. One very large reply does not
+    /// make every later one dear.
+    pub fn clear_output(&mut self, mut sent: Vec<Piece>) {
+        sent.clear();
+        self.outbox = sent;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = Vec::new();
+        }
+    }
+
+    /// Sends a connection's replies of this turn.
+    pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> Fate {
+        connection.has_outgoing = false;
+        let mut output = std::mem::take(&mut self.output);
+        let is_last = piece.bytes.end == output.len();
+        let fate = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
+            // What others were answered is sent already, so the rest need not be copied.
+            connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
+            self.send(connection, &[])
+        } else {
+            self.send(connection, &output[piece.bytes.clone()])
+        };
+        self.output = output;
+        if !connection.unsent.is_empty() {
+            connection.show_condition();
+        }
+        fate
+    }
+
+    /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
+    /// before its end, or leaves too much lying.
+    pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
+        let first = connection.unsent.is_empty();
+        if !first {
+            connection.unsent.add(output);
+        }
+        let bytes = if first { output } else { connection.unsent.bytes() };
+        let mut sent = 0;
+        if !bytes.is_empty() {
+            match self.driver.send(&connection.socket, bytes) {
+                Sent::Broken => return Fate::Ends,
+                Sent::Bytes(bytes) => sent = bytes,
+            }
+            count(&self.shared.counts(self.worker).sent, sent as u64);
+        }
+        if first {
+            connection.unsent.add(&output[sent..]);
+        } else {
+            connection.unsent.use_up(sent);
+        }
+        if connection.unsent.is_empty() {
+            connection.over_soft_limit = None;
+            return if connection.state == State::Closing { Fate::Ends } else { Fate::Stays };
+        }
+        if self.is_over_limit(connection) { Fate::Ends } else { Fate::Stays }
+    }
+
+    /// Whether a connection leaves more lying than it may.
+    fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
+        let settings = &self.shared.engine.settings.port;
+        let (mut hard, soft) = (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
+        if connection.session.user.is_none() {
+            hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
+        }
+        let unsent = connection.unsent.len();
+        if unsent > hard {
+            self.note_limit();
+            return true;
+        }
+        if soft > 0 && unsent > soft {
+            connection.over_soft_limit.get_or_insert(self.now);
+        } else {
+            connection.over_soft_limit = None;
+        }
+        false
+    }
+
+    /// Whether a connection has been idle, or has left too much lying, for too long.
+    pub fn is_overdue(&self, connection: &Connection) -> bool {
+        let settings = &self.shared.engine.settings.port;
+        let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
+        if connection.over_soft_limit.is_some_and(|since| self.now - since > Duration::from_secs(soft)) {
+            return true;
+        }
+        let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
+        let seen = connection.client.last_seen.load(Ordering::Relaxed);
+        let idle = self.shared.clock(self.now).saturating_sub(seen);
+        timeout > 0 && !connection.is_waiting() && idle > timeout * 1000
+    }
+}
