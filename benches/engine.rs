@@ -31,7 +31,7 @@ use criterion::{Criterion, Throughput};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use midi::command::{Args, Cluster, Reply, find};
-use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking};
+use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking};
 use midi::store::{Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
 
 const VALUE: [u8; 64] = [b'v'; 64];
@@ -116,6 +116,12 @@ fn with_jemalloc() {
         .env(MARK, format!("jemalloc, as in Redis ({library})"))
         .exec();
     println!("allocator: the system's malloc (cannot start with {library}: {error})");
+}
+
+/// The global lock: there is no host.
+fn locked<'a>() -> Locked<'a> {
+    // SAFETY: one thread at a time says so of its engine.
+    unsafe { Locked::assume() }
 }
 
 /// An engine without threads: the seats of its workers are the benches'.
@@ -262,7 +268,7 @@ fn fill(engine: &Engine, keys: u64, value: &[u8]) {
         let key = Key::new(number);
         let list: [&[u8]; 3] = [b"set", key.bytes(), value];
         let outcome =
-            engine.attempt(engine.main_seat(), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
+            engine.attempt(engine.main_seat(locked()), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
         assert_eq!(outcome, Outcome::Done);
     }
 }
@@ -368,7 +374,7 @@ fn threads(quick: bool, figures: &mut Figures) {
             for reads in [100, 95, 50] {
                 let places = [AtomicUsize::new(0), AtomicUsize::new(0)];
                 let work = |thread: usize, done: &mut Done| {
-                    let seat = engine.seats().nth(1 + thread).expect("a seat for each");
+                    let seat = engine.worker_seat(thread);
                     let at = places[thread].load(Ordering::Relaxed);
                     places[thread].store((at + BATCH) % len, Ordering::Relaxed);
                     let mut sink = Sink(0);
@@ -513,7 +519,7 @@ fn growth(count: u64) {
             let key = Key::new(number);
             let list: [&[u8]; 3] = [b"set", key.bytes(), b"8 bytes."];
             let call = call(&engine, set, &list);
-            engine.attempt(engine.main_seat(), &call, Taking::MAIN, &mut Sink(0));
+            engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut Sink(0));
         });
     }
     {
@@ -727,7 +733,7 @@ fn commands(criterion: &mut Criterion) {
     let run = |name: &str, args: &[&[u8]]| {
         let call = call(&engine, find(name.as_bytes()).expect("a command"), args);
         let mut sink = Sink(0);
-        let outcome = engine.attempt(engine.main_seat(), &call, Taking::MAIN, &mut sink);
+        let outcome = engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut sink);
         assert!(outcome == Outcome::Done);
         sink.0
     };

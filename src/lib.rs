@@ -51,5 +51,6 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// Only the host may call this, with its own context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
-    host::on_unload(ctx)
+    // SAFETY: the host's promise.
+    unsafe { host::on_unload(ctx) }
 }

@@ -93,8 +93,8 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
         author: Author::Nobody,
     };
     let mut out = Vec::new();
-    let outcome =
-        engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut RespReply::new(&mut out, false));
+    let (seat, mut reply) = (engine.worker_seat(0), RespReply::new(&mut out, false));
+    let outcome = engine.attempt(seat, &call, Taking::WORKER, &mut reply);
     assert_eq!(outcome, Outcome::Done);
     out
 }

@@ -32,9 +32,11 @@ fn host_alloc(bytes: usize) -> *mut u8 {
     unsafe { raw::RedisModule_Alloc.map_or(ptr::null_mut(), |alloc| alloc(bytes).cast()) }
 }
 
+/// # Safety
+/// A block of [`host_alloc`]'s that nobody uses any more.
 #[inline]
-fn host_free(block: *mut u8) {
-    // SAFETY: called where `has_host` holds, with a block of `host_alloc`.
+unsafe fn host_free(block: *mut u8) {
+    // SAFETY: the caller's promise.
     unsafe {
         if let Some(free) = raw::RedisModule_Free {
             free(block.cast::<c_void>());
@@ -77,10 +79,11 @@ unsafe impl GlobalAlloc for HostAlloc {
             return unsafe { System.dealloc(block, layout) };
         }
         if !over_aligned(layout) {
-            return host_free(block);
+            // SAFETY: `alloc` gave it out as it is.
+            return unsafe { host_free(block) };
         }
         // SAFETY: `alloc` put the shift in front of the block.
-        host_free(unsafe { block.sub(block.cast::<usize>().sub(1).read()) });
+        unsafe { host_free(block.sub(block.cast::<usize>().sub(1).read())) };
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {

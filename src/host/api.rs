@@ -8,6 +8,9 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use redis_module::raw;
 
+pub use super::context::Ctx;
+use super::string::{HostString, OwnString};
+use crate::shard::Locked;
 pub use raw::{
     RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx, RedisModuleString as RawString,
 };
@@ -57,10 +60,6 @@ pub fn missing() -> Option<&'static str> {
     }
 }
 
-/// A context of the host, good for one callback or one hold of the global lock.
-#[derive(Clone, Copy)]
-pub struct Ctx(pub *mut RawCtx);
-
 /// Log levels of the host.
 #[derive(Clone, Copy)]
 pub enum Level {
@@ -70,15 +69,28 @@ pub enum Level {
     Warning,
 }
 
-/// Writes a line to the host's log. Safe from any thread.
-pub fn log(ctx: Ctx, level: Level, text: &str) {
+/// Writes a line to the host's log.
+pub fn log(ctx: Ctx<'_>, level: Level, text: &str) {
+    // SAFETY: a valid context.
+    unsafe { write_log(ctx.raw(), level, text) };
+}
+
+/// The same on any thread.
+pub fn log_anywhere(level: Level, text: &str) {
+    // SAFETY: the host needs no context for it.
+    unsafe { write_log(std::ptr::null_mut(), level, text) };
+}
+
+/// # Safety
+/// A valid context, or none.
+unsafe fn write_log(ctx: *mut RawCtx, level: Level, text: &str) {
     let level = match level {
         Level::Notice => c"notice",
         Level::Warning => c"warning",
     };
     let text = c_text(text);
     // SAFETY: all strings end with NUL and outlive the call; `%s` takes one.
-    unsafe { api!(RedisModule_Log)(ctx.0, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
+    unsafe { api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
 }
 
 /// Text for C: what follows a NUL is cut off.
@@ -87,24 +99,24 @@ pub fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-impl Ctx {
+impl Ctx<'_> {
     /// REDISMODULE_CTX_FLAGS_*.
     pub fn flags(self) -> u32 {
         // SAFETY: the context is valid for the callback that got it.
-        unsafe { api!(RedisModule_GetContextFlags)(self.0) as u32 }
+        unsafe { api!(RedisModule_GetContextFlags)(self.raw()) as u32 }
     }
 
     /// The client's database.
     #[inline]
     pub fn selected_db(self) -> u32 {
         // SAFETY: as above.
-        unsafe { api!(RedisModule_GetSelectedDb)(self.0) as u32 }
+        unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) as u32 }
     }
 
     /// Makes `db` the one that keys are looked up in. False where there is no such database.
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
-        unsafe { api!(RedisModule_SelectDb)(self.0, db as c_int) == raw::REDISMODULE_OK as c_int }
+        unsafe { api!(RedisModule_SelectDb)(self.raw(), db as c_int) == raw::REDISMODULE_OK as c_int }
     }
 
     /// Whether there is such a database.
@@ -128,7 +140,7 @@ impl Ctx {
             for &db in databases {
                 self.select_db(db);
                 // SAFETY: the context is valid under the global lock, and so is the name.
-                unsafe { api!(RedisModule_SignalModifiedKey)(self.0, name) };
+                unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
             }
         });
     }
@@ -137,19 +149,14 @@ impl Ctx {
     pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
         // SAFETY: as above; the event's name ends with NUL.
         self.with_name(db, key, |name| unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(self.0, class as c_int, event.as_ptr(), name);
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), class as c_int, event.as_ptr(), name.raw());
         });
     }
 
-    fn with_name(self, db: u32, key: &[u8], tell: impl FnOnce(*mut RawString)) {
+    fn with_name(self, db: u32, key: &[u8], tell: impl FnOnce(HostString<'_>)) {
         let previous = self.selected_db();
         self.select_db(db);
-        // SAFETY: the string is made of the slice, and freed once.
-        unsafe {
-            let name = api!(RedisModule_CreateString)(std::ptr::null_mut(), key.as_ptr().cast(), key.len());
-            tell(name);
-            api!(RedisModule_FreeString)(std::ptr::null_mut(), name);
-        }
+        tell(OwnString::new(key).get());
         self.select_db(previous);
     }
 
@@ -162,7 +169,7 @@ impl Ctx {
     /// The id of the client whose command this is; 0 without one.
     pub fn client_id(self) -> u64 {
         // SAFETY: as above.
-        unsafe { api!(RedisModule_GetClientId)(self.0) }
+        unsafe { api!(RedisModule_GetClientId)(self.raw()) }
     }
 
     /// A number of INFO's, or `None` where there is no such field.
@@ -170,9 +177,9 @@ impl Ctx {
         let mut error = 0;
         // SAFETY: the data lives until it is freed at the end of this block.
         let number = unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
             let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
-            api!(RedisModule_FreeServerInfo)(self.0, data);
+            api!(RedisModule_FreeServerInfo)(self.raw(), data);
             number
         };
         (error == raw::REDISMODULE_OK as c_int).then_some(number)
@@ -182,10 +189,10 @@ impl Ctx {
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the data lives until it is freed at the end of this block, after the copy.
         unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
             let text = api!(RedisModule_ServerInfoGetFieldC)(data, field.as_ptr());
             let copy = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
-            api!(RedisModule_FreeServerInfo)(self.0, data);
+            api!(RedisModule_FreeServerInfo)(self.raw(), data);
             copy
         }
     }
@@ -206,38 +213,32 @@ impl Ctx {
 
     /// Newer hosts than 8.0 answer without a command, and so whatever CONFIG is called.
     fn config_of_api(self, name: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the string, if the host makes one, is ours; it is freed once, after the copy.
-        unsafe {
+        // SAFETY: the string, if the host makes one, is ours.
+        let value = unsafe {
             let mut value = std::ptr::null_mut();
-            let got = raw::RedisModule_ConfigGet?(self.0, name.as_ptr(), &mut value);
-            if got != raw::REDISMODULE_OK as c_int || value.is_null() {
-                return None;
-            }
-            let copy = bytes(value).to_vec();
-            api!(RedisModule_FreeString)(self.0, value);
-            Some(copy)
-        }
+            let got = raw::RedisModule_ConfigGet?(self.raw(), name.as_ptr(), &mut value);
+            if got == raw::REDISMODULE_OK as c_int { OwnString::of(value) } else { None }
+        };
+        Some(value?.bytes().to_vec())
     }
 
     /// Has the host run one of its commands, with nobody's rights in its way.
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
-        let mut strings: Vec<_> = args.iter().map(|&arg| string(arg)).collect();
-        // SAFETY: the format says a vector and its length; the reply is copied before it is
-        // freed, and each string is freed once.
+        let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
+        let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
+        // SAFETY: the format says a vector and its length, which the host only reads; the reply is copied
+        // before it is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(
-                self.0,
+                self.raw(),
                 command.as_ptr(),
                 c"v".as_ptr(),
-                strings.as_mut_ptr(),
-                strings.len(),
+                words.as_ptr(),
+                words.len(),
             );
             let answer = Answer::of(reply);
             if !reply.is_null() {
                 api!(RedisModule_FreeCallReply)(reply);
-            }
-            for string in strings {
-                api!(RedisModule_FreeString)(std::ptr::null_mut(), string);
             }
             answer
         }
@@ -290,26 +291,6 @@ impl Answer {
     }
 }
 
-/// The bytes of a string of the host's.
-///
-/// # Safety
-/// `string` must live, and stay unchanged, for as long as the slice is used.
-#[inline]
-pub unsafe fn bytes<'a>(string: *mut RawString) -> &'a [u8] {
-    let mut len = 0;
-    // SAFETY: the caller vouches for the string.
-    unsafe {
-        let text = api!(RedisModule_StringPtrLen)(string, &mut len);
-        std::slice::from_raw_parts(text.cast(), len)
-    }
-}
-
-/// A string of the host's, for whoever takes it over or frees it.
-pub fn string(text: &[u8]) -> *mut RawString {
-    // SAFETY: the host copies the slice; without a context nobody else frees the string.
-    unsafe { api!(RedisModule_CreateString)(std::ptr::null_mut(), text.as_ptr().cast(), text.len()) }
-}
-
 /// The text of a call's reply: a string or an error; empty for any other.
 ///
 /// # Safety
@@ -324,8 +305,8 @@ pub unsafe fn reply_text<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] 
 }
 
 /// Whether writing to the replication stream would end the server right now:
-/// clients are paused or a failover is under way. Needs the global lock.
-pub fn must_not_replicate() -> bool {
+/// clients are paused or a failover is under way.
+pub fn must_not_replicate(_: Locked<'_>) -> bool {
     // SAFETY: no arguments.
     unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
 }
@@ -338,13 +319,13 @@ pub fn clock_ms() -> i64 {
 
 /// Asks the host to call `callback` at an event.
 pub fn subscribe(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     event: u64,
     callback: unsafe extern "C" fn(*mut RawCtx, raw::RedisModuleEvent, u64, *mut c_void),
 ) -> bool {
     let event = raw::RedisModuleEvent { id: event, dataver: 1 };
     // SAFETY: the context is OnLoad's; the callback stays, since midi is never unloaded.
-    let result = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.0, event, Some(callback)) };
+    let result = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(callback)) };
     result == raw::REDISMODULE_OK as c_int
 }
 

@@ -13,39 +13,42 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
+use super::door::door;
 use super::news;
 use super::reply::HostReply;
 use crate::command::{Reply, Tape};
-use crate::shard::{JobReply, Request};
+use crate::shard::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
 
 /// A blocked client, and the context for replies from other threads.
 pub struct Blocked {
     client: *mut RawBlocked,
     ctx: *mut RawCtx,
     client_id: u64,
+    /// What is said to it when it is unblocked, and whose changes are told then.
+    answer: Option<(Author, Tape)>,
 }
 
 // SAFETY: the API allows UnblockClient and replies through the thread-safe
 // context on any one thread at a time, and Blocked is owned by one.
 unsafe impl Send for Blocked {}
 
-/// Flags by blocked client, for the moment that the client goes away.
+/// Flags by blocked client, known by its address, for the moment that the client goes away.
 static WAITING: LazyLock<Mutex<HashMap<usize, Arc<AtomicBool>>>> = LazyLock::new(Mutex::default);
 
 impl Blocked {
-    /// Blocks the client whose command this is. Only on the main thread, and
-    /// only where the context's flags allow blocking.
-    pub fn new(ctx: Ctx) -> Self {
+    /// Blocks the client whose command this is. Only where the context's flags allow blocking.
+    pub fn new(ctx: Ctx<'_>) -> Box<Self> {
         // SAFETY: the caller's context; the callbacks match the private data,
-        // which is a request or null. The context is made here because it
+        // which is one of these or null. The context is made here because it
         // reads the client, which only the main thread may.
         unsafe {
-            let client = api!(RedisModule_BlockClient)(ctx.0, Some(on_reply), None, Some(on_free), 0);
-            Blocked {
+            let client = api!(RedisModule_BlockClient)(ctx.raw(), Some(on_reply), None, Some(on_free), 0);
+            Box::new(Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
                 client_id: ctx.client_id(),
-            }
+                answer: None,
+            })
         }
     }
 
@@ -54,43 +57,20 @@ impl Blocked {
         self.client_id
     }
 
-    /// As a request's ticket; [`Blocked::of_ticket`] takes it back.
-    pub fn into_ticket(self) -> usize {
-        Box::into_raw(Box::new(self)) as usize
-    }
-
-    /// Ends a ticket.
-    pub fn of_ticket(ticket: usize) -> Self {
-        // SAFETY: tickets are made by `into_ticket` and ended once, when the
-        // request has come home.
-        unsafe { *Box::from_raw(ticket as *mut Blocked) }
-    }
-
-    /// Writes a large reply on a worker.
-    pub fn write_large(ticket: usize, tape: &Tape) {
-        // SAFETY: the ticket is ended on the main thread only after the
-        // worker has sent the request home.
-        let blocked = unsafe { &*(ticket as *const Blocked) };
-        tape.play(&mut HostReply(Ctx(blocked.ctx)));
-    }
-
-    /// Gives a finished request's reply to its client. On the main thread.
-    pub fn finish_request(request: Box<Request>) {
-        let blocked = Blocked::of_ticket(request.ticket);
-        blocked.unblock(Box::into_raw(request).cast());
-    }
-
-    fn unblock(self, private: *mut c_void) {
-        // SAFETY: each blocked client is unblocked once: this takes the value.
+    /// Ends the wait; the host gives `private` to the callbacks.
+    ///
+    /// # Safety
+    /// Once for each, and `private` is one of these, given away, or null.
+    unsafe fn unblock(client: *mut RawBlocked, ctx: *mut RawCtx, private: *mut Blocked) {
+        // SAFETY: the caller's promise.
         unsafe {
-            api!(RedisModule_FreeThreadSafeContext)(self.ctx);
-            api!(RedisModule_UnblockClient)(self.client, private);
+            api!(RedisModule_FreeThreadSafeContext)(ctx);
+            api!(RedisModule_UnblockClient)(client, private.cast());
         }
     }
 
-    /// A flag that is set when the client goes away. On the main thread, before
-    /// anything else can happen to the client.
-    pub fn watch(&self) -> Arc<AtomicBool> {
+    /// A flag that is set when the client goes away. Before anything else can happen to the client.
+    fn watch(&self, _: Locked<'_>) -> Arc<AtomicBool> {
         let gone = Arc::new(AtomicBool::new(false));
         WAITING.lock().insert(self.client as usize, Arc::clone(&gone));
         // SAFETY: the client has just been blocked.
@@ -99,10 +79,30 @@ impl Blocked {
     }
 }
 
+impl HostClient for Blocked {
+    fn write_large(&self, tape: &Tape) {
+        // SAFETY: the context lives until the client is answered, which takes this value.
+        tape.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
+    }
+
+    fn answer(mut self: Box<Self>, _: Locked<'_>, author: Author, reply: Tape) {
+        self.answer = Some((author, reply));
+        let (client, ctx) = (self.client, self.ctx);
+        // SAFETY: this takes the value, which is the host's until `on_free`.
+        unsafe { Blocked::unblock(client, ctx, Box::into_raw(self)) };
+    }
+
+    fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        let gone = self.watch(locked);
+        let owner = JobOwner { db, client: self.client_id, door: JobDoor::Host, gone };
+        (owner, Box::new(BlockedReply::new(self)))
+    }
+}
+
 /// The reply of a job.
-pub struct BlockedReply {
-    blocked: Blocked,
-    reply: HostReply,
+struct BlockedReply {
+    blocked: Box<Blocked>,
+    reply: HostReply<'static>,
 }
 
 // SAFETY: as Blocked.
@@ -110,8 +110,9 @@ unsafe impl Send for BlockedReply {}
 
 impl BlockedReply {
     /// Takes the client over.
-    pub fn new(blocked: Blocked) -> Self {
-        let reply = HostReply(Ctx(blocked.ctx));
+    fn new(blocked: Box<Blocked>) -> Self {
+        // SAFETY: the context lives until `finish`, which takes this value.
+        let reply = unsafe { HostReply::to_blocked(blocked.ctx) };
         BlockedReply { blocked, reply }
     }
 }
@@ -123,30 +124,37 @@ impl JobReply for BlockedReply {
 
     fn finish(self: Box<Self>) {
         WAITING.lock().remove(&(self.blocked.client as usize));
-        self.blocked.unblock(std::ptr::null_mut());
+        // SAFETY: this takes the value; there is nothing left to say.
+        unsafe { Blocked::unblock(self.blocked.client, self.blocked.ctx, std::ptr::null_mut()) };
     }
 }
 
 /// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play.
 unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int) -> c_int {
-    // SAFETY: the private data is the request given to UnblockClient, which
+    // SAFETY: the callback's own context; the private data is what UnblockClient was given, which
     // `on_free` frees after this.
-    let request = unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Request>().as_ref() };
-    if let Some(request) = request {
+    let (ctx, blocked) = unsafe {
+        let private = api!(RedisModule_GetBlockedClientPrivateData)(ctx);
+        (Ctx::new(ctx), private.cast::<Blocked>().as_ref())
+    };
+    if let Some((author, reply)) = blocked.and_then(|blocked| blocked.answer.as_ref()) {
         super::guarded((), || {
-            news::tell_of(request.author, Ctx(ctx));
-            request.reply.play(&mut HostReply(Ctx(ctx)));
+            news::tell_of(*author, ctx);
+            reply.play(&mut HostReply::new(ctx));
         });
     }
     0
 }
 
 unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
-    if !private.is_null() {
-        // SAFETY: `finish_request` made it of a Box; the host calls this once.
-        let request = unsafe { Box::from_raw(private.cast::<Request>()) };
+    if private.is_null() {
+        return;
+    }
+    // SAFETY: `answer` made it of a Box; the host calls this once, on its main thread.
+    let (blocked, locked) = unsafe { (Box::from_raw(private.cast::<Blocked>()), Locked::assume()) };
+    if let Some((author, _)) = blocked.answer {
         // Where the client has gone there was no reply.
-        super::guarded((), || news::tell_of(request.author, super::door::door().ctx()));
+        super::guarded((), || news::tell_of(author, door().ctx(locked)));
     }
 }
 

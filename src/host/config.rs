@@ -3,14 +3,15 @@
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawString, api, bytes, c_text, leaked, string};
+use super::api::{Ctx, RawString, api, c_text, leaked};
 use super::descriptors;
 use super::door::door;
+use super::string::{HostString, OwnString};
 use crate::command::{Cluster, parse_integer};
 use crate::limits;
 use crate::shard::{Config, PortConfig, Settings};
@@ -148,14 +149,14 @@ static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
 struct Text {
     name: &'static str,
     value: Mutex<String>,
-    /// The same in the host's hands, while it asks for it: an address, or 0.
-    told: AtomicUsize,
+    /// The same in the host's hands, while it asks for it.
+    told: AtomicPtr<RawString>,
     /// Whether a text will do.
     valid: fn(&str) -> bool,
 }
 
 const fn text(name: &'static str, valid: fn(&str) -> bool) -> Text {
-    Text { name, value: Mutex::new(String::new()), told: AtomicUsize::new(0), valid }
+    Text { name, value: Mutex::new(String::new()), told: AtomicPtr::new(ptr::null_mut()), valid }
 }
 
 static BIND: Text = text("bind", |_| true);
@@ -182,7 +183,7 @@ static POOL: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// What is wrong, for the host's log.
-pub fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
+pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
     ask_host_for_defaults(ctx);
     read_arguments(args)?;
     let registered = NUMBERS.iter().all(|number| register_number(ctx, number))
@@ -190,7 +191,7 @@ pub fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
         && TEXTS.iter().all(|text| register_text(ctx, text))
         && register_dispatch(ctx);
     // SAFETY: in OnLoad.
-    if !registered || unsafe { api!(RedisModule_LoadConfigs)(ctx.0) } != raw::REDISMODULE_OK as c_int {
+    if !registered || unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) } != raw::REDISMODULE_OK as c_int {
         return Err("a midi.* setting in the configuration file is not valid".into());
     }
     let shards = NUMBERS[1].value.load(Ordering::Relaxed);
@@ -200,12 +201,12 @@ pub fn load(ctx: Ctx, args: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-fn register_number(ctx: Ctx, number: &'static Number) -> bool {
+fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
     let private = std::ptr::from_ref(number).cast_mut().cast();
     // SAFETY: in OnLoad; name and private data live forever.
     let result = unsafe {
         api!(RedisModule_RegisterNumericConfig)(
-            ctx.0,
+            ctx.raw(),
             leaked(number.name),
             number.value.load(Ordering::Relaxed),
             number.flags as c_uint,
@@ -220,12 +221,12 @@ fn register_number(ctx: Ctx, number: &'static Number) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_switch(ctx: Ctx, switch: &'static Switch) -> bool {
+fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
     let private = ptr::from_ref(switch).cast_mut().cast();
     // SAFETY: as above.
     let result = unsafe {
         api!(RedisModule_RegisterBoolConfig)(
-            ctx.0,
+            ctx.raw(),
             leaked(switch.name),
             c_int::from(switch.value.load(Ordering::Relaxed)),
             switch.flags as c_uint,
@@ -238,13 +239,13 @@ fn register_switch(ctx: Ctx, switch: &'static Switch) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_text(ctx: Ctx, text: &'static Text) -> bool {
+fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     let private = ptr::from_ref(text).cast_mut().cast();
     let default = c_text(&text.value.lock());
     // SAFETY: as above; the host copies the default.
     let result = unsafe {
         api!(RedisModule_RegisterStringConfig)(
-            ctx.0,
+            ctx.raw(),
             leaked(text.name),
             default.as_ptr(),
             FIXED as c_uint,
@@ -257,13 +258,13 @@ fn register_text(ctx: Ctx, text: &'static Text) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_dispatch(ctx: Ctx) -> bool {
+fn register_dispatch(ctx: Ctx<'_>) -> bool {
     let mut names = [leaked("adaptive"), leaked("pool")];
     let values = [0, 1];
     // SAFETY: in OnLoad; the host copies the names and values.
     let result = unsafe {
         api!(RedisModule_RegisterEnumConfig)(
-            ctx.0,
+            ctx.raw(),
             c"dispatch".as_ptr(),
             c_int::from(POOL.load(Ordering::Relaxed)),
             0,
@@ -280,7 +281,7 @@ fn register_dispatch(ctx: Ctx) -> bool {
 }
 
 /// What the port has in common with the host is as it stands there now.
-fn ask_host_for_defaults(ctx: Ctx) {
+fn ask_host_for_defaults(ctx: Ctx<'_>) {
     for (name, default) in LIKE_THE_HOST {
         let value = ctx.config_number(&c_text(name)).unwrap_or(default);
         numbered(name).value.store(value, Ordering::Relaxed);
@@ -357,12 +358,12 @@ fn split_unit(value: &str) -> (&str, i64) {
     binary.into_iter().chain(decimal).find_map(strip).unwrap_or((value, 1))
 }
 
-fn is_cluster(ctx: Ctx) -> bool {
+fn is_cluster(ctx: Ctx<'_>) -> bool {
     ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
 /// How many databases the host has, and what they are to it.
-pub fn databases(ctx: Ctx) -> (u32, Cluster) {
+pub fn databases(ctx: Ctx<'_>) -> (u32, Cluster) {
     let number = |name| ctx.config_number(name).and_then(|count| u32::try_from(count).ok());
     let count = number(c"databases").unwrap_or_else(|| count_databases(|db| ctx.has_db(db)));
     match number(c"cluster-databases") {
@@ -421,7 +422,7 @@ pub fn settings() -> Settings {
 pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
 
 /// How the ports are to be opened.
-pub fn port_config(ctx: Ctx) -> PortConfig {
+pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let own = BIND.value.lock().clone();
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
@@ -445,13 +446,13 @@ pub fn port_config(ctx: Ctx) -> PortConfig {
 }
 
 /// The host's `bind`. Who does not know it has no right to be seen from elsewhere.
-fn bind_of_host(ctx: Ctx) -> String {
+fn bind_of_host(ctx: Ctx<'_>) -> String {
     let text = ctx.config_text(c"bind");
     text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Whether the host tells its settings: CONFIG may have been renamed.
-pub fn are_told(ctx: Ctx) -> bool {
+pub fn are_told(ctx: Ctx<'_>) -> bool {
     ctx.config_text(c"bind").is_some()
 }
 
@@ -494,7 +495,7 @@ unsafe extern "C" fn set_number(
         && let Err(reason) = descriptors::make_room(value as usize)
     {
         // SAFETY: the host's own place for an error, which it frees.
-        unsafe { *error = string(reason.as_bytes()) };
+        unsafe { *error = OwnString::new(reason.as_bytes()).into_raw() };
         return raw::REDISMODULE_ERR as c_int;
     }
     number.value.store(value, Ordering::Relaxed);
@@ -546,11 +547,8 @@ unsafe extern "C" fn get_text(_: *const c_char, private: *mut c_void) -> *mut Ra
     // SAFETY: registered with one of TEXTS; each string is made here, and freed once, here.
     unsafe {
         let text = &*private.cast::<Text>();
-        let now = string(text.value.lock().as_bytes());
-        let before = text.told.swap(now as usize, Ordering::Relaxed) as *mut RawString;
-        if !before.is_null() {
-            api!(RedisModule_FreeString)(ptr::null_mut(), before);
-        }
+        let now = OwnString::new(text.value.lock().as_bytes()).into_raw();
+        drop(OwnString::of(text.told.swap(now, Ordering::Relaxed)));
         now
     }
 }
@@ -562,10 +560,11 @@ unsafe extern "C" fn set_text(
     error: *mut *mut RawString,
 ) -> c_int {
     // SAFETY: registered with one of TEXTS; the host's string lives during the call.
-    let (text, value) = unsafe { (&*private.cast::<Text>(), String::from_utf8_lossy(bytes(value))) };
+    let (text, value) = unsafe { (&*private.cast::<Text>(), HostString::new(value)) };
+    let value = String::from_utf8_lossy(value.map_or(&[], HostString::bytes));
     if !(text.valid)(&value) {
         // SAFETY: the host's own place for an error, which it frees.
-        unsafe { *error = string(b"not a file mode in octal digits, 777 at most") };
+        unsafe { *error = OwnString::new(b"not a file mode in octal digits, 777 at most").into_raw() };
         return raw::REDISMODULE_ERR as c_int;
     }
     *text.value.lock() = value.into_owned();

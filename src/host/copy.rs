@@ -9,10 +9,11 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, Level, RawCtx, RawString, api, bytes, log, must_not_replicate, reply_text};
+use super::api::{Ctx, Level, RawCtx, RawString, api, log, must_not_replicate, reply_text};
 use super::door::door;
 use super::lock::{LockPart, LockWork};
 use super::rights::{Rights, RightsNow};
+use super::string::{HostString, OwnString};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Reply, Tape};
 use crate::shard::{Call, Engine, JobOwner, JobReply, Progress, Slice, Task, Work};
@@ -64,7 +65,7 @@ impl<C: Copying> Task for CopyTask<C> {
 /// Who wants a copy, and how they can be answered.
 pub struct Caller<'a> {
     /// A context that holds the lock.
-    pub ctx: Ctx,
+    pub ctx: Ctx<'a>,
     /// Whose rights count; those of the context's client where `None`.
     pub user: Option<&'a [u8]>,
     /// Has the client wait for a job. `None`: it must be answered here and now.
@@ -90,12 +91,13 @@ fn start<C: Copying + 'static>(
 ) -> Result<Option<Tape>, Error> {
     let Some(wait) = caller.wait.filter(|_| !engine.config.safemode) else {
         let started = Instant::now();
-        let endless = Slice::endless(engine, engine.main_seat());
+        let locked = caller.ctx.locked();
+        let endless = Slice::endless(engine, locked);
         while !copy.is_done() {
             copy.prepare(&endless);
             copy.slice(caller.ctx, None);
         }
-        engine.book_long(engine.main_seat(), call.command, started);
+        engine.book_long(engine.main_seat(locked), call.command, started);
         if let Some(error) = copy.error() {
             return Err(error);
         }
@@ -128,11 +130,11 @@ pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Op
 }
 
 /// How many keys a database of the host's has.
-fn keys_of_host(ctx: Ctx, db: u32) -> u64 {
+fn keys_of_host(ctx: Ctx<'_>, db: u32) -> u64 {
     let previous = ctx.selected_db();
     ctx.select_db(db);
-    // SAFETY: on the main thread; DbSize needs a context only.
-    let keys = unsafe { api!(RedisModule_DbSize)(ctx.0) };
+    // SAFETY: DbSize needs a context only.
+    let keys = unsafe { api!(RedisModule_DbSize)(ctx.raw()) };
     ctx.select_db(previous);
     keys
 }
@@ -162,12 +164,12 @@ impl Drop for Cursor {
 }
 
 /// What one step of the scan found.
-struct Found {
-    pattern: *const Pattern,
+struct Found<'a> {
+    pattern: &'a Pattern,
     now: UnixMs,
     seen: u64,
     not_strings: u64,
-    strings: Vec<(*mut RawString, Option<UnixMs>, usize)>,
+    strings: Vec<(OwnString, Option<UnixMs>, usize)>,
 }
 
 unsafe extern "C" fn on_scanned(
@@ -179,9 +181,10 @@ unsafe extern "C" fn on_scanned(
     // SAFETY: `found` is Import::step's, which waits for the scan; name and key
     // are the host's, good for this call; the name is held to outlive it.
     super::guarded((), || unsafe {
-        let found = &mut *found.cast::<Found>();
+        let found = &mut *found.cast::<Found<'_>>();
         found.seen += 1;
-        if key.is_null() || !(*found.pattern).matches(bytes(name)) {
+        let Some(name) = HostString::new(name) else { return };
+        if key.is_null() || !found.pattern.matches(name.bytes()) {
             return;
         }
         let expire_at = api!(RedisModule_GetAbsExpire)(key);
@@ -194,8 +197,7 @@ unsafe extern "C" fn on_scanned(
             return;
         }
         let len = api!(RedisModule_ValueLength)(key);
-        let held = api!(RedisModule_HoldString)(ptr::null_mut(), name);
-        found.strings.push((held, expire_at, len));
+        found.strings.push((name.hold(), expire_at, len));
     });
 }
 
@@ -215,7 +217,7 @@ impl Import {
     }
 
     /// One step of the scan: one bucket of the host's table.
-    fn step(&mut self, ctx: Ctx, rights: &RightsNow) {
+    fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow<'_>) {
         let mut found = Found {
             pattern: &self.args.pattern,
             now: (door().engine.config.clock)(),
@@ -226,33 +228,30 @@ impl Import {
         // SAFETY: the lock is held; the callback gets what it expects.
         let more = unsafe {
             let private = ptr::from_mut(&mut found).cast();
-            api!(RedisModule_Scan)(ctx.0, self.cursor.0, Some(on_scanned), private)
+            api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
         };
         self.scanned += found.seen;
         self.tally.not_strings += found.not_strings;
         for (name, expire_at, len) in found.strings {
-            if !rights.allow(name) {
+            if !rights.allow(name.get()) {
                 self.error = Some(Error::NoPermission);
             }
             if self.tally.copied < self.args.count && self.error.is_none() {
-                self.copy(ctx, name, expire_at, len);
+                self.copy(ctx, name.get(), expire_at, len);
             }
-            // SAFETY: held by the callback.
-            unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), name) };
         }
         self.finished = more == 0 || self.tally.copied >= self.args.count;
     }
 
-    fn copy(&mut self, ctx: Ctx, name: *mut RawString, expire_at: Option<UnixMs>, len: usize) {
+    fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {
         let engine = &door().engine;
-        // SAFETY: the name is held until after this.
-        let key = unsafe { bytes(name) };
+        let key = name.bytes();
         let limits = engine.settings.limits(usize::MAX);
         if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
             return self.error = Some(error);
         }
         let mut put = |value: &[u8]| {
-            if engine.put(self.db, key, Value::Inline(value), expire_at, self.args.replace) {
+            if engine.put(ctx.locked(), self.db, key, Value::Inline(value), expire_at, self.args.replace) {
                 self.tally.copied += 1;
             } else {
                 self.tally.present += 1;
@@ -265,11 +264,11 @@ impl Import {
     }
 }
 
-fn with_value_in_place(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) {
+fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) {
     // SAFETY: the lock is held; the key is closed before anything else happens.
     unsafe {
         let key: *mut raw::RedisModuleKey =
-            api!(RedisModule_OpenKey)(ctx.0, name, raw::REDISMODULE_READ as c_int).cast();
+            api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), raw::REDISMODULE_READ as c_int).cast();
         if key.is_null() {
             return; // It expired a moment ago.
         }
@@ -283,11 +282,11 @@ fn with_value_in_place(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8]
 }
 
 /// False where the host does not let us call GET.
-fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8])) -> bool {
+fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
     // SAFETY: the lock is held; the format says one string; the reply's text
     // lives until the reply is freed.
     unsafe {
-        let reply = api!(RedisModule_Call)(ctx.0, c"GET".as_ptr(), c"s".as_ptr(), name);
+        let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
         if reply.is_null() {
             return false;
         }
@@ -301,8 +300,8 @@ fn with_value_of_get(ctx: Ctx, name: *mut RawString, put: &mut dyn FnMut(&[u8]))
 }
 
 impl LockWork for Import {
-    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
-        let rights = match self.rights.now() {
+    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
+        let rights = match self.rights.now(ctx.locked()) {
             Ok(rights) => rights,
             Err(error) => return self.error = Some(error),
         };
@@ -311,7 +310,7 @@ impl LockWork for Import {
         let engine = &door().engine;
         while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
             if deadline.is_none() && !engine.has_credit() {
-                super::gates::ask_host();
+                super::gates::ask_host(ctx.locked());
             }
             if let Some(error) = engine.write_refusal(true) {
                 self.error = Some(error);
@@ -431,7 +430,7 @@ impl Export {
         Progress::Done
     }
 
-    fn put(&mut self, ctx: Ctx, item: &Item) {
+    fn put(&mut self, ctx: Ctx<'_>, item: &Item) {
         // RM_Call judges memory as it was when the command began.
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
             return self.error = Some(Error::OutOfMemory);
@@ -448,7 +447,7 @@ impl Export {
 
 /// The host's own SET, replicated as such. False when NX found the key.
 fn set(
-    ctx: Ctx,
+    ctx: Ctx<'_>,
     key: &[u8],
     value: &[u8],
     expire_at: Option<UnixMs>,
@@ -462,10 +461,12 @@ fn set(
         let call = api!(RedisModule_Call);
         let command = c"SET".as_ptr();
         let reply = match (expire_at, condition) {
-            (None, None) => call(ctx.0, command, c"!MESbb".as_ptr(), k, kl, v, vl),
-            (None, Some(_)) => call(ctx.0, command, c"!MESbbc".as_ptr(), k, kl, v, vl, nx),
-            (Some(at), None) => call(ctx.0, command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at),
-            (Some(at), Some(_)) => call(ctx.0, command, c"!MESbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx),
+            (None, None) => call(ctx.raw(), command, c"!MESbb".as_ptr(), k, kl, v, vl),
+            (None, Some(_)) => call(ctx.raw(), command, c"!MESbbc".as_ptr(), k, kl, v, vl, nx),
+            (Some(at), None) => call(ctx.raw(), command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at),
+            (Some(at), Some(_)) => {
+                call(ctx.raw(), command, c"!MESbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx)
+            }
         };
         if reply.is_null() {
             return Err(Error::HostRefused);
@@ -482,7 +483,7 @@ fn set(
 
 /// # Safety
 /// `reply` is an error reply of the host's.
-unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
+unsafe fn refusal(ctx: Ctx<'_>, reply: *mut raw::RedisModuleCallReply) -> Error {
     // SAFETY: the caller vouches for the reply, which lives as long.
     let text = unsafe { reply_text(reply) };
     if text.starts_with(b"OOM") {
@@ -494,15 +495,15 @@ unsafe fn refusal(ctx: Ctx, reply: *mut raw::RedisModuleCallReply) -> Error {
 }
 
 impl LockWork for Export {
-    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>) {
-        if must_not_replicate() {
+    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
+        if must_not_replicate(ctx.locked()) {
             // Clients are paused, and so are jobs. Who cannot wait is refused.
             if deadline.is_none() {
                 self.error = Some(Error::HostRefused);
             }
             return;
         }
-        let rights = match self.rights.now() {
+        let rights = match self.rights.now(ctx.locked()) {
             Ok(rights) => rights,
             Err(error) => return self.error = Some(error),
         };

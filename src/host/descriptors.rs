@@ -28,7 +28,7 @@ const HOST_CLIENTS_DEFAULT: usize = 10_000;
 
 /// Makes room for the ports' clients, before the ports are opened. Where the system does not give that many,
 /// `midi.maxclients` is lowered, and in the last resort the ports share the host's.
-pub fn reserve(ctx: Ctx, settings: &Settings) {
+pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
     let wanted = config::max_clients();
     let host = clients_of_host(ctx);
     let first = host + ABOVE_HOST;
@@ -69,7 +69,7 @@ fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
 }
 
 /// The same while the ports are open: the host's `maxclients` may have changed.
-pub fn refresh(ctx: Ctx) {
+pub fn refresh(ctx: Ctx<'_>) {
     let settings = &door().engine.settings;
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
     if first_now != 0 && first_now != clients_of_host(ctx) + ABOVE_HOST {
@@ -98,7 +98,7 @@ pub fn make_room(clients: usize) -> Result<(), String> {
 }
 
 /// The host's `maxclients`.
-fn clients_of_host(ctx: Ctx) -> usize {
+fn clients_of_host(ctx: Ctx<'_>) -> usize {
     let clients = ctx.info_number(c"clients", c"maxclients");
     clients.map_or(HOST_CLIENTS_DEFAULT, |clients| clients as usize)
 }

@@ -4,22 +4,23 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawCtx, RawString, api};
-use super::blocked::{Blocked, BlockedReply};
+use super::api::{Ctx, RawCtx, RawString};
+use super::blocked::Blocked;
+use super::context::DetachedCtx;
 use super::copy::{Caller, Wait};
 use super::kept::HostArgs;
 use super::reply::HostReply;
+use super::string::HostString;
 use super::{budget, copy, gates, guarded, info, keys, news, unit, users};
 use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, Tape};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
-    Author, Call, Engine, ForMain, Home, JobDoor, JobOwner, JobReply, Outcome, Request, Taking, Verdict,
-    Waker, Work, is_long, long_work,
+    Author, Call, Engine, ForMain, Home, HostClient, JobOwner, JobReply, Locked, Outcome, Request, Taking,
+    Verdict, Waker, Work, is_long, long_work,
 };
 use crate::store::Now;
 
@@ -53,8 +54,8 @@ pub struct Door {
     /// The host door's own completions that came while the main loop was kept from turning.
     put_off: Mutex<VecDeque<ForMain>>,
     has_put_off: AtomicBool,
-    /// For questions to the host outside of any command. Under the lock only.
-    ctx: usize,
+    /// For questions to the host outside of any command.
+    ctx: DetachedCtx,
     /// What the main thread sleeps on, in the host's event loop.
     waker: &'static Waker,
 }
@@ -72,9 +73,7 @@ struct Waiting {
 static DOOR: OnceLock<Door> = OnceLock::new();
 
 /// Opens the door. Once, in OnLoad.
-pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
-    // SAFETY: on the main thread, with a valid context.
-    let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) } as usize;
+pub fn open(ctx: Ctx<'_>, engine: Arc<Engine>, waker: &'static Waker) {
     let door = Door {
         engine,
         batch: Mutex::default(),
@@ -83,7 +82,7 @@ pub fn open(ctx: Ctx, engine: Arc<Engine>, waker: &'static Waker) {
         has_waiting: AtomicBool::new(false),
         put_off: Mutex::default(),
         has_put_off: AtomicBool::new(false),
-        ctx,
+        ctx: DetachedCtx::new(ctx),
         waker,
     };
     assert!(DOOR.set(door).is_ok(), "the host loads a module once");
@@ -135,30 +134,30 @@ pub static TRAMPOLINES: [Trampoline; 96] = [
 const _: () = assert!(COMMANDS.len() <= TRAMPOLINES.len(), "list more trampolines");
 
 unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
-    // SAFETY: the host's own arguments, alive until this returns.
-    let argv = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-    on_command(N, Ctx(ctx), argv)
+    // SAFETY: the host's own context and arguments, alive until this returns.
+    let (ctx, argv) = unsafe { (Ctx::new(ctx), HostString::arguments(argv, argc)) };
+    on_command(N, ctx, argv)
 }
 
 /// Every MIDI.* command comes in here.
 #[inline(never)]
-fn on_command(number: usize, ctx: Ctx, argv: &[*mut RawString]) -> c_int {
+fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
     let done = guarded(false, || {
         door().command(number, ctx, argv);
         true
     });
     if !done {
         // Another command must not be taken for the author of what this one did.
-        guarded((), || news::tell(None));
-        HostReply(ctx).error(&Error::Internal.text("", &Args::new(&[])));
+        guarded((), || news::tell(ctx.locked(), None));
+        HostReply::new(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
     raw::REDISMODULE_OK as c_int
 }
 
 impl Door {
-    /// A context for the holder of the global lock.
-    pub fn ctx(&self) -> Ctx {
-        Ctx(self.ctx as *mut RawCtx)
+    /// A context that belongs to no command.
+    pub fn ctx<'l>(&'l self, locked: Locked<'l>) -> Ctx<'l> {
+        self.ctx.ctx(locked)
     }
 
     /// The descriptor that ends the main loop's sleep.
@@ -172,7 +171,7 @@ impl Door {
     }
 
     #[inline(always)]
-    fn command(&self, number: usize, ctx: Ctx, argv: &[*mut RawString]) {
+    fn command(&self, number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         let row = COMMANDS[number];
         if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
             return;
@@ -186,7 +185,7 @@ impl Door {
             many.resize(argv.len(), &[][..]);
             &mut many[..]
         };
-        let host_args = HostArgs(argv);
+        let host_args = HostArgs::new(ctx.locked(), argv);
         for (index, text) in list.iter_mut().enumerate() {
             *text = if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
         }
@@ -194,19 +193,23 @@ impl Door {
             command: number,
             args: Args::with_keeper(list, &host_args),
             db: ctx.selected_db(),
-            now: if inside { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) },
+            now: if inside {
+                self.engine.main_now(ctx.locked())
+            } else {
+                Now::lazy(self.engine.config.clock)
+            },
             limits,
             prefix: PREFIX,
             author: Author::Running,
         };
         if let Err(error) = row.check_arity(&call.args) {
-            return call.refuse(error, &mut HostReply(ctx));
+            return call.refuse(error, &mut HostReply::new(ctx));
         }
         if let Err(text) = users::at_door::check(ctx, &call, inside) {
-            return HostReply(ctx).error(&text);
+            return HostReply::new(ctx).error(&text);
         }
         if let Err(error) = self.write_gate(ctx, row) {
-            return call.refuse(error, &mut HostReply(ctx));
+            return call.refuse(error, &mut HostReply::new(ctx));
         }
         match row.action {
             Action::Door(which) => self.own_command(ctx, &call, which),
@@ -214,12 +217,12 @@ impl Door {
         }
         // What the others' reads take out is told in the next turn.
         if row.flags.write {
-            news::tell(Some(ctx));
+            news::tell(ctx.locked(), Some(ctx));
         }
     }
 
     #[inline]
-    fn write_gate(&self, ctx: Ctx, row: &Command) -> Result<(), Error> {
+    fn write_gate(&self, ctx: Ctx<'_>, row: &Command) -> Result<(), Error> {
         if row.flags.write {
             gates::check(ctx);
             // The host itself has judged memory (deny-oom).
@@ -230,15 +233,15 @@ impl Door {
         Ok(())
     }
 
-    fn run(&self, ctx: Ctx, call: &mut Call<'_>, inside_unit: bool) {
+    fn run(&self, ctx: Ctx<'_>, call: &mut Call<'_>, inside_unit: bool) {
         let engine = &*self.engine;
-        let seat = engine.main_seat();
+        let seat = engine.main_seat(ctx.locked());
         if !inside_unit && !engine.config.safemode {
             let pool = engine.settings.pool.load(Ordering::Relaxed);
             if (pool || is_broad(call)) && may_block(ctx) {
                 return self.hand_over(ctx, call, pool);
             }
-            match engine.attempt(seat, call, Taking::MAIN, &mut HostReply(ctx)) {
+            match engine.attempt(seat, call, Taking::MAIN, &mut HostReply::new(ctx)) {
                 Outcome::Done => return engine.book_at_once(seat),
                 Outcome::Long if may_block(ctx) => return self.start_long(ctx, call),
                 Outcome::Busy | Outcome::TooLarge if may_block(ctx) => {
@@ -248,47 +251,31 @@ impl Door {
             }
         }
         call.limits.max_reply_bytes = usize::MAX;
-        self.run_to_end(call, &mut HostReply(ctx));
-    }
-
-    /// Runs a command here and now, waiting for tokens, however long it takes.
-    fn run_to_end(&self, call: &Call<'_>, reply: &mut dyn Reply) {
-        let engine = &*self.engine;
-        let seat = engine.main_seat();
-        if engine.attempt(seat, call, Taking::Wait, reply) == Outcome::Long {
-            let started = Instant::now();
-            match long_work(engine, call) {
-                Ok(work) => engine.run_to_end(work, reply),
-                Err(error) => call.refuse(error, reply),
-            }
-            engine.book_long(seat, call.command, started);
-        }
-        engine.book_at_once(seat);
+        engine.run_waiting(ctx.locked(), call, &mut HostReply::new(ctx));
     }
 
     /// Starts long work as a job. A flush has its effect here, so what could
     /// refuse the job comes first.
-    fn start_long(&self, ctx: Ctx, call: &Call<'_>) {
-        let work = self.engine.room_for_job(call.command).and_then(|()| long_work(&self.engine, call));
+    fn start_long(&self, ctx: Ctx<'_>, call: &Call<'_>) {
+        let work = self.long_work(ctx.locked(), call);
         match work {
-            Ok(work) => self.start_job(call.command, call.db, work, Blocked::new(ctx)),
-            Err(error) => call.refuse(error, &mut HostReply(ctx)),
+            Ok(work) => self.start_job(ctx.locked(), call.command, call.db, work, Blocked::new(ctx)),
+            Err(error) => call.refuse(error, &mut HostReply::new(ctx)),
         }
     }
 
     /// Gives a command to the workers.
-    fn hand_over(&self, ctx: Ctx, call: &mut Call<'_>, batched: bool) {
+    fn hand_over(&self, ctx: Ctx<'_>, call: &mut Call<'_>, batched: bool) {
         let engine = &*self.engine;
         if is_long(call) {
             return self.start_long(ctx, call);
         }
-        if let Err(error) = engine.book_queued(engine.main_seat()) {
-            return call.refuse(error, &mut HostReply(ctx));
+        if let Err(error) = engine.book_queued(engine.main_seat(ctx.locked())) {
+            return call.refuse(error, &mut HostReply::new(ctx));
         }
         let blocked = Blocked::new(ctx);
         call.author = Author::Waiting(blocked.client_id());
-        let ticket = blocked.into_ticket();
-        let request = Box::new(Request::new(call, Home::Main, ticket, Blocked::write_large));
+        let request = Box::new(Request::new(call, Home::Main(blocked)));
         if !batched {
             return engine.enqueue(request);
         }
@@ -303,26 +290,32 @@ impl Door {
     }
 
     /// Starts a job for a client that waits for its reply.
-    fn start_job(&self, command: usize, db: u32, work: Work, blocked: Blocked) {
-        let (owner, reply) = job_client(db, blocked);
+    fn start_job(
+        &self,
+        locked: Locked<'_>,
+        command: usize,
+        db: u32,
+        work: Work,
+        client: Box<dyn HostClient>,
+    ) {
+        let (owner, reply) = client.wait_for_job(locked, db);
         self.engine.start_job(command, owner, work, reply);
     }
 
-    /// Sends what `pool` gathered, and answers what has come home. On the main
-    /// thread, between commands.
-    pub fn turn(&self) {
+    /// Sends what `pool` gathered, and answers what has come home. Between commands.
+    pub fn turn(&self, locked: Locked<'_>) {
         if self.has_batch.load(Ordering::Relaxed) {
             self.has_batch.store(false, Ordering::Relaxed);
             let batch = std::mem::take(&mut *self.batch.lock());
             self.engine.enqueue_batch(batch.into_iter());
         }
-        self.engine.tell_announced();
-        users::changes::refresh();
-        self.take_messages();
+        self.engine.tell_announced(locked);
+        users::changes::refresh(locked);
+        self.take_messages(locked);
         if self.has_waiting.load(Ordering::Relaxed) {
-            self.answer();
+            self.answer(locked);
         }
-        self.tell();
+        self.tell(locked);
     }
 
     /// Whether something is left over for the next turn.
@@ -331,13 +324,13 @@ impl Door {
     }
 
     /// Sees to messages, as far as the time goes.
-    fn answer(&self) {
+    fn answer(&self, locked: Locked<'_>) {
         // What their senders did is told before they are answered.
         let news = self.waiting.lock().news;
-        if news::tell_up_to(news) {
+        if news::tell_up_to(locked, news) {
             budget::spend(|| {
                 let message = self.next_message();
-                message.map(|message| guarded((), || self.see_to(message))).is_some()
+                message.map(|message| guarded((), || self.see_to(locked, message))).is_some()
             });
         }
     }
@@ -349,14 +342,14 @@ impl Door {
     }
 
     /// Tells what has changed, as far as the time goes.
-    pub fn tell(&self) {
+    pub fn tell(&self, locked: Locked<'_>) {
         if self.engine.has_news() || self.engine.has_much_news() {
-            news::tell_up_to(u64::MAX);
+            news::tell_up_to(locked, u64::MAX);
         }
     }
 
     /// Takes the messages that have come, once those before them have been seen to.
-    fn take_messages(&self) {
+    fn take_messages(&self, locked: Locked<'_>) {
         let has_put_off = self.has_put_off.load(Ordering::Relaxed);
         let has_new = !self.engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
         if !has_put_off && !has_new {
@@ -370,11 +363,11 @@ impl Door {
             put_off.append(&mut waiting.messages);
             waiting.messages = put_off;
         } else if waiting.messages.is_empty() {
-            waiting.messages = self.engine.main.take();
+            waiting.messages = self.engine.main.take(locked);
         }
         waiting.batch += 1;
         // Asked afterwards: who sends a message has left its news before.
-        waiting.news = self.engine.news_so_far();
+        waiting.news = self.engine.news_so_far(locked);
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
     }
 
@@ -385,51 +378,51 @@ impl Door {
         message
     }
 
-    fn see_to(&self, message: ForMain) {
+    fn see_to(&self, locked: Locked<'_>, message: ForMain) {
         match message {
-            ForMain::Request(request) => self.came_home(request),
-            ForMain::Errand(errand) => errand(&self.engine, self.engine.host()),
+            ForMain::Request(request) => self.came_home(locked, request),
+            ForMain::Errand(errand) => errand(locked, &self.engine, self.engine.host()),
         }
     }
 
     /// What can be done for the ports while a script that takes too long, or loading, keeps the main
-    /// loop from turning. On the main thread, called from its event loop.
-    pub fn turn_aside(&self) {
+    /// loop from turning. Called from its event loop.
+    pub fn turn_aside(&self, locked: Locked<'_>) {
         let engine = &self.engine;
         let has_messages = self.has_waiting.load(Ordering::Relaxed) || !engine.main.is_empty();
         if !has_messages && !engine.users.are_stale() {
             return;
         }
-        let flags = self.ctx().flags();
+        let flags = self.ctx(locked).flags();
         let busy = flags & raw::REDISMODULE_CTX_FLAGS_LUA != 0;
         let loading = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
         if !busy && flags & loading == 0 {
             return;
         }
-        users::changes::refresh();
+        users::changes::refresh(locked);
         budget::renew();
         let all_done = budget::spend(|| {
             let message = self.next_message().or_else(|| {
                 let mut waiting = self.waiting.lock();
-                waiting.messages = engine.main.take();
+                waiting.messages = engine.main.take(locked);
                 waiting.batch += 1;
                 drop(waiting);
                 self.next_message()
             });
-            message.map(|message| guarded((), || self.see_to_aside(message, busy))).is_some()
+            message.map(|message| guarded((), || self.see_to_aside(locked, message, busy))).is_some()
         });
-        self.waiting.lock().news = engine.news_so_far();
+        self.waiting.lock().news = engine.news_so_far(locked);
         if !all_done {
             engine.wake_main();
         }
     }
 
-    fn see_to_aside(&self, message: ForMain, busy: bool) {
+    fn see_to_aside(&self, locked: Locked<'_>, message: ForMain, busy: bool) {
         let engine = &self.engine;
         let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
         match message {
-            ForMain::Errand(errand) => errand(engine, host),
-            ForMain::Request(request) if request.home == Home::Main => self.put_off(request),
+            ForMain::Errand(errand) => errand(locked, engine, host),
+            ForMain::Request(request) if request.is_of_host() => self.put_off(request),
             ForMain::Request(request) => self.send_back_refused(request, refusal),
         }
     }
@@ -448,16 +441,19 @@ impl Door {
         self.engine.send_back(request);
     }
 
-    fn came_home(&self, request: Box<Request>) {
+    fn came_home(&self, locked: Locked<'_>, request: Box<Request>) {
         if request.verdict == Verdict::NeedsMain {
-            return self.go_on(request);
+            return self.go_on(locked, request);
         }
         self.engine.came_home();
-        Blocked::finish_request(request);
+        let Request { home, author, reply, .. } = *request;
+        if let Home::Main(client) = home {
+            client.answer(locked, author, reply);
+        }
     }
 
     /// Goes on with a command that a worker could not run.
-    fn go_on(&self, mut request: Box<Request>) {
+    fn go_on(&self, locked: Locked<'_>, mut request: Box<Request>) {
         let engine = &*self.engine;
         if request.is_abandoned() {
             request.verdict = Verdict::Done;
@@ -468,13 +464,14 @@ impl Door {
         let (outcome, work) = args.with(|args| {
             let call = engine.call_of(&request, args);
             // Whatever happens, there is a client that waits.
-            guarded(None, || Some(self.run_here(&call, request.home, &mut tape))).unwrap_or_else(|| {
-                tape = Tape::default();
-                call.refuse(Error::Internal, &mut tape);
-                (Outcome::Done, None)
-            })
+            guarded(None, || Some(self.run_here(locked, &call, request.is_of_host(), &mut tape)))
+                .unwrap_or_else(|| {
+                    tape = Tape::default();
+                    call.refuse(Error::Internal, &mut tape);
+                    (Outcome::Done, None)
+                })
         });
-        if request.home != Home::Main {
+        if !request.is_of_host() {
             // A port starts its jobs itself.
             request.verdict = if outcome == Outcome::Long { Verdict::Long } else { Verdict::Done };
             (request.args, request.reply) = (args, tape);
@@ -482,29 +479,38 @@ impl Door {
         }
         if let Some(work) = work {
             engine.came_home();
-            return self.start_job(request.command, request.db, work, Blocked::of_ticket(request.ticket));
+            let Request { command, db, home, .. } = *request;
+            if let Home::Main(client) = home {
+                self.start_job(locked, command, db, work, client);
+            }
+            return;
         }
         request.verdict = Verdict::Done;
         request.reply = tape;
         if request.reply.len() > MAX_MAIN_REPLY_BYTES {
             return engine.reply_on_worker(request);
         }
-        engine.came_home();
-        Blocked::finish_request(request);
+        self.came_home(locked, request);
     }
 
     /// Runs it, waiting for tokens; gives what is to be started for a client of this door as a job.
-    fn run_here(&self, call: &Call<'_>, home: Home, tape: &mut Tape) -> (Outcome, Option<Work>) {
+    fn run_here(
+        &self,
+        locked: Locked<'_>,
+        call: &Call<'_>,
+        is_of_host: bool,
+        tape: &mut Tape,
+    ) -> (Outcome, Option<Work>) {
         let engine = &*self.engine;
         if let Some(error) = engine.late_refusal(call) {
             call.refuse(error, tape);
             return (Outcome::Done, None);
         }
-        let outcome = engine.attempt(engine.main_seat(), call, Taking::Wait, tape);
-        if outcome != Outcome::Long || home != Home::Main {
+        let outcome = engine.attempt(engine.main_seat(locked), call, Taking::Wait(locked), tape);
+        if outcome != Outcome::Long || !is_of_host {
             return (outcome, None);
         }
-        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call)) {
+        match self.long_work(locked, call) {
             Ok(work) => (outcome, Some(work)),
             Err(error) => {
                 call.refuse(error, tape);
@@ -513,19 +519,26 @@ impl Door {
         }
     }
 
-    fn own_command(&self, ctx: Ctx, call: &Call<'_>, which: DoorCommand) {
-        let mut block = || job_client(call.db, Blocked::new(ctx));
+    /// Long work that is to be a job, where there is room for one more.
+    fn long_work(&self, locked: Locked<'_>, call: &Call<'_>) -> Result<Work, Error> {
+        self.engine.room_for_job(call.command)?;
+        long_work(&self.engine, call, Some(locked))
+    }
+
+    fn own_command(&self, ctx: Ctx<'_>, call: &Call<'_>, which: DoorCommand) {
+        let mut block = || Blocked::new(ctx).wait_for_job(ctx.locked(), call.db);
         let wait: Option<Wait<'_>> = if may_block(ctx) { Some(&mut block) } else { None };
         match self.door_command(Caller { ctx, user: None, wait }, call, which) {
-            Ok(Some(tape)) => tape.play(&mut HostReply(ctx)),
+            Ok(Some(tape)) => tape.play(&mut HostReply::new(ctx)),
             Ok(None) => {}
-            Err(error) => call.refuse(error, &mut HostReply(ctx)),
+            Err(error) => call.refuse(error, &mut HostReply::new(ctx)),
         }
     }
 
-    /// The same for a client of a port. Under the global lock, between commands.
+    /// The same for a client of a port. Between commands.
     pub fn own_command_of_port(
         &self,
+        locked: Locked<'_>,
         call: &Call<'_>,
         which: DoorCommand,
         user: &[u8],
@@ -539,8 +552,9 @@ impl Door {
             None => {
                 let mut wait = || client.take().expect("a command starts one job");
                 // Within a transaction there is no waiting.
-                let wait: Option<Wait<'_>> = if self.engine.is_in_unit() { None } else { Some(&mut wait) };
-                let caller = Caller { ctx: self.ctx(), user: Some(user), wait };
+                let wait: Option<Wait<'_>> =
+                    if self.engine.is_in_unit(locked) { None } else { Some(&mut wait) };
+                let caller = Caller { ctx: self.ctx(locked), user: Some(user), wait };
                 self.door_command(caller, call, which)
             }
         };
@@ -572,18 +586,12 @@ impl Door {
     }
 }
 
-/// For whom a job is that a blocked client waits for, and how it answers.
-fn job_client(db: u32, blocked: Blocked) -> (JobOwner, Box<dyn JobReply>) {
-    let owner = JobOwner { db, client: blocked.client_id(), door: JobDoor::Host, gone: blocked.watch() };
-    (owner, Box::new(BlockedReply::new(blocked)))
-}
-
 /// Whether a command takes so many keys that a worker had better run it.
 fn is_broad(call: &Call<'_>) -> bool {
     call.args.len() > MAIN_ARGUMENTS && matches!(call.row().action, Action::ManyKeys(_))
 }
 
 /// Whether this command's client may be blocked.
-pub fn may_block(ctx: Ctx) -> bool {
+pub fn may_block(ctx: Ctx<'_>) -> bool {
     ctx.flags() & MUST_NOT_BLOCK == 0
 }

@@ -9,14 +9,14 @@ use super::door::{door, while_open};
 use super::{
     budget, descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users, watch,
 };
-use crate::shard::Waker;
+use crate::shard::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
 /// coming are for the next turn.
 const ROUNDS: usize = 4;
 
 /// Subscribes to all events. False where the host refuses one.
-pub fn register(ctx: Ctx, waker: &'static Waker) -> bool {
+pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     let watched = [
         (raw::REDISMODULE_EVENT_EVENTLOOP, on_loop as unsafe extern "C" fn(_, _, _, _)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, on_cron),
@@ -59,69 +59,78 @@ pub fn close_door() {
 /// after writing, left the main thread spinning until the caller, preempted by this very
 /// wake-up, was given a processor again.
 unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
+    // SAFETY: the host's event loop runs on its main thread, which holds the lock then.
+    let locked = unsafe { Locked::assume() };
     guarded((), || {
         door().forget_calls();
-        door().turn_aside();
+        door().turn_aside(locked);
     });
 }
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         load::settle();
         // A script that yields turns the loop on some hosts: it goes on as one unit.
-        unit::main_turned();
-        if !unit::end_if_over() {
+        unit::main_turned(ctx.locked());
+        if !unit::end_if_over(ctx.locked()) {
             return;
         }
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-            door().engine.main.awake();
+            door().engine.main.awake(ctx.locked());
             lock::main_turned();
             budget::renew();
             news::awake();
-            door().turn();
+            door().turn(ctx.locked());
         } else {
-            before_sleep(Ctx(ctx));
+            before_sleep(ctx);
         }
     });
 }
 
-fn before_sleep(ctx: Ctx) {
-    door().turn();
+fn before_sleep(ctx: Ctx<'_>) {
+    let locked = ctx.locked();
+    door().turn(locked);
     modules::refresh(ctx);
     gates::before_sleep(ctx);
     news::before_sleep(ctx);
-    watch::before_sleep();
+    watch::before_sleep(locked);
     lock::run_starving(ctx);
-    door().tell();
-    let all_freed = kept::free_dropped();
+    door().tell(locked);
+    let all_freed = kept::free_dropped(locked);
     for _ in 0..ROUNDS {
         if budget::is_spent() {
             break;
         }
-        if all_freed && !door().has_left_over() && door().engine.main.may_sleep() {
+        if all_freed && !door().has_left_over() && door().engine.main.may_sleep(locked) {
             return;
         }
-        door().turn();
+        door().turn(locked);
     }
     // More keeps coming, or something is left over: sleep not at all.
     door().engine.wake_main();
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        gates::refresh(Ctx(ctx));
-        news::refresh(Ctx(ctx));
-        users::changes::on_cron();
-        watch::on_cron();
+        gates::refresh(ctx);
+        news::refresh(ctx);
+        users::changes::on_cron(ctx.locked());
+        watch::on_cron(ctx.locked());
     });
 }
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     gates::settings_may_change();
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        descriptors::refresh(Ctx(ctx));
-        eviction::look(Ctx(ctx));
-        news::refresh(Ctx(ctx));
+        descriptors::refresh(ctx);
+        eviction::look(ctx);
+        news::refresh(ctx);
     });
 }
 
@@ -134,7 +143,9 @@ unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: 
 }
 
 unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    guarded((), || gates::loading(Ctx(ctx)));
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guarded((), || gates::loading(ctx));
 }
 
 extern "C" fn before_fork() {
@@ -152,13 +163,13 @@ extern "C" fn in_child() {
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.
 unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+    // SAFETY: the event's own context, and its data is this structure.
+    let (ctx, flush) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleFlushInfo>()) };
     guarded((), || {
-        // SAFETY: the data of this event is this structure.
-        let flush = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
         if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
-            unit::is_inside(Ctx(ctx));
+            unit::is_inside(ctx);
             let engine = &door().engine;
-            let remains = engine.flush(u32::try_from(flush.dbnum).ok());
+            let remains = engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok());
             engine.free_later(remains);
         }
     });
@@ -166,18 +177,18 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u
 
 /// So does its SWAPDB.
 unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+    // SAFETY: the event's own context, and its data is this structure.
+    let (ctx, swap) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleSwapDbInfo>()) };
     guarded((), || {
-        // SAFETY: the data of this event is this structure.
-        let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second)) {
-            unit::is_inside(Ctx(ctx));
-            door().engine.swap_dbs(a, b);
+            unit::is_inside(ctx);
+            door().engine.swap_dbs(ctx.locked(), a, b);
         }
     });
 }
 
 /// Says at load what midi does not do yet.
-pub fn log_promises(ctx: Ctx) {
+pub fn log_promises(ctx: Ctx<'_>) {
     log(
         ctx,
         Level::Warning,

@@ -19,7 +19,7 @@ enum Victims {
 static SEEN: AtomicU8 = AtomicU8::new(Victims::None as u8);
 
 /// Looks at the host's settings, and warns where they have become dangerous. At load, and when a setting has changed.
-pub fn look(ctx: Ctx) {
+pub fn look(ctx: Ctx<'_>) {
     let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
     let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
     let victims = if limited { victims(&policy) } else { Victims::None };

@@ -14,7 +14,7 @@ use redis_module::raw;
 use super::api::{Ctx, must_not_replicate};
 use super::door::door;
 use super::guarded;
-use crate::shard::Gates;
+use crate::shard::{Gates, Locked};
 
 /// Something happened after which all must be looked at again.
 static STALE: AtomicBool = AtomicBool::new(true);
@@ -62,7 +62,7 @@ pub fn settings_may_change() {
 }
 
 /// The host begins to load data, or is through with it; meanwhile its main loop does not turn.
-pub fn loading(ctx: Ctx) {
+pub fn loading(ctx: Ctx<'_>) {
     look(ctx);
     may_change();
 }
@@ -88,10 +88,10 @@ pub fn before_exec() {
 /// Somebody has said CLIENT PAUSE in this turn of the main loop. It is believed where clients are paused and the
 /// host has executed one since that was last looked into.
 #[cold]
-fn look_into_pause(ctx: Ctx) {
+fn look_into_pause(ctx: Ctx<'_>) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let all = PAUSE_ALL_SAID.swap(false, Ordering::Relaxed);
-    if !must_not_replicate() {
+    if !must_not_replicate(ctx.locked()) {
         return;
     }
     let calls = pauses_executed(ctx);
@@ -102,7 +102,7 @@ fn look_into_pause(ctx: Ctx) {
 }
 
 /// How often CLIENT PAUSE was called, of any kind.
-fn pauses_executed(ctx: Ctx) -> u64 {
+fn pauses_executed(ctx: Ctx<'_>) -> u64 {
     let text = ctx.info_text(c"commandstats", c"cmdstat_client|pause").unwrap_or_default();
     let calls = text.strip_prefix(b"calls=").unwrap_or_default();
     let digits = calls.iter().take_while(|byte| byte.is_ascii_digit());
@@ -111,7 +111,7 @@ fn pauses_executed(ctx: Ctx) -> u64 {
 
 /// The main loop is about to sleep: looks at what may have changed.
 #[inline]
-pub fn before_sleep(ctx: Ctx) {
+pub fn before_sleep(ctx: Ctx<'_>) {
     if PAUSE_SAID.load(Ordering::Relaxed) && PAUSE_SAID.swap(false, Ordering::Relaxed) {
         look_into_pause(ctx);
     }
@@ -124,20 +124,20 @@ pub fn before_sleep(ctx: Ctx) {
 
 /// Before a write on the host's door: looks again if something happened.
 #[inline]
-pub fn check(ctx: Ctx) {
+pub fn check(ctx: Ctx<'_>) {
     if STALE.load(Ordering::Relaxed) {
         refresh(ctx);
     }
 }
 
-/// The same at any moment at which this thread holds the global lock.
-pub fn ask_host() {
-    guarded((), || refresh(door().ctx()));
+/// The same at any moment.
+pub fn ask_host(locked: Locked<'_>) {
+    guarded((), || refresh(door().ctx(locked)));
 }
 
 /// Looks at everything.
 #[cold]
-pub fn refresh(ctx: Ctx) {
+pub fn refresh(ctx: Ctx<'_>) {
     let ports = PORTS.load(Ordering::Relaxed);
     if ports && SETTINGS_STALE.swap(false, Ordering::Relaxed) {
         read_settings(ctx);
@@ -159,12 +159,12 @@ pub fn refresh(ctx: Ctx) {
     DISK_ERROR.store(stops && failed(), Ordering::Relaxed);
     look(ctx);
     let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
-    door().engine.set_credit(if limited { headroom(ctx) } else { i64::MAX });
+    door().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
 }
 
 /// A setting that the host does not tell is taken for Redis's default. How many replicas it wants it does
 /// not tell either then; but INFO counts the good ones only where it wants some.
-fn read_settings(ctx: Ctx) {
+fn read_settings(ctx: Ctx<'_>) {
     let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
     SERVES_STALE.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
     let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
@@ -173,13 +173,13 @@ fn read_settings(ctx: Ctx) {
 }
 
 /// Looks at the flags, and puts them together with what is known.
-fn look(ctx: Ctx) {
+fn look(ctx: Ctx<'_>) {
     let flags = ctx.flags();
     let has = |flag| flags & flag != 0;
     let seen = |fact: &AtomicBool| fact.load(Ordering::Relaxed);
     // What is loaded beside the old data hinders nobody.
     let loading = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
-    let paused = must_not_replicate();
+    let paused = must_not_replicate(ctx.locked());
     if !paused {
         PAUSE_ALL.store(false, Ordering::Relaxed);
     }
@@ -199,11 +199,11 @@ fn look(ctx: Ctx) {
         .and_if(limited, Gates::METERED)
         .and_if(has(raw::REDISMODULE_CTX_FLAGS_AOF), Gates::AOF_ON)
         .and_if(seen(&REPLICAS), Gates::HAS_REPLICAS);
-    door().engine.set_gates(gates);
+    door().engine.set_gates(ctx.locked(), gates);
 }
 
 /// Bytes below `maxmemory`.
-fn headroom(ctx: Ctx) -> i64 {
+fn headroom(ctx: Ctx<'_>) -> i64 {
     let number = |field| ctx.info_number(c"memory", field).unwrap_or(0) as i64;
     number(c"maxmemory") - number(c"used_memory")
 }

@@ -80,7 +80,7 @@ fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
-    let main = engine.main_seat();
+    let Some(main) = engine.seats().next() else { return };
     let pool = engine.settings.pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
     sink.field("ran_at_once", &main.at_once().to_string());
@@ -250,7 +250,7 @@ pub fn help(reply: &mut dyn Reply) {
 }
 
 /// Registers INFO's sections.
-pub fn register(ctx: Ctx) -> bool {
+pub fn register(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad.
-    unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.0, Some(on_info)) == 0 }
+    unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info)) == 0 }
 }

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::api::{Ctx, RawString, api, bytes};
+use super::api::api;
 use super::door::while_open;
+use super::string::{HostString, OwnString};
 use crate::command::Keep;
 use crate::limits::{DROPPED_BYTES, FREEING_TURN, FREEING_WAKES};
-use crate::shard::Inbox;
+use crate::shard::{Inbox, Locked};
 use crate::store::{SharedBytes, SharedValue};
 
 /// How many arguments were kept, for INFO.
@@ -28,7 +29,7 @@ static DROPPED: std::sync::LazyLock<Inbox<Dropped>> = std::sync::LazyLock::new(I
 static DROPPED_NOW: AtomicUsize = AtomicUsize::new(0);
 
 struct Dropped {
-    string: *mut RawString,
+    string: OwnString,
     bytes: usize,
 }
 
@@ -42,7 +43,8 @@ pub fn this_is_main() {
 
 /// A string of the host's that midi holds a reference to.
 struct Kept {
-    string: *mut RawString,
+    /// Until it is dropped.
+    string: Option<OwnString>,
     text: &'static [u8],
 }
 
@@ -61,17 +63,13 @@ impl SharedBytes for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
+        let Some(string) = self.string.take() else { return };
         if IS_MAIN.get() {
-            free(self.string);
+            drop(string);
         } else {
-            drop_later(Dropped { string: self.string, bytes: self.text.len() });
+            drop_later(Dropped { string, bytes: self.text.len() });
         }
     }
-}
-
-fn free(string: *mut RawString) {
-    // SAFETY: on the main thread, once for each HoldString.
-    unsafe { api!(RedisModule_FreeString)(std::ptr::null_mut(), string) };
 }
 
 /// Leaves a string to the main thread. A few may lie until its next turn.
@@ -87,18 +85,18 @@ fn drop_later(dropped: Dropped) {
     }
 }
 
-/// Strings that are still to be freed. For the main thread.
+/// Strings that are still to be freed.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
-/// Frees what other threads dropped, for a short time: each may be large. On the main thread, every turn.
+/// Frees what other threads dropped, for a short time: each may be large. Every turn of the main loop.
 /// True where nothing is left.
-pub fn free_dropped() -> bool {
+pub fn free_dropped(locked: Locked<'_>) -> bool {
     if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
         return true;
     }
     let (start, mut to_free) = (Instant::now(), TO_FREE.lock());
     loop {
-        if !free_next(&mut to_free) {
+        if !free_next(locked, &mut to_free) {
             return true;
         }
         if start.elapsed() >= FREEING_TURN {
@@ -108,59 +106,62 @@ pub fn free_dropped() -> bool {
 }
 
 /// Frees twice as much as comes in, where much has been dropped already.
-fn make_room(incoming: usize) {
+fn make_room(locked: Locked<'_>, incoming: usize) {
     let now = DROPPED_NOW.load(Ordering::Relaxed);
     if now < DROPPED_BYTES {
         return;
     }
     let enough = now.saturating_sub(2 * incoming);
     let mut to_free = TO_FREE.lock();
-    while DROPPED_NOW.load(Ordering::Relaxed) > enough && free_next(&mut to_free) {}
+    while DROPPED_NOW.load(Ordering::Relaxed) > enough && free_next(locked, &mut to_free) {}
 }
 
-fn free_next(to_free: &mut VecDeque<Dropped>) -> bool {
+fn free_next(_: Locked<'_>, to_free: &mut VecDeque<Dropped>) -> bool {
     if to_free.is_empty() {
         *to_free = DROPPED.take();
     }
     let Some(Dropped { string, bytes }) = to_free.pop_front() else { return false };
-    free(string);
+    drop(string);
     DROPPED_NOW.fetch_sub(bytes, Ordering::Relaxed);
     true
 }
 
 /// The arguments of a command on the main thread.
-pub struct HostArgs<'a>(pub &'a [*mut RawString]);
+pub struct HostArgs<'a> {
+    args: &'a [HostString<'a>],
+    locked: Locked<'a>,
+}
 
 impl<'a> HostArgs<'a> {
+    /// Of the command that runs.
+    #[inline]
+    pub fn new(locked: Locked<'a>, args: &'a [HostString<'a>]) -> Self {
+        HostArgs { args, locked }
+    }
+
     /// The bytes of argument `index`. One that may be kept gives its spare room
     /// away first, so that the host will not move it later.
     #[inline]
     pub fn text(&self, index: usize, keep_bytes: usize) -> &'a [u8] {
-        let string = self.0[index];
-        // SAFETY: an argument of the running command, on the main thread.
-        unsafe {
-            let text = bytes(string);
-            if text.len() < keep_bytes {
-                return text;
-            }
-            api!(RedisModule_TrimStringAllocation)(string);
-            bytes(string)
+        let string = self.args[index];
+        let text = string.bytes();
+        if text.len() < keep_bytes {
+            return text;
         }
+        // SAFETY: an argument of the running command, on the main thread; nobody looks at its text of before.
+        unsafe { api!(RedisModule_TrimStringAllocation)(string.raw()) };
+        string.bytes()
     }
 }
 
 impl Keep for HostArgs<'_> {
     fn keep(&self, index: usize) -> Option<SharedValue> {
-        let &string = self.0.get(index)?;
-        // SAFETY: an argument of the running command, on the main thread.
-        make_room(unsafe { bytes(string) }.len());
+        let &string = self.args.get(index)?;
+        make_room(self.locked, string.bytes().len());
         KEPT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: an argument of the running command, on the main thread; the
-        // reference keeps it for as long as the slice is used.
-        let (string, text) = unsafe {
-            let held = api!(RedisModule_HoldString)(Ctx(std::ptr::null_mut()).0, string);
-            (held, bytes(held))
-        };
-        Some(SharedValue::new(Kept { string, text }))
+        let string = string.hold();
+        // SAFETY: the reference keeps the text for as long as the slice is used.
+        let text = unsafe { &*std::ptr::from_ref(string.bytes()) };
+        Some(SharedValue::new(Kept { string: Some(string), text }))
     }
 }

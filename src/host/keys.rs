@@ -7,8 +7,9 @@ use std::ffi::c_int;
 
 use smallvec::SmallVec;
 
-use super::api::{Ctx, RawString, api, bytes};
+use super::api::{Ctx, api};
 use super::register::access_flags;
+use super::string::HostString;
 use crate::command::{Args, Command, Keys};
 
 /// Whether the host asks for a command's keys this way.
@@ -17,18 +18,17 @@ pub fn are_asked_for(keys: Keys) -> bool {
 }
 
 /// Answers the question for a call's keys; false where it is none, but a call to be run.
-pub fn answer(ctx: Ctx, row: &Command, argv: &[*mut RawString]) -> bool {
+pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     // SAFETY: the command's own context.
-    if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx.0) } == 0 {
+    if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx.raw()) } == 0 {
         return false;
     }
-    // SAFETY: the arguments live until the callback returns.
-    let list: SmallVec<[&[u8]; 8]> = argv.iter().map(|&string| unsafe { bytes(string) }).collect();
+    let list: SmallVec<[&[u8]; 8]> = argv.iter().map(|string| string.bytes()).collect();
     let args = Args::new(&list);
     for (number, position) in row.key_positions(&args).enumerate() {
         let flags = access_flags(row.keys.access(number, &args));
         // SAFETY: in a question for keys; the position is that of an argument.
-        unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.0, position as c_int, flags as c_int) };
+        unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.raw(), position as c_int, flags as c_int) };
     }
     true
 }

@@ -9,8 +9,9 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{self, Ctx, Level, RawCtx, RawString, bytes, log};
+use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::questions::TheHost;
+use super::string::HostString;
 use super::{
     config, count_panic, descriptors, door, events, eviction, gates, info, kept, log_panics, news, register,
     renamed, reply, unit, users, watch,
@@ -80,12 +81,9 @@ pub unsafe fn on_load(
     if registered != ok {
         return err;
     }
-    let ctx = Ctx(ctx);
-    // SAFETY: the host's own array and strings, alive during this call.
-    let args: Vec<&[u8]> = unsafe {
-        let strings = if argc == 0 { &[] } else { std::slice::from_raw_parts(argv, argc as usize) };
-        strings.iter().map(|&string| bytes(string)).collect()
-    };
+    // SAFETY: the host's own context, array and strings, alive during this call.
+    let (ctx, strings) = unsafe { (Ctx::new(ctx), HostString::arguments(argv, argc)) };
+    let args: Vec<&[u8]> = strings.iter().map(|string| string.bytes()).collect();
     let loaded =
         super::guarded(Err("internal error while loading".to_owned()), || load(ctx, &args, open_ports));
     match loaded {
@@ -97,7 +95,7 @@ pub unsafe fn on_load(
     }
 }
 
-fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
+fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     if let Some(function) = api::missing() {
         return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
     }
@@ -113,11 +111,11 @@ fn load(ctx: Ctx, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), String> {
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.on_ask_host(gates::ask_host);
-    engine.users.mark_stale();
+    engine.users.mark_stale(ctx.locked());
     users::changes::prepare(ctx);
     engine.on_watched_change(watch::tell);
     engine.meet_host(Box::new(TheHost::new(ctx)));
-    renamed::note_seen();
+    renamed::note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
     let workers = Workers::start(&engine, count_panic, ports);
@@ -144,7 +142,7 @@ fn counted(number: usize, what: &str) -> String {
 }
 
 /// Makes room for the ports, or says why there will be none.
-fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Result<Shares, String> {
+fn prepare_ports(ctx: Ctx<'_>, engine: &Arc<Engine>, open_ports: OpenPorts) -> Result<Shares, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
         _ if !ports.are_wanted() => {}
@@ -162,7 +160,7 @@ fn prepare_ports(ctx: Ctx, engine: &Arc<Engine>, open_ports: OpenPorts) -> Resul
 }
 
 /// What whoever wants ports may not expect.
-fn warn_of_ports(ctx: Ctx, ports: &PortConfig) {
+fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
     if ports.port != 0 && ports.bind.is_empty() {
         log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
     }
@@ -183,8 +181,12 @@ fn warn_of_ports(ctx: Ctx, ports: &PortConfig) {
 ///
 /// But MODULE LOADEX takes a module back that has only just been loaded, where it names a setting that the module
 /// does not have; and Redis from 8 on ends where the module does not agree.
-pub fn on_unload(ctx: *mut RawCtx) -> c_int {
-    let ctx = Ctx(ctx);
+///
+/// # Safety
+/// Called by the host with its own context.
+pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
+    // SAFETY: the caller's promise.
+    let ctx = unsafe { Ctx::new(ctx) };
     if ENDING.load(Ordering::Relaxed) {
         // Valkey from 9 on asks all modules at its end.
         return raw::REDISMODULE_ERR as c_int;

@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::api::{Ctx, RawCtx, api};
+use super::api::Ctx;
+use super::context::DetachedCtx;
 use super::door::door;
 use super::unit;
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
@@ -32,7 +33,7 @@ static WORKS: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new());
 pub trait LockWork: Send {
     /// Works until `deadline`. The context holds the lock for the length of
     /// this call; nothing of the host's may be kept for the next.
-    fn slice(&mut self, ctx: Ctx, deadline: Option<Instant>);
+    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>);
 
     /// What can be done without the lock, before the next slice.
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress;
@@ -52,23 +53,16 @@ pub fn main_turned() {
 /// The part of a job that works under the lock, on a worker.
 pub struct LockPart {
     work: Arc<Mutex<dyn LockWork>>,
-    ctx: *mut RawCtx,
+    /// Until it is dropped.
+    ctx: Option<DetachedCtx>,
 }
 
-// SAFETY: the context is used between a successful TryLock and the unlock
-// only; the lock is its own guard.
-unsafe impl Send for LockPart {}
-
 impl LockPart {
-    /// On the main thread, with a command's context.
-    pub fn new(ctx: Ctx, work: Arc<Mutex<dyn LockWork>>) -> Self {
+    /// The part that does this work.
+    pub fn new(ctx: Ctx<'_>, work: Arc<Mutex<dyn LockWork>>) -> Self {
         WORKS.lock().push(Arc::clone(&work));
         CONTEXTS.fetch_add(1, Ordering::Relaxed);
-        LockPart {
-            work,
-            // SAFETY: on the main thread, with a valid context.
-            ctx: unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.0) },
-        }
+        LockPart { work, ctx: Some(DetachedCtx::new(ctx)) }
     }
 
     /// Runs a slice if the lock is to be had, and free to be taken.
@@ -76,25 +70,21 @@ impl LockPart {
         if too_early() {
             return false;
         }
-        // SAFETY: TryLock is safe from any thread.
-        if unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.ctx) } != 0 {
+        let Some(hold) = self.ctx.as_ref().and_then(DetachedCtx::try_lock) else {
             return false;
-        }
+        };
         // A unit that ran after BEFORE_SLEEP may still be open.
-        if !unit::end_if_over() {
-            // SAFETY: we hold the lock.
-            unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
+        if !unit::end_if_over(hold.ctx().locked()) {
             return false;
         }
-        let slice = AssertUnwindSafe(|| work.slice(Ctx(self.ctx), Some(Instant::now() + LOCK_SLICE)));
+        let slice = AssertUnwindSafe(|| work.slice(hold.ctx(), Some(Instant::now() + LOCK_SLICE)));
         let result = catch_unwind(slice);
         slice_ended();
         let engine = &door().engine;
         if engine.is_listening() {
             engine.wake_main(); // It tells what has changed.
         }
-        // SAFETY: we hold the lock.
-        unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.ctx) };
+        drop(hold);
         match result {
             Ok(()) => true,
             // The worker answers the client; what matters here is the lock.
@@ -124,18 +114,12 @@ impl Part for LockPart {
 impl Drop for LockPart {
     fn drop(&mut self) {
         WORKS.lock().retain(|work| !Arc::ptr_eq(work, &self.work));
-        SPENT_CONTEXTS.lock().push(SpentContext(self.ctx));
+        SPENT_CONTEXTS.lock().extend(self.ctx.take());
     }
 }
 
-struct SpentContext(*mut RawCtx);
-
-// SAFETY: only carried to the main thread.
-unsafe impl Send for SpentContext {}
-
-/// Detached contexts are freed on the main thread: before 7.4 their client is
-/// taken out of a list that only the lock guards.
-static SPENT_CONTEXTS: Mutex<Vec<SpentContext>> = Mutex::new(Vec::new());
+/// Contexts that nobody needs any more. They are freed under the lock.
+static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
 
 /// Detached contexts that have not been freed. While there are none there is no
 /// such work, and a turn of the main loop, which always looks, takes no lock.
@@ -152,13 +136,12 @@ fn too_early() -> bool {
 
 /// On the main thread, before it sleeps: runs a slice of work that has not come
 /// by the lock for a while, because the main loop hardly sleeps.
-pub fn run_starving(ctx: Ctx) {
+pub fn run_starving(ctx: Ctx<'_>) {
     if CONTEXTS.load(Ordering::Relaxed) == 0 {
         return;
     }
-    for SpentContext(spent) in std::mem::take(&mut *SPENT_CONTEXTS.lock()) {
-        // SAFETY: the part that owned it is gone.
-        unsafe { api!(RedisModule_FreeThreadSafeContext)(spent) };
+    for spent in std::mem::take(&mut *SPENT_CONTEXTS.lock()) {
+        spent.free(ctx.locked());
         CONTEXTS.fetch_sub(1, Ordering::Relaxed);
     }
     let starving = LAST.lock().is_none_or(|(_, ended)| ended.elapsed() > LOCK_STARVING);

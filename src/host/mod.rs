@@ -6,11 +6,13 @@
 //!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─► reply
 //! ```
 
+mod acl;
 mod alloc;
 mod api;
 mod blocked;
 mod budget;
 mod config;
+mod context;
 mod copy;
 mod descriptors;
 mod door;
@@ -29,6 +31,7 @@ mod register;
 mod renamed;
 mod reply;
 mod rights;
+mod string;
 mod unit;
 mod users;
 mod watch;
@@ -60,6 +63,6 @@ fn count_panic() {
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = format!("midi: internal error: {panic}");
-        api::log(api::Ctx(std::ptr::null_mut()), api::Level::Warning, &text.replace('\n', " "));
+        api::log_anywhere(api::Level::Warning, &text.replace('\n', " "));
     }));
 }

@@ -18,8 +18,8 @@ pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: raw::RedisModuleEvent, _: 
     MAY_HAVE_CHANGED.store(true, Ordering::Relaxed);
 }
 
-/// Asks the host for its list where that may have changed. Under the global lock, between commands.
-pub fn refresh(ctx: Ctx) {
+/// Asks the host for its list where that may have changed. Between commands.
+pub fn refresh(ctx: Ctx<'_>) {
     if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
         MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
         door().engine.set_modules(list(ctx));
@@ -27,7 +27,7 @@ pub fn refresh(ctx: Ctx) {
 }
 
 /// The list as HELLO tells it: a map for each.
-fn list(ctx: Ctx) -> Tape {
+fn list(ctx: Ctx<'_>) -> Tape {
     let mut tape = Tape::default();
     let mut modules = ctx.call(c"MODULE", &[b"LIST"]).list();
     if modules.is_empty() {

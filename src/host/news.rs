@@ -16,7 +16,7 @@ use super::api::Ctx;
 use super::budget;
 use super::door::door;
 use crate::command::Class;
-use crate::shard::{Author, News};
+use crate::shard::{Author, Locked, News};
 
 /// Whether any client ever asked for it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
@@ -27,46 +27,46 @@ static TURN_IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Whether one may have asked since the host was last asked who does.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether anybody listens. Under the global lock: at load, when a setting
+/// Looks whether anybody listens: at load, when a setting
 /// has changed, and at every cron tick.
-pub fn refresh(ctx: Ctx) {
+pub fn refresh(ctx: Ctx<'_>) {
     let tracked = door().engine.is_tracked() && anybody_tracks(ctx);
     set_tracked(ctx, tracked);
 }
 
-fn anybody_tracks(ctx: Ctx) -> bool {
+fn anybody_tracks(ctx: Ctx<'_>) -> bool {
     ctx.info_number(c"clients", c"tracking_clients") != Some(0)
 }
 
-fn set_tracked(ctx: Ctx, tracked: bool) {
+fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
     let engine = &door().engine;
-    engine.set_tracked(tracked);
-    engine.set_listening(tracked || ctx.notifies());
+    engine.set_tracked(ctx.locked(), tracked);
+    engine.set_listening(ctx.locked(), tracked || ctx.notifies());
 }
 
 /// A CLIENT TRACKING is about to be executed, queued or refused. Anybody can say it, without a password,
 /// too: so the host is asked, once in a turn of its main loop, before who said it has an answer.
-pub fn tracking_begins() {
+pub fn tracking_begins(locked: Locked<'_>) {
     EVER_TRACKED.store(true, Ordering::Relaxed);
     ASKED_FOR.store(true, Ordering::Relaxed);
     if TURN_IS_OVER.load(Ordering::Relaxed) {
-        before_read();
+        before_read(locked);
         door().engine.wake_main();
     }
 }
 
 /// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.
-pub fn before_exec() {
+pub fn before_exec(locked: Locked<'_>) {
     if EVER_TRACKED.load(Ordering::Relaxed) {
-        tracking_begins();
+        tracking_begins(locked);
     }
 }
 
 /// A command of midi's follows in the same turn. If it reads, its client may want to hear of changes from here on.
 #[inline]
-pub fn before_read() {
+pub fn before_read(locked: Locked<'_>) {
     if ASKED_FOR.load(Ordering::Relaxed) {
-        set_tracked(door().ctx(), true);
+        set_tracked(door().ctx(locked), true);
     }
 }
 
@@ -77,55 +77,55 @@ pub fn awake() {
 
 /// The main loop is about to sleep, and then to send its clients their answers.
 #[inline]
-pub fn before_sleep(ctx: Ctx) {
+pub fn before_sleep(ctx: Ctx<'_>) {
     TURN_IS_OVER.store(true, Ordering::Relaxed);
     if ASKED_FOR.load(Ordering::Relaxed) && ASKED_FOR.swap(false, Ordering::Relaxed) {
         set_tracked(ctx, anybody_tracks(ctx));
     }
 }
 
-/// Tells the host what has changed. Under the global lock, with no token in hand:
+/// Tells the host what has changed, with no token in hand:
 /// other modules may call our commands in answer.
 ///
 /// `running` is the context of the command that has just run, if one has.
 #[inline]
-pub fn tell(running: Option<Ctx>) {
+pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     if door().engine.has_news() {
-        tell_all(running);
+        tell_all(locked, running);
     }
 }
 
 #[cold]
-fn tell_all(running: Option<Ctx>) {
+fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     let engine = &door().engine;
     // All of them first: what another module does in answer to one has news of its own, and a client of its own.
-    let all: Vec<News> = std::iter::from_fn(|| engine.next_news()).collect();
-    all.iter().for_each(|news| tell_one(news, running));
-    engine.make_room_for_news();
+    let all: Vec<News> = std::iter::from_fn(|| engine.next_news(locked)).collect();
+    all.iter().for_each(|news| tell_one(locked, news, running));
+    engine.make_room_for_news(locked);
 }
 
 /// Tells as much of it as this turn's share of the main loop allows, up to the news of that number. True
 /// where these have been told.
-pub fn tell_up_to(number: u64) -> bool {
+pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &door().engine;
     let is_told = || engine.news_told() >= number;
     if engine.has_news() || engine.has_much_news() {
-        budget::spend(|| !is_told() && tell_next());
-        engine.make_room_for_news();
+        budget::spend(|| !is_told() && tell_next(locked));
+        engine.make_room_for_news(locked);
     }
     is_told()
 }
 
-fn tell_next() -> bool {
-    let news = door().engine.next_news();
+fn tell_next(locked: Locked<'_>) -> bool {
+    let news = door().engine.next_news(locked);
     if let Some(news) = &news {
-        tell_one(news, None);
+        tell_one(locked, news, None);
     }
     news.is_some()
 }
 
-fn tell_one(news: &News, running: Option<Ctx>) {
-    let ctx = door().ctx();
+fn tell_one(locked: Locked<'_>, news: &News, running: Option<Ctx<'_>>) {
+    let ctx = door().ctx(locked);
     if door().engine.is_tracked() {
         match (news.author, running) {
             (Author::Waiting(client), _) => WAITING.lock().add(client, news.db, &news.key),
@@ -141,7 +141,7 @@ fn tell_one(news: &News, running: Option<Ctx>) {
     ctx.notify(news.db, &news.key, class as u32, news.event.name);
 }
 
-fn signal(ctx: Ctx, db: u32, key: &[u8]) {
+fn signal(ctx: Ctx<'_>, db: u32, key: &[u8]) {
     // Everybody hears of it: whoever changed the key before need not be known any more.
     WAITING.lock().last.remove(key);
     ctx.signal_modified(db, key);
@@ -182,7 +182,7 @@ impl Waiting {
 
 /// Tells the host what a client has changed that is about to be answered; `ctx` is its own, if
 /// it is still there.
-pub fn tell_of(author: Author, ctx: Ctx) {
+pub fn tell_of(author: Author, ctx: Ctx<'_>) {
     let Author::Waiting(client) = author else { return };
     if !ANY_WAITING.load(Ordering::Relaxed) {
         return;
@@ -192,9 +192,9 @@ pub fn tell_of(author: Author, ctx: Ctx) {
 }
 
 /// Tells the host now what it would be told later.
-pub fn forget_authors() {
+pub fn forget_authors(locked: Locked<'_>) {
     let Waiting { changes, last } = std::mem::take(&mut *WAITING.lock());
     for (db, key) in changes.into_values().flatten().filter(|(_, key)| last.contains_key(key)) {
-        door().ctx().signal_modified(db, &key);
+        door().ctx(locked).signal_modified(db, &key);
     }
 }

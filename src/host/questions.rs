@@ -9,7 +9,7 @@ use super::api::{Answer, Ctx};
 use super::door::{PREFIX, door};
 use super::{info, modules, users};
 use crate::command::{DoorCommand, HostCommand, Tape};
-use crate::shard::{Call, Host, JobOwner, JobReply, PasswordSum, Refusal, User};
+use crate::shard::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
 /// Answers in the host's name.
 pub struct TheHost {
@@ -27,7 +27,7 @@ struct Told {
 
 impl TheHost {
     /// Asks what does not change. Valkey tells which Redis it is like.
-    pub fn new(ctx: Ctx) -> Self {
+    pub fn new(ctx: Ctx<'_>) -> Self {
         let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
         TheHost { version: String::from_utf8_lossy(&version).into_owned(), told: Mutex::default() }
     }
@@ -38,31 +38,31 @@ impl Host for TheHost {
         &self.version
     }
 
-    fn authenticate(&self, user: &[u8], password: &PasswordSum) -> bool {
-        users::authenticate(user, password)
+    fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool {
+        users::authenticate(locked, user, password)
     }
 
-    fn user(&self, name: &[u8]) -> Option<User> {
-        users::look(name)
+    fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
+        users::look(locked, name)
     }
 
-    fn refused(&self, refusal: &Refusal) {
-        users::refused(door().ctx(), refusal);
+    fn refused(&self, locked: Locked<'_>, refusal: &Refusal) {
+        users::refused(door().ctx(locked), refusal);
     }
 
-    fn reply_to(&self, command: &CStr) -> Tape {
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape {
         let mut tape = Tape::default();
-        modules::say(door().ctx().call(command, &[]), &mut tape);
+        modules::say(door().ctx(locked).call(command, &[]), &mut tape);
         tape
     }
 
-    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]> {
+    fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
         let batch = door().batch();
         let mut told = self.told.lock();
         if let Some(told) = told.as_ref().filter(|told| told.batch == batch && told.sections == sections) {
             return Arc::clone(&told.text);
         }
-        let text: Arc<[u8]> = info_text(sections).into();
+        let text: Arc<[u8]> = info_text(locked, sections).into();
         let sections = sections.iter().map(|section| section.to_vec()).collect();
         *told = Some(Told { batch, sections, text: Arc::clone(&text) });
         text
@@ -70,19 +70,20 @@ impl Host for TheHost {
 
     fn run_door_command(
         &self,
+        locked: Locked<'_>,
         call: &Call<'_>,
         which: DoorCommand,
         user: &[u8],
         owner: JobOwner,
         reply: Box<dyn JobReply>,
     ) {
-        door().own_command_of_port(call, which, user, owner, reply);
+        door().own_command_of_port(locked, call, which, user, owner, reply);
     }
 
-    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)> {
-        let mut all: Vec<_> = listed(&[]).map(|name| (name, HostCommand::OfServer)).collect();
+    fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
+        let mut all: Vec<_> = listed(locked, &[]).map(|name| (name, HostCommand::OfServer)).collect();
         for category in CATEGORIES_OF_KEYS {
-            let of_keys = listed(&[b"FILTERBY", b"ACLCAT", category]);
+            let of_keys = listed(locked, &[b"FILTERBY", b"ACLCAT", category]);
             // The container of such subcommands is about keys, too.
             let names = of_keys.flat_map(|name| {
                 let container = name.split(|&byte| byte == b'|').next().unwrap_or_default().to_vec();
@@ -93,9 +94,10 @@ impl Host for TheHost {
         all
     }
 
-    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words: Vec<&[u8]> = [&b"GET"[..]].into_iter().chain(patterns.iter().copied()).collect();
-        let mut found = door().ctx().call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
+        let mut found =
+            door().ctx(locked).call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
         std::iter::from_fn(|| Some((found.next()?, found.next()?))).collect()
     }
 }
@@ -104,9 +106,9 @@ impl Host for TheHost {
 const CATEGORIES_OF_KEYS: [&[u8]; 4] = [b"keyspace", b"read", b"write", b"scripting"];
 
 /// The names that COMMAND LIST gives with this filter, but for midi's.
-fn listed(filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
+fn listed(locked: Locked<'_>, filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
     let words = [&[&b"LIST"[..]], filter].concat();
-    let names = door().ctx().call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
+    let names = door().ctx(locked).call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
     names.filter(|name| !name.starts_with(PREFIX.as_bytes()))
 }
 
@@ -115,8 +117,8 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 }
 
 /// INFO with these sections, midi's included.
-fn info_text(sections: &[&[u8]]) -> Vec<u8> {
-    let mut text = door().ctx().call(c"INFO", sections).text().unwrap_or_default();
+fn info_text(locked: Locked<'_>, sections: &[&[u8]]) -> Vec<u8> {
+    let mut text = door().ctx(locked).call(c"INFO", sections).text().unwrap_or_default();
     let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
     // A module's sections are left out unless they are named, or everything is asked for.
     let left_out = sections.is_empty() || sections.iter().any(general);

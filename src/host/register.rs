@@ -12,12 +12,12 @@ use super::keys::are_asked_for;
 use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
 
 /// Registers every command. False where the host refuses one.
-pub fn register(ctx: Ctx) -> bool {
+pub fn register(ctx: Ctx<'_>) -> bool {
     let mut all = COMMANDS.iter().zip(TRAMPOLINES);
     all.all(|(command, trampoline)| register_one(ctx, command, trampoline).is_some())
 }
 
-fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<()> {
+fn register_one(ctx: Ctx<'_>, command: &Command, trampoline: Trampoline) -> Option<()> {
     let name = c_text(&format!("{PREFIX}{}", command.name));
     let (first, last, step) = command.keys.range();
     let ok = raw::REDISMODULE_OK as c_int;
@@ -25,7 +25,7 @@ fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<(
     unsafe {
         let flags = flags(command);
         let created = api!(RedisModule_CreateCommand)(
-            ctx.0,
+            ctx.raw(),
             name.as_ptr(),
             Some(trampoline),
             flags.as_ptr(),
@@ -33,8 +33,11 @@ fn register_one(ctx: Ctx, command: &Command, trampoline: Trampoline) -> Option<(
             last,
             step,
         );
-        let row =
-            if created == ok { api!(RedisModule_GetCommand)(ctx.0, name.as_ptr()) } else { ptr::null_mut() };
+        let row = if created == ok {
+            api!(RedisModule_GetCommand)(ctx.raw(), name.as_ptr())
+        } else {
+            ptr::null_mut()
+        };
         if row.is_null() {
             return None;
         }

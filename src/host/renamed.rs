@@ -5,17 +5,18 @@
 //! shows those of all that can still be called. So: a name that rules know and a look-up does not was renamed; and
 //! if the list does not have it either, it was taken away.
 
-use std::ffi::c_int;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use redis_module::raw;
 
-use super::api::{Answer, Ctx, Level, RawString, api, c_text, log, string};
+use super::acl::HostUser;
+use super::api::{Answer, Ctx, Level, c_text, log};
+use super::context::Filtered;
 use super::guarded;
+use super::string::OwnString;
 use crate::command::{Action, COMMANDS, PORT_COMMANDS, withdraw, withdraw_port};
+use crate::shard::Locked;
 
 /// Commands of the host's that the filter must know, whatever they are called.
 const SEEN: [&str; 5] = ["acl", "client", "config", "exec", "watch"];
@@ -31,21 +32,21 @@ static MEANINGS: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None
 const ANOTHER: &str = "";
 
 /// Looks whether any command that the filter must know is renamed. In OnLoad.
-pub fn note_seen() {
-    ANY_SEEN.store(SEEN.into_iter().any(is_renamed), Ordering::Relaxed);
+pub fn note_seen(locked: Locked<'_>) {
+    ANY_SEEN.store(SEEN.into_iter().any(|name| is_renamed(locked, name)), Ordering::Relaxed);
 }
 
 /// What is called by that name, where it may be one of [`SEEN`] under another; else the name itself.
 #[inline]
-pub fn meaning(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] {
-    if ANY_SEEN.load(Ordering::Relaxed) { guarded(name, || look_up(name, filter)) } else { name }
+pub fn meaning<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
+    if ANY_SEEN.load(Ordering::Relaxed) { guarded(name, || look_up(name, command)) } else { name }
 }
 
 #[cold]
-fn look_up(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] {
+fn look_up<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
     let key = name.to_ascii_lowercase();
     let known = MEANINGS.lock().get_or_insert_default().get(&key).copied();
-    let Some(meaning) = known.or_else(|| ask(filter)) else { return name };
+    let Some(meaning) = known.or_else(|| ask(command)) else { return name };
     if known.is_none() {
         MEANINGS.lock().get_or_insert_default().insert(key, meaning);
     }
@@ -54,14 +55,14 @@ fn look_up(name: &[u8], filter: *mut raw::RedisModuleCommandFilterCtx) -> &[u8] 
 
 /// Asks whether somebody who may call one of [`SEEN`] only may call this. `None` where this is no whole command:
 /// the next one of its name may tell.
-fn ask(filter: *mut raw::RedisModuleCommandFilterCtx) -> Option<&'static str> {
+fn ask(command: Filtered<'_>) -> Option<&'static str> {
     // AUTH and its kin are everybody's, whatever the rules.
-    if may_call(filter, "allkeys") == Ok(()) {
+    if may_call(command, "allkeys") == Ok(()) {
         return Some(ANOTHER);
     }
     let mut whole = false;
     for name in SEEN {
-        match may_call(filter, &format!("+{name}")) {
+        match may_call(command, &format!("+{name}")) {
             Ok(()) => return Some(name),
             Err(reason) => whole |= reason == Some(libc::EACCES),
         }
@@ -73,26 +74,18 @@ fn ask(filter: *mut raw::RedisModuleCommandFilterCtx) -> Option<&'static str> {
 ///
 /// # Errors
 /// The host's reason, an errno.
-fn may_call(filter: *mut raw::RedisModuleCommandFilterCtx, rule: &str) -> Result<(), Option<i32>> {
-    // SAFETY: the filter's own context, and arguments that it holds; a user of our own, freed once.
-    unsafe {
-        let count = api!(RedisModule_CommandFilterArgsCount)(filter);
-        let argument = |number| api!(RedisModule_CommandFilterArgGet)(filter, number);
-        let mut args: Vec<*mut RawString> = (0..count).map(argument).collect();
-        let user = api!(RedisModule_CreateModuleUser)(c"midi".as_ptr());
-        for rule in [rule, "allkeys"] {
-            api!(RedisModule_SetModuleUserACL)(user, c_text(rule).as_ptr());
-        }
-        let may = api!(RedisModule_ACLCheckCommandPermissions)(user, args.as_mut_ptr(), count);
-        let error = io::Error::last_os_error().raw_os_error();
-        api!(RedisModule_FreeModuleUser)(user);
-        if may == raw::REDISMODULE_OK as c_int { Ok(()) } else { Err(error) }
+fn may_call(command: Filtered<'_>, rule: &str) -> Result<(), Option<i32>> {
+    let words: Vec<_> = (0..command.count()).filter_map(|number| command.string(number)).collect();
+    let user = HostUser::new(command.locked(), c"midi");
+    for rule in [rule, "allkeys"] {
+        user.set(&c_text(rule));
     }
+    user.may_call(&words)
 }
 
 /// Has the ports forget what the host's operator has taken away, and logs what is renamed. In OnLoad.
-pub fn note_for_ports(ctx: Ctx) {
-    let renamed: Vec<Twin> = twins().filter(|twin| is_renamed(twin.name)).collect();
+pub fn note_for_ports(ctx: Ctx<'_>) {
+    let renamed: Vec<Twin> = twins().filter(|twin| is_renamed(ctx.locked(), twin.name)).collect();
     if renamed.is_empty() {
         return;
     }
@@ -121,7 +114,7 @@ fn twins() -> impl Iterator<Item = Twin> {
     table.chain(ports.map(|(number, row)| Twin { name: row.name, number, withdraw: withdraw_port }))
 }
 
-fn tell(ctx: Ctx, what: &str, twins: &[Twin]) {
+fn tell(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {
     if !twins.is_empty() {
         let names: Vec<String> = twins.iter().map(|twin| twin.name.to_uppercase()).collect();
         log(ctx, Level::Warning, &format!("{what}: {}", names.join(", ")));
@@ -129,18 +122,8 @@ fn tell(ctx: Ctx, what: &str, twins: &[Twin]) {
 }
 
 /// Whether the host has such a command, but does not call it so.
-pub fn is_renamed(name: &str) -> bool {
-    let (rule, ok) = (c_text(&format!("+{name}")), raw::REDISMODULE_OK as c_int);
-    // SAFETY: a user of our own, which nobody else sees, and a name; each is freed once. The user has no rights
-    // when it is asked about: else the host would look for keys behind the name.
-    unsafe {
-        let (user, name) = (api!(RedisModule_CreateModuleUser)(c"midi".as_ptr()), string(name.as_bytes()));
-        let mut words = [name];
-        let refused = api!(RedisModule_ACLCheckCommandPermissions)(user, words.as_mut_ptr(), 1) != ok;
-        let is_unknown = refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
-        let renamed = is_unknown && api!(RedisModule_SetModuleUserACL)(user, rule.as_ptr()) == ok;
-        api!(RedisModule_FreeString)(std::ptr::null_mut(), name);
-        api!(RedisModule_FreeModuleUser)(user);
-        renamed
-    }
+pub fn is_renamed(locked: Locked<'_>, name: &str) -> bool {
+    // The user has no rights when it is asked about: else the host would look for keys behind the name.
+    let (user, word) = (HostUser::new(locked, c"midi"), OwnString::new(name.as_bytes()));
+    user.may_call(&[word.get()]) == Err(Some(libc::ENOENT)) && user.set(&c_text(&format!("+{name}")))
 }

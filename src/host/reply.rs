@@ -1,11 +1,12 @@
 //! Replies to a client of the host.
 
 use std::ffi::c_long;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, reply_text};
+use super::api::{Ctx, RawCtx, api, reply_text};
 use crate::command::Reply;
 
 /// `+OK` as the reply of a call, which the host passes on as it is: 165
@@ -22,11 +23,11 @@ unsafe impl Sync for OkReply {}
 
 /// Makes the reply that is said most. Once, in OnLoad. Where the host has no
 /// UNWATCH (it may be renamed) every `+OK` is made of its text.
-pub fn prepare(ctx: Ctx) {
+pub fn prepare(ctx: Ctx<'_>) {
     // SAFETY: the format says that there are no arguments. The command does
     // nothing, on a client of the host's that watches nothing.
     unsafe {
-        let reply = api!(RedisModule_Call)(ctx.0, c"UNWATCH".as_ptr(), c"".as_ptr());
+        let reply = api!(RedisModule_Call)(ctx.raw(), c"UNWATCH".as_ptr(), c"".as_ptr());
         if !reply.is_null() && reply_text(reply) == b"OK" {
             let _ = OK.set(OkReply(reply));
         }
@@ -35,9 +36,23 @@ pub fn prepare(ctx: Ctx) {
 
 /// A client's reply, through a command's context, a reply callback's, or a
 /// blocked client's thread-safe one (any thread).
-pub struct HostReply(pub Ctx);
+pub struct HostReply<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
 
-impl HostReply {
+impl<'a> HostReply<'a> {
+    /// To the client whose context it is.
+    #[inline]
+    pub fn new(ctx: Ctx<'a>) -> Self {
+        HostReply(ctx.raw(), PhantomData)
+    }
+
+    /// To a blocked client, on any thread.
+    ///
+    /// # Safety
+    /// Its thread-safe context, which lives for all of the lifetime and is used by nobody else meanwhile.
+    pub unsafe fn to_blocked(ctx: *mut RawCtx) -> Self {
+        HostReply(ctx, PhantomData)
+    }
+
     fn len(len: usize) -> c_long {
         c_long::try_from(len).unwrap_or(c_long::MAX)
     }
@@ -46,14 +61,14 @@ impl HostReply {
 // SAFETY of the calls below: the context is valid while this value is used
 // (callbacks are over before their context, and a blocked client's is freed
 // after its reply), and buffers are passed with their length and copied.
-impl Reply for HostReply {
+impl Reply for HostReply<'_> {
     #[inline]
     fn simple(&mut self, text: &'static str) {
         let mut buffer = [0; 16];
         let len = text.len().min(buffer.len() - 1);
         buffer[..len].copy_from_slice(&text.as_bytes()[..len]);
         // SAFETY: see above; the text ends with the NUL behind its last byte.
-        unsafe { api!(RedisModule_ReplyWithSimpleString)((self.0).0, buffer.as_ptr().cast()) };
+        unsafe { api!(RedisModule_ReplyWithSimpleString)(self.0, buffer.as_ptr().cast()) };
     }
 
     #[inline]
@@ -61,7 +76,7 @@ impl Reply for HostReply {
         match OK.get() {
             // SAFETY: see above.
             Some(ok) => unsafe {
-                api!(RedisModule_ReplyWithCallReply)((self.0).0, ok.0);
+                api!(RedisModule_ReplyWithCallReply)(self.0, ok.0);
             },
             None => self.simple("OK"),
         }
@@ -70,26 +85,26 @@ impl Reply for HostReply {
     #[inline]
     fn null(&mut self) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithNull)((self.0).0) };
+        unsafe { api!(RedisModule_ReplyWithNull)(self.0) };
     }
 
     #[inline]
     fn integer(&mut self, number: i64) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithLongLong)((self.0).0, number) };
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, number) };
     }
 
     #[inline]
     fn bulk(&mut self, bytes: &[u8]) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithStringBuffer)((self.0).0, bytes.as_ptr().cast(), bytes.len()) };
+        unsafe { api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len()) };
     }
 
     fn verbatim(&mut self, text: &[u8]) {
         // SAFETY: see above; the type is three letters.
         unsafe {
             api!(RedisModule_ReplyWithVerbatimStringType)(
-                (self.0).0,
+                self.0,
                 text.as_ptr().cast(),
                 text.len(),
                 c"txt".as_ptr(),
@@ -101,16 +116,16 @@ impl Reply for HostReply {
         let mut text = text.to_vec();
         text.push(0);
         // SAFETY: see above; what follows an inner NUL is not read.
-        unsafe { api!(RedisModule_ReplyWithError)((self.0).0, text.as_ptr().cast()) };
+        unsafe { api!(RedisModule_ReplyWithError)(self.0, text.as_ptr().cast()) };
     }
 
     fn array(&mut self, len: usize) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithArray)((self.0).0, Self::len(len)) };
+        unsafe { api!(RedisModule_ReplyWithArray)(self.0, Self::len(len)) };
     }
 
     fn map(&mut self, len: usize) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithMap)((self.0).0, Self::len(len)) };
+        unsafe { api!(RedisModule_ReplyWithMap)(self.0, Self::len(len)) };
     }
 }

@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, bytes, must_not_replicate};
+use super::api::{Ctx, api, must_not_replicate};
+use super::context::Filtered;
 use super::door::door;
 use super::{gates, guarded, news, renamed, users, watch};
+use crate::shard::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -33,63 +35,54 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 static PAUSED: AtomicBool = AtomicBool::new(false);
 
 /// Has the host call us before each command. False where it refuses.
-pub fn register(ctx: Ctx) -> bool {
+pub fn register(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad; the callback stays, since midi is never unloaded.
-    !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.0, Some(before_command), 0 as c_int) }.is_null()
+    !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(before_command), 0 as c_int) }.is_null()
 }
 
 /// Before every command: top-level ones, queued ones as they are queued, those of
 /// scripts and of RM_Call. It costs native commands too, so it is short.
 unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the host's own, while we run.
+    let command = unsafe { Filtered::new(filter) };
     if OPEN.load(Ordering::Relaxed) {
-        guarded(false, end_if_over);
+        guarded(false, || end_if_over(command.locked()));
     }
-    // SAFETY: the filter's own context, and an argument that it holds; a command
-    // has a name.
-    let name = unsafe { bytes(api!(RedisModule_CommandFilterArgGet)(filter, 0)) };
+    let name = command.arg(0);
     if is_ours(name) {
         return;
     }
     ASK.store(true, Ordering::Relaxed);
-    let name = renamed::meaning(name, filter);
+    let name = renamed::meaning(name, command);
     match name.len() {
         // GET, SET and DEL are as long: one look at the first letter is enough for them.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
-            guarded((), || users::changes::before_acl(filter));
+            guarded((), || users::changes::before_acl(command));
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
             gates::before_exec();
-            news::before_exec();
-            users::changes::before_exec(filter);
-            watch::before_exec();
+            news::before_exec(command.locked());
+            users::changes::before_exec(command);
+            watch::before_exec(command.locked());
         }),
-        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(filter)),
-        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::changes::before_config(filter)),
+        6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::changes::before_config(command)),
         4 if name.eq_ignore_ascii_case(b"auth") => users::at_door::forget(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
             users::at_door::forget();
         }
-        5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(filter)),
+        5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }
 }
 
 /// A CLIENT command is about to be executed, queued or refused.
-fn before_client(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    let subcommand = filter_arg(filter, 1);
+fn before_client(command: Filtered<'_>) {
+    let subcommand = command.arg(1);
     if subcommand.eq_ignore_ascii_case(b"tracking") {
-        news::tracking_begins();
+        news::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
-        gates::before_pause(filter_arg(filter, 3));
-    }
-}
-
-/// An argument of the command that a filter looks at; empty where there is none.
-pub fn filter_arg<'a>(filter: *mut raw::RedisModuleCommandFilterCtx, number: i32) -> &'a [u8] {
-    // SAFETY: the filter's own context, and an argument that it holds while the filter runs.
-    unsafe {
-        let string = api!(RedisModule_CommandFilterArgGet)(filter, number);
-        if string.is_null() { &[] } else { bytes(string) }
+        gates::before_pause(command.arg(3));
     }
 }
 
@@ -108,23 +101,23 @@ fn is_ours(name: &[u8]) -> bool {
 /// Whether what runs now is part of a unit; opens it where it is new. On the main
 /// thread, before anything is done to a shard.
 #[inline]
-pub fn is_inside(ctx: Ctx) -> bool {
+pub fn is_inside(ctx: Ctx<'_>) -> bool {
     ASK.load(Ordering::Relaxed) && ask(ctx)
 }
 
 #[cold]
-fn ask(ctx: Ctx) -> bool {
-    news::before_read();
-    watch::before_read();
+fn ask(ctx: Ctx<'_>) -> bool {
+    news::before_read(ctx.locked());
+    watch::before_read(ctx.locked());
     let (flags, engine) = (ctx.flags(), &door().engine);
     if flags & INSIDE == 0 {
-        end();
+        end(ctx.locked());
         let again = flags & UNFILTERED != 0 || PAUSED.load(Ordering::Relaxed);
         ASK.store(again, Ordering::Relaxed);
         return false;
     }
     if !OPEN.swap(true, Ordering::Relaxed) {
-        engine.open_unit();
+        engine.open_unit(ctx.locked());
         // Commands also run after BEFORE_SLEEP: shards must not be kept asleep.
         if engine.main.is_asleep() {
             engine.wake_main();
@@ -133,24 +126,24 @@ fn ask(ctx: Ctx) -> bool {
     true
 }
 
-/// Ends the unit if the host is through with it. Under the global lock. True where
+/// Ends the unit if the host is through with it. True where
 /// none is open then.
-pub fn end_if_over() -> bool {
-    if OPEN.load(Ordering::Relaxed) && door().ctx().flags() & INSIDE == 0 {
-        end();
+pub fn end_if_over(locked: Locked<'_>) -> bool {
+    if OPEN.load(Ordering::Relaxed) && door().ctx(locked).flags() & INSIDE == 0 {
+        end(locked);
     }
     !OPEN.load(Ordering::Relaxed)
 }
 
-fn end() {
+fn end(locked: Locked<'_>) {
     if OPEN.swap(false, Ordering::Relaxed) {
-        door().engine.end_unit();
+        door().engine.end_unit(locked);
     }
 }
 
 /// The main loop is about to sleep, or has slept.
-pub fn main_turned() {
-    let paused = must_not_replicate();
+pub fn main_turned(locked: Locked<'_>) {
+    let paused = must_not_replicate(locked);
     if paused || PAUSED.load(Ordering::Relaxed) {
         PAUSED.store(paused, Ordering::Relaxed);
         ASK.store(true, Ordering::Relaxed);

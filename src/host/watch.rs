@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{RawCtx, api, bytes, must_not_replicate, subscribe};
+use super::api::{Ctx, RawCtx, must_not_replicate, subscribe};
+use super::context::Filtered;
 use super::door::door;
 use super::{guarded, news, users};
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
+use crate::shard::Locked;
 
 /// Whether a WATCH has been said since the marks were last counted.
 static SAID: AtomicBool = AtomicBool::new(false);
@@ -65,28 +67,26 @@ struct Counts {
 }
 
 /// A WATCH is about to be executed, or refused: anybody can say it, without a password, too.
-pub fn before_watch(filter: *mut raw::RedisModuleCommandFilterCtx) {
-    let client = client_of(filter);
+pub fn before_watch(command: Filtered<'_>) {
+    let (client, locked) = (client_of(command), command.locked());
     SAID.store(true, Ordering::Relaxed);
     // News from before are none for who watches from now on.
-    news::tell(None);
-    news::forget_authors();
-    // SAFETY: the filter's own context, and arguments that it holds while the filter runs.
-    let names = (1..unsafe { api!(RedisModule_CommandFilterArgsCount)(filter) })
-        .map(|number| unsafe { bytes(api!(RedisModule_CommandFilterArgGet)(filter, number)) });
+    news::tell(locked, None);
+    news::forget_authors(locked);
+    let names = (1..command.count()).map(|number| command.arg(number));
     let size: usize = names.clone().map(|name| name.len() + WATCHED_NAME_BYTES).sum();
     let mut turn = TURN.lock();
     if turn.waiting_bytes > WATCHED_WAITING_BYTES {
         drop(turn);
-        settle();
+        settle(locked);
         turn = TURN.lock();
     }
     turn.said += 1;
     let is_little = turn.waiting.is_empty() && turn.marked + size <= WATCHED_AT_ONCE_BYTES;
-    if is_little || may_wait_itself() || users::changes::replies_leave_early() {
+    if is_little || may_wait_itself(locked) || users::changes::replies_leave_early(locked) {
         turn.marked += size;
         drop(turn);
-        return mark(client, names);
+        return mark(locked, client, names);
     }
     turn.waiting.push((client, names.map(Into::into).collect()));
     turn.waiting_bytes += size;
@@ -94,37 +94,37 @@ pub fn before_watch(filter: *mut raw::RedisModuleCommandFilterCtx) {
 }
 
 /// From here on changes of these keys are told.
-fn mark<'a>(client: Option<u64>, names: impl Iterator<Item = &'a [u8]>) {
+fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item = &'a [u8]>) {
     let engine = &door().engine;
-    engine.begin_watch(client, may_wait_itself());
-    names.for_each(|name| engine.watch(name, client));
+    engine.begin_watch(locked, client, may_wait_itself(locked));
+    names.for_each(|name| engine.watch(locked, name, client));
 }
 
 /// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose WATCH waits.
 #[inline]
-pub fn before_read() {
+pub fn before_read(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) {
         let has_asked = std::mem::replace(&mut TURN.lock().has_asked, true);
         // Once in a turn is enough: it takes as long as marking some names.
-        if has_asked { mark_waiting() } else { settle() }
+        if has_asked { mark_waiting(locked) } else { settle(locked) }
     }
 }
 
 /// Marks the names that wait, or forgets them where the host has executed no WATCH since it was last asked.
-fn settle() {
+fn settle(locked: Locked<'_>) {
     let mut turn = TURN.lock();
-    if turn.was_any_executed() {
+    if turn.was_any_executed(locked) {
         drop(turn);
-        mark_waiting();
+        mark_waiting(locked);
     } else {
         turn.take_waiting();
     }
 }
 
-fn mark_waiting() {
+fn mark_waiting(locked: Locked<'_>) {
     let waiting = TURN.lock().take_waiting();
     for (client, names) in waiting {
-        mark(client, names.iter().map(|name| &**name));
+        mark(locked, client, names.iter().map(|name| &**name));
     }
 }
 
@@ -137,14 +137,14 @@ impl Turn {
 
     /// Whether the host has executed any WATCH since this was last asked, as far as it tells. Marks of before are
     /// taken back where not: whoever said those was refused.
-    fn was_any_executed(&mut self) -> bool {
+    fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
         let (engine, said) = (&door().engine, std::mem::take(&mut self.said));
-        let counts = Counts::now();
+        let counts = Counts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
         // Not by the number of executed ones alone: somebody may have reset it meanwhile.
-        let none = counts == Counts { refused: before.refused + said, ..before } && !may_wait_itself();
+        let none = counts == Counts { refused: before.refused + said, ..before } && !may_wait_itself(locked);
         if none {
-            engine.take_back_marks()
+            engine.take_back_marks(locked)
         } else {
             engine.confirm_marks()
         }
@@ -154,8 +154,8 @@ impl Turn {
 
 impl Counts {
     /// As the host says; none before it has come across a WATCH.
-    fn now() -> Counts {
-        let text = door().ctx().info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
+    fn now(locked: Locked<'_>) -> Counts {
+        let text = door().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let number = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
         Counts { executed: number("calls=").unwrap_or(0), refused: number("rejected_calls=").unwrap_or(0) }
@@ -163,38 +163,35 @@ impl Counts {
 }
 
 /// A tenth of a second has passed: marks of those who were refused go, however few there are.
-pub fn on_cron() {
+pub fn on_cron(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) || door().engine.has_unconfirmed_marks() {
-        settle();
+        settle(locked);
     }
 }
 
 /// Who says it, and then is told of when gone; `None` where the host tells of neither.
-fn client_of(filter: *mut raw::RedisModuleCommandFilterCtx) -> Option<u64> {
+fn client_of(command: Filtered<'_>) -> Option<u64> {
     static HEARS: AtomicBool = AtomicBool::new(false);
-    // SAFETY: filled in at load, and never changed; the filter's own context.
-    let client = unsafe { raw::RedisModule_CommandFilterGetClientId.map(|ask| ask(filter)) }?;
+    let client = command.client_id()?;
     // Not before there is need: it costs the host something with every client that comes or goes.
     if !HEARS.load(Ordering::Relaxed) {
-        HEARS.store(
-            subscribe(door().ctx(), raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client),
-            Ordering::Relaxed,
-        );
+        let ctx = door().ctx(command.locked());
+        HEARS.store(subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client), Ordering::Relaxed);
     }
     HEARS.load(Ordering::Relaxed).then_some(client)
 }
 
-unsafe extern "C" fn on_client(_: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
-        // SAFETY: the data of this event is this structure.
-        let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
-        guarded((), || door().engine.watcher_left(client.id));
+        // SAFETY: the event's context, and its data is this structure.
+        let (ctx, client) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleClientInfo>()) };
+        guarded((), || door().engine.watcher_left(ctx.locked(), client.id));
     }
 }
 
 /// The main loop is about to sleep: what was said has been executed or refused.
-pub fn before_sleep() {
-    if must_not_replicate() {
+pub fn before_sleep(locked: Locked<'_>) {
+    if must_not_replicate(locked) {
         PAUSED.store(TURNS_AFTER_PAUSE, Ordering::Relaxed);
     } else if is_paused() {
         PAUSED.fetch_sub(1, Ordering::Relaxed);
@@ -206,15 +203,15 @@ pub fn before_sleep() {
             (turn.marked, turn.has_asked) = (0, false);
         }
         if ANY_WAITING.load(Ordering::Relaxed) {
-            settle();
+            settle(locked);
         }
-        door().engine.give_up_marks(is_paused());
+        door().engine.give_up_marks(locked, is_paused());
     }
 }
 
 /// Whether the WATCH that is said now may have to wait until a pause has ended.
-fn may_wait_itself() -> bool {
-    is_paused() || must_not_replicate()
+fn may_wait_itself(locked: Locked<'_>) -> bool {
+    is_paused() || must_not_replicate(locked)
 }
 
 /// Whether a WATCH that came while clients were paused may still have to be executed.
@@ -223,12 +220,12 @@ fn is_paused() -> bool {
 }
 
 /// An EXEC is about to be judged.
-pub fn before_exec() {
-    before_read();
-    door().engine.tell_expired();
+pub fn before_exec(locked: Locked<'_>) {
+    before_read(locked);
+    door().engine.tell_expired(locked);
 }
 
-/// A watched key has changed in these databases. Under the global lock.
-pub fn tell(databases: &[u32], key: &[u8]) {
-    door().ctx().signal_modified_in(databases, key);
+/// A watched key has changed in these databases.
+pub fn tell(locked: Locked<'_>, databases: &[u32], key: &[u8]) {
+    door().ctx(locked).signal_modified_in(databases, key);
 }

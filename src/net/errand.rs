@@ -11,7 +11,7 @@ use super::session::BUSY;
 use super::shared::{Answer, Mail};
 use super::waiting::Waiting;
 use crate::command::Action;
-use crate::shard::{Author, Call, Engine, Host, JobDoor, JobOwner, Outcome, Taking, long_work};
+use crate::shard::{Author, Call, Engine, Host, JobDoor, JobOwner, Locked, Outcome, Taking, long_work};
 use crate::store::Now;
 
 impl<D: Driver> Service<D> {
@@ -20,16 +20,16 @@ impl<D: Driver> Service<D> {
     pub(super) fn ask_main(
         &self,
         connection: &mut Connection,
-        question: impl FnOnce(&Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+        question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
         connection.state = State::Waiting;
         let waiting = Waiting::new(&self.shared, self.worker, connection.key);
         let killed = Arc::clone(&connection.client.killed);
-        self.engine().send_errand(Box::new(move |engine, host| {
+        self.engine().send_errand(Box::new(move |locked, engine, host| {
             if killed.load(Ordering::Relaxed) {
                 return;
             }
-            let answer = question(engine, host);
+            let answer = question(locked, engine, host);
             waiting.ends(|key| Mail::Answer(key, answer));
         }));
     }
@@ -43,7 +43,7 @@ impl<D: Driver> Service<D> {
         let owner = self.owner(connection);
         let user = connection.session.user.clone();
         let killed = Arc::clone(&connection.client.killed);
-        self.engine().send_errand(Box::new(move |engine, host| {
+        self.engine().send_errand(Box::new(move |locked, engine, host| {
             if killed.load(Ordering::Relaxed) {
                 return;
             }
@@ -54,9 +54,9 @@ impl<D: Driver> Service<D> {
                     (None, _) => reply.say(|reply| reply.error(BUSY)),
                     (Some(host), Action::Door(which)) => {
                         let user = user.as_ref().map_or(&b""[..], |user| &user.name);
-                        host.run_door_command(&call, which, user, owner, reply);
+                        host.run_door_command(locked, &call, which, user, owner, reply);
                     }
-                    (Some(_), _) => run_on_main(engine, &call, owner, reply),
+                    (Some(_), _) => run_on_main(locked, engine, &call, owner, reply),
                 }
             });
         }));
@@ -71,20 +71,26 @@ impl<D: Driver> Service<D> {
 }
 
 /// Runs a command to its end, or starts it as a job.
-fn run_on_main(engine: &Engine, call: &Call<'_>, owner: JobOwner, mut reply: Box<PortReply>) {
+fn run_on_main(
+    locked: Locked<'_>,
+    engine: &Engine,
+    call: &Call<'_>,
+    owner: JobOwner,
+    mut reply: Box<PortReply>,
+) {
     if let Some(error) = engine.late_refusal(call) {
         return reply.say(|reply| call.refuse(error, reply));
     }
-    let seat = engine.main_seat();
+    let seat = engine.main_seat(locked);
     engine.book_at_once(seat);
-    if engine.attempt(seat, call, Taking::Wait, &mut *reply) != Outcome::Long {
+    if engine.attempt(seat, call, Taking::Wait(locked), &mut *reply) != Outcome::Long {
         return reply.say(|_| {});
     }
-    let work = engine.room_for_job(call.command).and_then(|()| long_work(engine, call));
+    let work = engine.room_for_job(call.command).and_then(|()| long_work(engine, call, Some(locked)));
     match work {
         Err(error) => reply.say(|reply| call.refuse(error, reply)),
         Ok(work) if engine.config.safemode => {
-            engine.run_to_end(work, &mut *reply);
+            engine.run_to_end(locked, work, &mut *reply);
             reply.say(|_| {});
         }
         Ok(work) => engine.start_job(call.command, owner, work, reply),

@@ -113,7 +113,7 @@ impl<D: Driver> Service<D> {
             return self.on_main(connection, call);
         }
         let engine = &*self.shared.engine;
-        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call)) {
+        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call, None)) {
             Err(error) => call.refuse(error, &mut connection.session.reply(output)),
             Ok(work) => {
                 connection.state = State::Waiting;

@@ -22,7 +22,7 @@ use super::shared::{Mail, Shared, count};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MAIL_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
-use crate::shard::{Gates, Port, Request, Verdict};
+use crate::shard::{Gates, Home, Port, Request, Verdict};
 
 /// Listeners' marks: no connection has this serial number.
 const LISTENERS: u32 = u32::MAX;
@@ -375,7 +375,8 @@ impl<D: Driver> WorkerPort<D> {
 
 impl<D: Driver> Port for WorkerPort<D> {
     fn came_home(&mut self, request: Box<Request>) {
-        let key = Key::unpacked(request.ticket as u64);
+        let Home::Worker { connection, .. } = request.home else { return };
+        let key = Key::unpacked(connection);
         if request.verdict == Verdict::Long {
             let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
             if connection.key == key {

@@ -13,7 +13,7 @@ use super::plan::{Stop, request_limits};
 use super::resp::{ArgList, room_for};
 use super::service::{Fate, Pace, Service};
 use super::shared::count;
-use crate::command::{Args, Limits, Reply, Tape};
+use crate::command::{Args, Limits, Reply};
 use crate::limits::{
     HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
     UNAUTHENTICATED_QUERY_BYTES,
@@ -349,8 +349,8 @@ impl<D: Driver> Service<D> {
             return call.refuse(error, &mut connection.session.reply(output));
         }
         connection.state = State::Waiting;
-        let ticket = connection.key.packed() as usize;
-        let mut request = Box::new(Request::new(call, Home::Worker(self.worker), ticket, no_large_reply));
+        let home = Home::Worker { worker: self.worker, connection: connection.key.packed() };
+        let mut request = Box::new(Request::new(call, home));
         request.client_gone = Some(Arc::clone(&connection.client.killed));
         match outcome {
             Outcome::NeedsMain => engine.needs_main(request),
@@ -361,5 +361,3 @@ impl<D: Driver> Service<D> {
         }
     }
 }
-
-fn no_large_reply(_: usize, _: &Tape) {}

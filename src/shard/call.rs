@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use arrayvec::ArrayVec;
 use smallvec::{SmallVec, smallvec};
 
-use super::counters::{Census, Seat};
+use super::counters::Census;
 use super::engine::{Engine, HeldShard, ManyHeld};
+use super::lock::{Locked, Seat};
 use super::news::Author;
 use crate::command::{
     Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
@@ -55,18 +56,18 @@ impl Call<'_> {
 
 /// How to come by tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Taking {
+pub enum Taking<'l> {
     /// Try so often.
     Try(u32),
-    /// Wait. Only the holder of the host's global lock may.
-    Wait,
+    /// Wait, as the holder of the host's global lock may.
+    Wait(Locked<'l>),
 }
 
-impl Taking {
+impl Taking<'_> {
     /// For the main thread: blocking a client costs it more than a short wait.
-    pub const MAIN: Taking = Taking::Try(MAIN_SPINS);
+    pub const MAIN: Self = Taking::Try(MAIN_SPINS);
     /// For workers.
-    pub const WORKER: Taking = Taking::Try(WORKER_SPINS);
+    pub const WORKER: Self = Taking::Try(WORKER_SPINS);
 }
 
 /// What became of an attempt.
@@ -87,7 +88,13 @@ pub enum Outcome {
 impl Engine {
     /// Tries to run a command on this thread.
     #[inline(always)]
-    pub fn attempt(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
+    pub fn attempt(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         if call.row().is_on_one_shard(call.args.len()) {
             return self.attempt_one(seat, call, taking, reply);
         }
@@ -98,7 +105,7 @@ impl Engine {
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        taking: Taking,
+        taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
         match call.row().action {
@@ -110,7 +117,13 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn attempt_one(&self, seat: &Seat, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
+    fn attempt_one(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         let hash = self.hasher.hash(call.first_key());
         let shard = self.shard_of(hash);
         let Some(mut held) = self.take(shard, taking) else {
@@ -198,7 +211,7 @@ impl Engine {
         let before = held.db(call.db).changes();
         let outcome = self.run_held(seat, call, hash, shard, held, reply);
         if held.db(call.db).changes() != before {
-            self.changed(held, call.db, key);
+            self.changed(seat.locked(), held, call.db, key);
         }
         outcome
     }
@@ -286,7 +299,7 @@ impl Engine {
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        taking: Taking,
+        taking: Taking<'_>,
         each: fn(&mut OneKey<'_>) -> bool,
         reply: &mut dyn Reply,
     ) -> Outcome {
@@ -313,7 +326,7 @@ impl Engine {
         seat: &Seat,
         call: &Call<'_>,
         keys: &[&[u8]],
-        taking: Taking,
+        taking: Taking<'_>,
         each: fn(&mut OneKey<'_>) -> bool,
     ) -> Result<i64, Outcome> {
         self.with_many(seat, call, keys.iter().copied(), taking, |tables, events| {
@@ -343,7 +356,7 @@ impl Engine {
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        taking: Taking,
+        taking: Taking<'_>,
         run: fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>,
         reply: &mut dyn Reply,
     ) -> Outcome {
@@ -404,7 +417,7 @@ impl Engine {
         seat: &Seat,
         call: &Call<'_>,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
-        taking: Taking,
+        taking: Taking<'_>,
         run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
     ) -> Result<R, Outcome> {
         let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
@@ -451,7 +464,7 @@ impl Engine {
         if let Some(changed) = changed {
             for (number, key) in keys.clone().enumerate() {
                 for &(db, _) in databases.iter().filter(|&&(db, _)| changed.contains(&(number, db))) {
-                    self.changed(self.among(held, hashes[number]), db, key);
+                    self.changed(seat.locked(), self.among(held, hashes[number]), db, key);
                 }
             }
         }

@@ -44,9 +44,9 @@ impl Sum {
     }
 }
 
-/// What one thread has counted. Seat 0 is the holder's of the host's global
+/// What one thread has counted, for anybody to read. Seat 0 is the holder's of the host's global
 /// lock (the main thread), seat `1 + n` is worker `n`'s.
-pub struct Seat {
+pub struct SeatCounts {
     /// This seat's number.
     pub number: usize,
     commands: Box<[PerCommand]>,
@@ -97,10 +97,10 @@ impl CommandCount {
     }
 }
 
-impl Seat {
+impl SeatCounts {
     /// A seat with all counters at zero.
     pub(super) fn new(number: usize, databases: usize) -> Self {
-        Seat {
+        SeatCounts {
             number,
             commands: COMMANDS.iter().map(|_| PerCommand::default()).collect(),
             databases: (0..databases).map(|_| PerDatabase::default()).collect(),
@@ -112,11 +112,6 @@ impl Seat {
             slices: Count::default(),
             turns: Count::default(),
         }
-    }
-
-    /// Whether it is the holder's of the global lock.
-    pub(super) fn is_main(&self) -> bool {
-        self.number == 0
     }
 
     /// Books what a table gained or lost.

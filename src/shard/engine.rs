@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::call::Taking;
-use super::counters::{Census, CommandCount, Seat};
+use super::counters::{Census, CommandCount, SeatCounts};
 use super::gate::Gates;
 use super::host::Host;
-use super::inbox::Inbox;
 use super::job::Jobs;
+use super::lock::{Locked, MainInbox, Seat};
 use super::news::NewsDesk;
 use super::port::{PortSettings, Ports};
-use super::queue::{ForMain, Request};
+use super::queue::Request;
 use super::refusals::Refusals;
 use super::token::{Held, Released, Token, WaitingRoom};
 use super::unit::Unit;
@@ -122,7 +122,7 @@ pub struct Engine {
     /// Places keys.
     pub hasher: KeyHasher,
     /// Messages for the host's main thread.
-    pub main: Inbox<ForMain>,
+    pub main: MainInbox,
     /// Long commands.
     pub jobs: Jobs,
     /// What users were refused.
@@ -137,7 +137,7 @@ pub struct Engine {
     pub(super) news: NewsDesk,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
-    seats: Box<[CachePadded<Seat>]>,
+    seats: Box<[CachePadded<SeatCounts>]>,
     pub(super) gates: AtomicU32,
     /// Bytes that writes may still take before the host is asked again.
     credit: AtomicI64,
@@ -147,7 +147,7 @@ pub struct Engine {
     /// Ends the sleep of the main thread.
     wake_main: Box<dyn Fn() + Send + Sync>,
     /// Asks the host whether, and how much, midi may write.
-    ask_host: OnceLock<fn()>,
+    ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
     /// What HELLO tells of the host's modules.
     modules: Mutex<Arc<Tape>>,
@@ -178,12 +178,12 @@ impl Engine {
         let shard = || {
             CachePadded::new(Shard { token: Token::new(Store::default()), due: AtomicI64::new(UnixMs::MAX) })
         };
-        let seat = |number| CachePadded::new(Seat::new(number, config.databases as usize));
+        let seat = |number| CachePadded::new(SeatCounts::new(number, config.databases as usize));
         Ok(Engine {
             config,
             settings,
             hasher: KeyHasher::default(),
-            main: Inbox::default(),
+            main: MainInbox::default(),
             jobs: Jobs::default(),
             refusals: Refusals::default(),
             users: Users::default(),
@@ -211,23 +211,20 @@ impl Engine {
     }
 
     /// The seat of the holder of the global lock.
-    pub fn main_seat(&self) -> &Seat {
-        &self.seats[0]
+    #[inline]
+    pub fn main_seat<'l>(&'l self, _: Locked<'l>) -> &'l Seat {
+        Seat::of(&self.seats[0])
     }
 
-    /// All seats; 0 is the main thread's, `1 + n` worker n's.
-    pub fn seats(&self) -> impl Iterator<Item = &Seat> {
+    /// What all threads have counted; seat 0 is the main thread's, `1 + n` worker n's.
+    pub fn seats(&self) -> impl Iterator<Item = &SeatCounts> {
         self.seats.iter().map(|seat| &**seat)
     }
 
     /// The seat of a worker.
     #[inline]
     pub fn worker_seat(&self, worker: usize) -> &Seat {
-        &self.seats[worker + 1]
-    }
-
-    pub(super) fn seat(&self, number: usize) -> &Seat {
-        &self.seats[number]
+        Seat::of(&self.seats[1..][worker])
     }
 
     /// A shard.
@@ -263,8 +260,8 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets what the host's gates say. For the holder of the global lock.
-    pub fn set_gates(&self, gates: Gates) {
+    /// Sets what the host's gates say.
+    pub fn set_gates(&self, _: Locked<'_>, gates: Gates) {
         let kept = |before: u32| before & Gates::NEWS.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
@@ -286,7 +283,7 @@ impl Engine {
     }
 
     /// Grants bytes that writes may take before the host is asked again; `i64::MAX` for no limit.
-    pub fn set_credit(&self, credit: i64) {
+    pub fn set_credit(&self, _: Locked<'_>, credit: i64) {
         self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
         if self.credit_wanted.swap(false, Ordering::Relaxed) {
             self.wake_ports();
@@ -320,7 +317,7 @@ impl Engine {
 
     /// Sets how the holder of the global lock asks the host about writing; what
     /// it learns comes back through [`Engine::set_gates`] and [`Engine::set_credit`].
-    pub fn on_ask_host(&self, ask: fn()) {
+    pub fn on_ask_host(&self, ask: fn(Locked<'_>)) {
         let _ = self.ask_host.set(ask);
     }
 
@@ -354,14 +351,14 @@ impl Engine {
         Arc::clone(&self.modules.lock())
     }
 
-    /// The host, where it has been introduced. For the holder of the global lock.
+    /// The host, where it has been introduced.
     pub fn host(&self) -> Option<&dyn Host> {
         self.host.get().map(|host| &**host)
     }
 
-    pub(super) fn ask_host(&self) {
+    pub(super) fn ask_host(&self, locked: Locked<'_>) {
         if let Some(ask) = self.ask_host.get() {
-            ask();
+            ask(locked);
         }
     }
 
@@ -384,11 +381,11 @@ impl Engine {
     }
 
     #[inline]
-    pub(super) fn take(&self, shard: u32, taking: Taking) -> Option<HeldShard<'_>> {
+    pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
         let token = &self.shard(shard).token;
         match taking {
             Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
-            Taking::Wait => Some(self.take_waiting(shard)),
+            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
         }
     }
 
@@ -423,7 +420,7 @@ impl Engine {
     }
 
     /// Takes the tokens of all these shards (in ascending order, each once), or none.
-    pub(super) fn take_many(&self, shards: &[u32], taking: Taking) -> Option<ManyHeld<'_>> {
+    pub(super) fn take_many(&self, shards: &[u32], taking: Taking<'_>) -> Option<ManyHeld<'_>> {
         let mut held = ManyHeld::new();
         for &shard in shards {
             match self.take(shard, taking) {
@@ -489,7 +486,7 @@ impl Engine {
         seat.at_once.add(commands as u64);
     }
 
-    /// Books a long command's time, on the main thread.
+    /// Books the time of a long command that this thread has run to its end.
     pub fn book_long(&self, seat: &Seat, command: usize, started: Instant) {
         seat.called(command);
         seat.timed(command, started.elapsed());

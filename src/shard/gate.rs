@@ -8,8 +8,8 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Call;
-use super::counters::Seat;
 use super::engine::Engine;
+use super::lock::Seat;
 use crate::command::{Error, Flags};
 
 /// Reasons, any number of them.

@@ -6,36 +6,38 @@ use std::sync::Arc;
 use super::call::Call;
 use super::engine::Engine;
 use super::job::{JobOwner, JobReply};
+use super::lock::Locked;
 use super::users::{Denied, PasswordSum, User};
 use crate::command::{Args, DoorCommand, HostCommand, Tape};
 use crate::limits::REFUSED_NAME_BYTES;
 
-/// The host. Each question is asked by the holder of its global lock, between
-/// commands: from elsewhere it goes there as an [`Errand`].
+/// The host. Questions are asked by the holder of its global lock, between
+/// commands: from elsewhere they go there as an [`Errand`].
 pub trait Host: Send + Sync {
     /// Its version in terms of Redis's.
     fn version(&self) -> &str;
 
     /// Whether that is the user's password.
-    fn authenticate(&self, user: &[u8], password: &PasswordSum) -> bool;
+    fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool;
 
     /// What a user may do; `None` where there is no such user.
-    fn user(&self, name: &[u8]) -> Option<User>;
+    fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
 
     /// A user was refused something: for the host's own list of such cases. Also where
     /// [`Host::authenticate`] said no.
-    fn refused(&self, refusal: &Refusal);
+    fn refused(&self, locked: Locked<'_>, refusal: &Refusal);
 
     /// Its own reply to a command without arguments, which must change nothing.
-    fn reply_to(&self, command: &CStr) -> Tape;
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape;
 
     /// INFO's text for these sections.
-    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]>;
+    fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;
 
     /// Runs a command that needs the host's means for a client of a port, with this user's rights. It
     /// is answered now, or by a job; within a unit it is answered now.
     fn run_door_command(
         &self,
+        locked: Locked<'_>,
         call: &Call<'_>,
         which: DoorCommand,
         user: &[u8],
@@ -45,10 +47,10 @@ pub trait Host: Send + Sync {
 
     /// All its commands but midi's by name, more than once perhaps; then the last one counts. A
     /// subcommand's is `container|subcommand`.
-    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)>;
+    fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)>;
 
     /// Settings whose names match any of these patterns, each with its value.
-    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
+    fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
 }
 
 /// Something that a user was refused.
@@ -96,4 +98,4 @@ pub enum RefusalReason {
 /// Something that only the holder of the host's global lock can do. There is no host
 /// for it where the host is busy with a script that takes too long: then the errand
 /// answers that.
-pub type Errand = Box<dyn FnOnce(&Engine, Option<&dyn Host>) + Send>;
+pub type Errand = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;

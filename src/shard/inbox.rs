@@ -35,7 +35,8 @@ impl<M> Inbox<M> {
     #[must_use]
     pub fn push(&self, message: M) -> bool {
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
-        self.push_chain(node, node)
+        // SAFETY: just made, and nobody else has it.
+        unsafe { self.push_chain(node, node) }
     }
 
     /// Leaves these messages, the oldest first, at the price of one. As [`Inbox::push`].
@@ -48,11 +49,15 @@ impl<M> Inbox<M> {
                 oldest = newest;
             }
         }
-        !oldest.is_null() && self.push_chain(oldest, newest)
+        // SAFETY: just made, each linked to the one before it, and nobody else has them.
+        !oldest.is_null() && unsafe { self.push_chain(oldest, newest) }
     }
 
     /// Puts a chain of nodes in front of the list.
-    fn push_chain(&self, last: *mut Node<M>, first: *mut Node<M>) -> bool {
+    ///
+    /// # Safety
+    /// Boxed nodes, from `first` to `last` by `older`, that are the caller's alone.
+    unsafe fn push_chain(&self, last: *mut Node<M>, first: *mut Node<M>) -> bool {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the chain is ours until the CAS succeeds.

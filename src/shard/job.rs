@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::counters::Seat;
+use super::call::Taking;
 use super::engine::{Engine, HeldShard};
+use super::lock::{Locked, Seat};
 use super::worker::Message;
 use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Reply};
 use crate::limits::SLICE;
@@ -164,6 +165,14 @@ impl Jobs {
     }
 }
 
+/// How long a slice may take.
+#[derive(Clone, Copy)]
+enum Time<'a> {
+    Until(Instant),
+    /// As long as it takes: this thread holds the global lock.
+    Endless(Locked<'a>),
+}
+
 /// The time a slice has, and the means to use it.
 pub struct Slice<'a> {
     /// The keyspace.
@@ -172,41 +181,56 @@ pub struct Slice<'a> {
     pub seat: &'a Seat,
     /// The job, where it is one that can be watched and stopped.
     pub job: Option<&'a Job>,
-    deadline: Option<Instant>,
+    time: Time<'a>,
     refusal: Cell<Option<Error>>,
 }
 
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
     pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
-        Slice { engine, seat, job, deadline: Some(Instant::now() + SLICE), refusal: Cell::new(None) }
+        Slice { engine, seat, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
     }
 
     /// All the time in the world, for the holder of the global lock.
-    pub fn endless(engine: &'a Engine, seat: &'a Seat) -> Self {
-        Slice { engine, seat, job: None, deadline: None, refusal: Cell::new(None) }
+    pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
+        let seat = engine.main_seat(locked);
+        Slice { engine, seat, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
     }
 
     /// Whether it is time to stop.
     pub fn spent(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        matches!(self.time, Time::Until(deadline) if Instant::now() >= deadline)
+    }
+
+    /// The proof, where the work runs to its end on the thread that holds the global lock.
+    pub fn locked(&self) -> Option<Locked<'a>> {
+        match self.time {
+            Time::Until(_) => None,
+            Time::Endless(locked) => Some(locked),
+        }
     }
 
     /// Whether the work runs to its end on the thread that holds the global lock.
     pub fn is_endless(&self) -> bool {
-        self.deadline.is_none()
+        self.locked().is_some()
+    }
+
+    /// How it comes by tokens of several shards.
+    pub(super) fn taking(&self) -> Taking<'a> {
+        self.locked().map_or(Taking::WORKER, Taking::Wait)
     }
 
     /// The time of what is done in it.
     pub fn now(&self) -> Now {
-        if self.is_endless() { self.engine.main_now() } else { Now::lazy(self.engine.config.clock) }
+        let lazy = || Now::lazy(self.engine.config.clock);
+        self.locked().map_or_else(lazy, |locked| self.engine.main_now(locked))
     }
 
     /// A shard's token, marked as held by long work; `None` when busy.
     pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
-        match self.deadline {
-            Some(_) => self.engine.shard(shard).token.try_take_long(),
-            None => Some(self.engine.take_waiting(shard)),
+        match self.time {
+            Time::Until(_) => self.engine.shard(shard).token.try_take_long(),
+            Time::Endless(locked) => Some(self.engine.take_waiting(locked, shard)),
         }
     }
 
@@ -221,11 +245,11 @@ impl<'a> Slice<'a> {
     /// Whether there is memory left for writes. Where this thread holds the
     /// global lock the host is asked; elsewhere the main thread is told to.
     pub fn has_credit(&self) -> bool {
-        if !self.is_endless() {
+        let Some(locked) = self.locked() else {
             return self.engine.has_credit();
-        }
+        };
         if !self.engine.credit_left() {
-            self.engine.ask_host();
+            self.engine.ask_host(locked);
         }
         true
     }
@@ -335,8 +359,8 @@ impl Engine {
 
     /// Runs long work to its end on this thread, which holds the global lock:
     /// SAFEMODE, MULTI, scripts, and wherever no client may be blocked.
-    pub fn run_to_end(&self, work: Work, reply: &mut dyn Reply) {
-        let slice = Slice::endless(self, self.main_seat());
+    pub fn run_to_end(&self, locked: Locked<'_>, work: Work, reply: &mut dyn Reply) {
+        let slice = Slice::endless(self, locked);
         for mut part in work.parts {
             while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
         }

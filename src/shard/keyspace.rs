@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking, said};
-use super::counters::{Census, Seat};
+use super::counters::Census;
 use super::engine::Engine;
+use super::lock::{Locked, Seat};
 use super::long::ScanState;
 use super::news::Author;
 use crate::command::{Cluster, Error, Event, Keyspace, Reply, ScanArgs, swapped_dbs};
@@ -18,7 +19,7 @@ impl Engine {
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        taking: Taking,
+        taking: Taking<'_>,
         which: Keyspace,
         reply: &mut dyn Reply,
     ) -> Outcome {
@@ -44,17 +45,17 @@ impl Engine {
             Ok(dbs) => dbs,
             Err(error) => return said(call, Err(error), reply),
         };
-        if !seat.is_main() {
+        let Some(locked) = seat.locked() else {
             return Outcome::Long;
-        }
+        };
         if a != b {
-            self.swap_dbs(a, b);
+            self.swap_dbs(locked, a, b);
         }
         reply.ok();
         Outcome::Done
     }
 
-    fn scan(&self, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
+    fn scan(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
         let args = match ScanArgs::parse(&call.args, &call.limits) {
             Ok(args) => args,
             Err(error) => return said(call, Err(error), reply),
@@ -88,7 +89,7 @@ impl Engine {
     /// Draws shards, and in each a bucket, until one gives a key. Where that
     /// fails for long, because there are few keys or most have expired, it is
     /// long work to look for one.
-    fn random_key(&self, call: &Call<'_>, taking: Taking, reply: &mut dyn Reply) -> Outcome {
+    fn random_key(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.census(call.db).keys == 0 {
             reply.null();
             return Outcome::Done;
@@ -117,9 +118,10 @@ impl Engine {
     }
 
     /// Puts a key in, unless it is there and `replace` is not wanted. True when
-    /// it was put in. For the holder of the global lock.
+    /// it was put in.
     pub fn put(
         &self,
+        locked: Locked<'_>,
         db: u32,
         key: &[u8],
         value: Value<'_>,
@@ -128,20 +130,20 @@ impl Engine {
     ) -> bool {
         let hash = self.hasher.hash(key);
         let shard = self.shard_of(hash);
-        let mut held = self.take_waiting(shard);
+        let mut held = self.take_waiting(locked, shard);
         let table = held.db(db);
         let before = table.census();
         if self.is_listening() {
             table.note_expired();
         }
-        let found = table.find_live(&self.hasher, hash, key, &self.main_now());
+        let found = table.find_live(&self.hasher, hash, key, &self.main_now(locked));
         match found {
             None => table.insert(&self.hasher, hash, key, value, expire_at),
             Some(found) if replace => table.overwrite(found, value, expire_at),
             Some(_) => {}
         }
         let change = table.census() - before;
-        self.main_seat().book(db, change);
+        self.main_seat(locked).book(db, change);
         self.spend_credit(change.bytes);
         self.note_due(shard, table);
         self.leave_expired(db, table);
@@ -149,17 +151,16 @@ impl Engine {
             if self.is_listening() {
                 self.leave_news(Author::Nobody, db, key, Event::SET);
             }
-            self.changed(&mut held, db, key);
+            self.changed(Some(locked), &mut held, db, key);
         }
         self.release(shard, held);
         found.is_none() || replace
     }
 
-    /// Calls `change` on every shard, all tokens held at once. For the holder
-    /// of the global lock.
-    pub fn on_all_shards(&self, mut change: impl FnMut(&mut Store)) {
+    /// Calls `change` on every shard, all tokens held at once.
+    pub fn on_all_shards(&self, locked: Locked<'_>, mut change: impl FnMut(&mut Store)) {
         let all: Vec<u32> = (0..self.shard_count()).collect();
-        let Some(mut held) = self.take_many(&all, Taking::Wait) else {
+        let Some(mut held) = self.take_many(&all, Taking::Wait(locked)) else {
             return; // Waiting does not fail.
         };
         for (_, token) in &mut held {
@@ -172,15 +173,14 @@ impl Engine {
         self.release_many(held);
     }
 
-    /// Empties databases at one moment; gives what is to be freed. For the
-    /// holder of the global lock.
-    pub fn flush(&self, only: Option<u32>) -> Vec<crate::store::Remains> {
+    /// Empties databases at one moment; gives what is to be freed.
+    pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<crate::store::Remains> {
         let mut remains = Vec::new();
         let mut lost = vec![Census::default(); self.config.databases as usize];
-        self.on_all_shards(|store| {
+        self.on_all_shards(locked, |store| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
-                self.databases_change(store, &[db]);
+                self.databases_change(locked, store, &[db]);
                 let table = store.take_db(db);
                 if let Some(sum) = lost.get_mut(db as usize) {
                     let gone = table.census();
@@ -195,24 +195,24 @@ impl Engine {
             }
         });
         for (db, change) in lost.into_iter().enumerate() {
-            self.main_seat().book(db as u32, change);
+            self.main_seat(locked).book(db as u32, change);
         }
         remains
     }
 
-    /// Exchanges two databases at one moment. For the holder of the global lock.
-    pub fn swap_dbs(&self, a: u32, b: u32) {
+    /// Exchanges two databases at one moment.
+    pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32) {
         let mut change = Census::default();
-        self.on_all_shards(|store| {
+        self.on_all_shards(locked, |store| {
             let mut count = |db| store.existing(db).map_or(Census::default(), |table| table.census());
             let (before_a, before_b) = (count(a), count(b));
             change.keys += before_b.keys - before_a.keys;
             change.expiring += before_b.expiring - before_a.expiring;
-            self.databases_change(store, &[a, b]);
+            self.databases_change(locked, store, &[a, b]);
             store.swap_dbs(a, b);
         });
-        self.main_seat().book(a, change);
-        self.main_seat().book(b, Census::default() - change);
+        self.main_seat(locked).book(a, change);
+        self.main_seat(locked).book(b, Census::default() - change);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::limits::{WATCHED_BYTES, WATCHED_KEYS, WATCHED_NAME_BYTES};
 /// A name that shards, ages and clients share.
 pub(super) type Name = Arc<[u8]>;
 
-/// All marks. For the holder of the global lock.
+/// All marks.
 #[derive(Default)]
 pub(super) struct Marks {
     by_name: HashMap<Name, Mark>,

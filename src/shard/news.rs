@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::counters::Seat;
 use super::engine::Engine;
 use super::gate::Gates;
 use super::inbox::Inbox;
+use super::lock::{Locked, Seat};
 use crate::command::Event;
 use crate::limits::{NEWS_BYTES, NEWS_ITEM_BYTES};
 use crate::store::Table;
@@ -60,7 +60,7 @@ pub(super) struct NewsDesk {
     listening: AtomicBool,
     tracked: AtomicBool,
     waiting: Inbox<News>,
-    /// Those that have been taken out of there, oldest first. For the holder of the global lock.
+    /// Those that have been taken out of there, oldest first.
     untold: Mutex<VecDeque<News>>,
     /// How many have been told so far.
     told: AtomicU64,
@@ -82,7 +82,7 @@ impl Drop for Naming {
 
 impl Engine {
     /// Sets whether anybody at the host listens.
-    pub fn set_listening(&self, listening: bool) {
+    pub fn set_listening(&self, _: Locked<'_>, listening: bool) {
         self.news.listening.store(listening, Ordering::Relaxed);
     }
 
@@ -94,7 +94,7 @@ impl Engine {
 
     /// Sets whether clients of the host may keep values in caches of their own, and so want to
     /// hear what keys have gone.
-    pub fn set_tracked(&self, tracked: bool) {
+    pub fn set_tracked(&self, _: Locked<'_>, tracked: bool) {
         self.news.tracked.store(tracked, Ordering::Relaxed);
     }
 
@@ -111,18 +111,18 @@ impl Engine {
 
     /// Has the main thread tell of flushed keys; the right to send more ends with that.
     pub(super) fn send_names(&self, names: Vec<Box<[u8]>>, naming: Naming) {
-        self.send_errand(Box::new(move |engine, _| {
-            names.iter().for_each(|key| engine.tell_flushed(key));
+        self.send_errand(Box::new(move |locked, engine, _| {
+            names.iter().for_each(|key| engine.tell_flushed(locked, key));
             drop(naming);
         }));
     }
 
-    /// Tells clients that cache a key that it has gone. For the holder of the global lock.
+    /// Tells clients that cache a key that it has gone.
     ///
     /// Caches know no databases, but WATCH does: so it is told of the last one, where a transaction
     /// of somebody who has watched the key since is hit least likely.
-    pub(super) fn tell_flushed(&self, key: &[u8]) {
-        self.tell(&[self.config.databases - 1], key);
+    pub(super) fn tell_flushed(&self, locked: Locked<'_>, key: &[u8]) {
+        self.tell(locked, &[self.config.databases - 1], key);
     }
 
     /// Whether news wait to be told.
@@ -137,8 +137,8 @@ impl Engine {
         self.gates().has(Gates::NEWS)
     }
 
-    /// The oldest news that wait to be told. For the holder of the global lock, as what follows.
-    pub fn next_news(&self) -> Option<News> {
+    /// The oldest news that wait to be told.
+    pub fn next_news(&self, _: Locked<'_>) -> Option<News> {
         let mut untold = self.news.untold.lock();
         if untold.is_empty() {
             *untold = self.news.waiting.take();
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// How many news there have been ever: those of before now have been told when so many have.
-    pub fn news_so_far(&self) -> u64 {
+    pub fn news_so_far(&self, _: Locked<'_>) -> u64 {
         let mut untold = self.news.untold.lock();
         untold.extend(self.news.waiting.take());
         self.news_told() + untold.len() as u64
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Lets those go on who wait until news have been told, if enough have been.
-    pub fn make_room_for_news(&self) {
+    pub fn make_room_for_news(&self, _: Locked<'_>) {
         if self.has_much_news() && self.news.weight.load(Ordering::Relaxed) <= NEWS_BYTES / 2 {
             self.open_gate(Gates::NEWS);
         }

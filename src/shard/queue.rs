@@ -1,25 +1,44 @@
 //! Commands that could not run at once: requests, and their way home.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{Call, Outcome};
-use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::host::Errand;
+use super::job::{JobOwner, JobReply};
+use super::lock::{Locked, Seat};
 use super::news::Author;
 use super::token::Left;
 use super::worker::Message;
 use crate::command::{Args, COMMANDS, Error, Keys, OwnedArgs, Tape};
+use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::store::Now;
 
 /// Who wants a queued command's completion back.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// The host's main thread.
-    Main,
-    /// The port of this worker.
-    Worker(usize),
+    /// The host's main thread, for this client of the host's door.
+    Main(Box<dyn HostClient>),
+    /// The port of this worker, for the connection of that number.
+    Worker {
+        /// The worker.
+        worker: usize,
+        /// The connection, as its port numbers it.
+        connection: u64,
+    },
+}
+
+/// A client of the host's door that waits for a command's reply, or for a job.
+pub trait HostClient: Any + Send {
+    /// Writes a reply that is too large for the main thread; [`HostClient::answer`] follows. On any thread.
+    fn write_large(&self, tape: &Tape);
+
+    /// Answers it; nothing is left to be said where the reply is empty.
+    fn answer(self: Box<Self>, locked: Locked<'_>, author: Author, reply: Tape);
+
+    /// Has it wait for a job: whom the job is for, and how it answers.
+    fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
 
 /// What the host's main thread finds in its inbox.
@@ -56,16 +75,12 @@ pub struct Request {
     pub author: Author,
     /// Who gets the completion.
     pub home: Home,
-    /// The door's own mark, to know the client again.
-    pub ticket: usize,
     /// The reply, once it has run.
     pub reply: Tape,
     /// What happened to it.
     pub verdict: Verdict,
     /// How often tokens were not to be had.
     pub(super) tries: u8,
-    /// Writes a reply that is too large for the home thread, on the worker.
-    pub large: fn(ticket: usize, tape: &Tape),
     /// Raised when the client's connection is closed, where the door tells.
     pub client_gone: Option<Arc<AtomicBool>>,
 }
@@ -75,18 +90,22 @@ impl Request {
     pub(super) fn finish(&mut self, seat: &Seat, tape: Tape) {
         seat.ran_queued.add(1);
         self.verdict = Verdict::Done;
-        if self.home == Home::Main && tape.len() > crate::limits::MAX_MAIN_REPLY_BYTES {
-            (self.large)(self.ticket, &tape);
-        } else {
-            self.reply = tape;
+        match &self.home {
+            Home::Main(client) if tape.len() > MAX_MAIN_REPLY_BYTES => client.write_large(&tape),
+            _ => self.reply = tape,
         }
+    }
+
+    /// Whether it is one of the host's door.
+    pub fn is_of_host(&self) -> bool {
+        matches!(self.home, Home::Main(_))
     }
 
     /// Where its reply is said: a port's client is not answered more than may wait for it.
     pub fn tape(&self, engine: &Engine) -> Tape {
         match self.home {
-            Home::Main => Tape::default(),
-            Home::Worker(_) => Tape::up_to(engine.settings.port.most_output()),
+            Home::Main(_) => Tape::default(),
+            Home::Worker { .. } => Tape::up_to(engine.settings.port.most_output()),
         }
     }
 
@@ -107,7 +126,7 @@ impl Request {
     }
 
     /// A copy of a call, for another thread.
-    pub fn new(call: &Call<'_>, home: Home, ticket: usize, large: fn(usize, &Tape)) -> Self {
+    pub fn new(call: &Call<'_>, home: Home) -> Self {
         Request {
             command: call.command,
             args: call.args.to_owned(call.limits.keep_bytes),
@@ -115,11 +134,9 @@ impl Request {
             prefix: call.prefix,
             author: call.author,
             home,
-            ticket,
             reply: Tape::default(),
             verdict: Verdict::Done,
             tries: 0,
-            large,
             client_gone: None,
         }
     }
@@ -177,7 +194,7 @@ impl Engine {
     /// is woken for the first of many would take the processor from the worker.
     pub(super) fn send_home(&self, requests: impl Iterator<Item = Box<Request>>) {
         let for_main = requests.filter_map(|request| match request.home {
-            Home::Worker(worker) if request.verdict != Verdict::NeedsMain => {
+            Home::Worker { worker, .. } if request.verdict != Verdict::NeedsMain => {
                 self.workers.send(worker, Message::Home(request));
                 None
             }

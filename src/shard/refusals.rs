@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::engine::Engine;
 use super::host::{Host, Refusal};
+use super::lock::Locked;
 use crate::limits::{REFUSALS_PER_TURN, REFUSALS_WAITING};
 
 /// Those that the host has not been told of.
@@ -50,10 +51,10 @@ impl Engine {
 }
 
 /// While a script keeps the host from it, nobody is told.
-fn tell(engine: &Engine, host: Option<&dyn Host>) {
+fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
     let (some, more) = engine.refusals.take_some();
     if let Some(host) = host {
-        some.iter().for_each(|refusal| host.refused(refusal));
+        some.iter().for_each(|refusal| host.refused(locked, refusal));
     }
     if more {
         engine.send_errand(Box::new(tell));

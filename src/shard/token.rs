@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
+use super::lock::Locked;
 use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
 
 const HELD: usize = 1;
@@ -162,7 +163,7 @@ impl<T, M> Token<T, M> {
     /// Waits for the token. Only for the thread that holds the host's global
     /// lock, so there is one waiter at most in the whole keyspace. What is
     /// pending stays pending: it is other connections' work.
-    pub fn take_waiting(&self, room: &WaitingRoom, tries: u32) -> Held<'_, T, M> {
+    pub fn take_waiting(&self, _: Locked<'_>, room: &WaitingRoom, tries: u32) -> Held<'_, T, M> {
         for _ in 0..tries {
             if let Some(held) = self.try_take_with_pending() {
                 return held;
@@ -195,9 +196,14 @@ impl<T, M> Token<T, M> {
     /// unit's already: true where it is new to it. From here on letting go of it
     /// lays it aside for the unit's next command, until [`Token::leave_unit`]. Only
     /// for the thread that may wait.
-    pub fn take_for_unit(&self, room: &WaitingRoom, tries: u32) -> (Held<'_, T, M>, bool) {
+    pub fn take_for_unit(
+        &self,
+        locked: Locked<'_>,
+        room: &WaitingRoom,
+        tries: u32,
+    ) -> (Held<'_, T, M>, bool) {
         if self.word.load(Ordering::Relaxed) & UNIT == 0 {
-            let held = self.take_waiting(room, tries);
+            let held = self.take_waiting(locked, room, tries);
             self.word.fetch_or(UNIT, Ordering::Relaxed);
             return (held, true);
         }
@@ -207,7 +213,7 @@ impl<T, M> Token<T, M> {
     }
 
     /// Gives a token back that a unit has laid aside. Only for the thread that may wait.
-    pub fn leave_unit(&self) -> Released {
+    pub fn leave_unit(&self, _: Locked<'_>) -> Released {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
@@ -259,7 +265,8 @@ impl<T, M> Token<T, M> {
 impl<T, M> Drop for Token<T, M> {
     fn drop(&mut self) {
         let word = self.word.load(Ordering::Acquire);
-        drop(messages::<M>(pointer(word)));
+        // SAFETY: nobody else has the token any more.
+        drop(unsafe { messages::<M>(pointer(word)) });
     }
 }
 
@@ -268,7 +275,10 @@ fn pointer<M>(word: usize) -> *mut Node<M> {
 }
 
 /// The messages of a list that has been taken out of its word, oldest first.
-fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
+///
+/// # Safety
+/// The caller alone has the list.
+unsafe fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
     let mut found = VecDeque::new();
     while !newest.is_null() {
         // SAFETY: whoever took the list owns its nodes, each made by `push`.
@@ -308,7 +318,8 @@ impl<T, M> Held<'_, T, M> {
         let left = unsafe { &mut (*self.inside()).left };
         if left.is_empty() {
             let taken = word.fetch_and(HOLDING, Ordering::Acquire);
-            *left = messages(pointer(taken));
+            // SAFETY: taken out of the word just now.
+            *left = unsafe { messages(pointer(taken)) };
             if left.len() > 1 {
                 word.fetch_or(LEFT, Ordering::Relaxed);
             }

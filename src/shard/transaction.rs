@@ -16,8 +16,8 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking, of_shard};
-use super::counters::Seat;
 use super::engine::{Engine, HeldShard, ManyHeld};
+use super::lock::{Locked, Seat};
 use super::long::long_work;
 use crate::command::{Action, Error, Reply};
 use crate::limits::KEYS_AT_ONCE;
@@ -75,10 +75,17 @@ pub struct Holding<'e> {
 impl Engine {
     /// Watches one more key. False where its shard was busy.
     #[must_use]
-    pub fn observe(&self, seat: &Seat, watching: &mut Watching, db: u32, key: &[u8], taking: Taking) -> bool {
+    pub fn observe(
+        &self,
+        seat: &Seat,
+        watching: &mut Watching,
+        db: u32,
+        key: &[u8],
+        taking: Taking<'_>,
+    ) -> bool {
         let shard = self.shard_of(self.hasher.hash(key));
         let Some(mut held) = self.take(shard, taking) else { return false };
-        let now = if seat.is_main() { self.main_now() } else { Now::lazy(self.config.clock) };
+        let now = seat.locked().map_or_else(|| Now::lazy(self.config.clock), |locked| self.main_now(locked));
         let due = self.live_until(seat, &mut held, db, key, &now);
         let flag = watching.flag.get_or_insert_default();
         if held.watched.observe(db, key, flag, self.most_watched()) {
@@ -146,32 +153,32 @@ impl Engine {
         Some(Holding { engine: self, seat, held })
     }
 
-    /// What `work` does is one unit. For the holder of the global lock, outside of any other.
-    pub fn in_unit<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.open_unit();
+    /// What `work` does is one unit, outside of any other.
+    pub fn in_unit<R>(&self, locked: Locked<'_>, work: impl FnOnce() -> R) -> R {
+        self.open_unit(locked);
         // Also where it panics between two commands.
-        let _ends = EndsUnit(self);
+        let _ends = EndsUnit(self, locked);
         work()
     }
 
     /// Whether watched keys are as they were, from here to the end of the open unit: by a clock
-    /// that is read now that nobody else can take them out. For the holder of the global lock.
-    pub fn is_unchanged(&self, watching: &Watching) -> bool {
+    /// that is read now that nobody else can take them out.
+    pub fn is_unchanged(&self, locked: Locked<'_>, watching: &Watching) -> bool {
         for watched in &watching.keys {
-            let mut held = self.take_waiting(watched.shard);
+            let mut held = self.take_waiting(locked, watched.shard);
             forget(&mut held, watching, watched);
             self.release(watched.shard, held);
         }
         !watching.has_changed(&Now::at((self.config.clock)()))
     }
 
-    /// Runs a command to its end, however long it takes. For the holder of the global lock.
-    pub fn run_waiting(&self, call: &Call<'_>, reply: &mut dyn Reply) {
-        let seat = self.main_seat();
-        if self.attempt(seat, call, Taking::Wait, reply) == Outcome::Long {
+    /// Runs a command to its end, however long it takes.
+    pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
+        let seat = self.main_seat(locked);
+        if self.attempt(seat, call, Taking::Wait(locked), reply) == Outcome::Long {
             let started = Instant::now();
-            match long_work(self, call) {
-                Ok(work) => self.run_to_end(work, reply),
+            match long_work(self, call, Some(locked)) {
+                Ok(work) => self.run_to_end(locked, work, reply),
                 Err(error) => call.refuse(error, reply),
             }
             self.book_long(seat, call.command, started);
@@ -180,11 +187,11 @@ impl Engine {
     }
 }
 
-struct EndsUnit<'e>(&'e Engine);
+struct EndsUnit<'e>(&'e Engine, Locked<'e>);
 
 impl Drop for EndsUnit<'_> {
     fn drop(&mut self) {
-        self.0.end_unit();
+        self.0.end_unit(self.1);
     }
 }
 

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use super::lock::Locked;
 use crate::command::glob::Pattern;
 use crate::command::{Access, Args, COMMANDS, Error, Keys, PORT_COMMANDS};
 
@@ -262,16 +263,17 @@ impl Users {
         epoch % 2 == 1
     }
 
-    /// The host's rules may be about to change. For the holder of the global lock.
-    pub fn mark_stale(&self) {
+    /// The host's rules may be about to change.
+    pub fn mark_stale(&self, _: Locked<'_>) {
         self.epoch.fetch_or(1, Ordering::AcqRel);
     }
 
     /// Looks at the known users of these names, or at all, again with `look`, for their rules may have changed;
     /// says whether `default`, which is on the list from now on, needs no password. A user that was `replaced`, and
-    /// has changed, is another of the same name: see [`Users::find_again`]. For the holder of the global lock.
+    /// has changed, is another of the same name: see [`Users::find_again`].
     pub fn refresh<'a>(
         &self,
+        locked: Locked<'_>,
         default_is_open: bool,
         names: Option<impl Iterator<Item = &'a [u8]>>,
         replaced: impl Fn(&[u8]) -> bool,
@@ -297,7 +299,7 @@ impl Users {
         }
         drop(known);
         // Whoever sees the new epoch must find this user.
-        self.find_or_look(DEFAULT_USER, look);
+        self.find_or_look(locked, DEFAULT_USER, look);
         self.default_is_open.store(default_is_open, Ordering::Relaxed);
         let next = self.epoch().next_multiple_of(2);
         // A change is one also where the list was not marked before.
@@ -314,8 +316,13 @@ impl Users {
         self.known.lock().get(name).cloned()
     }
 
-    /// A user of the host's: from the list, or put on it. For the holder of the global lock.
-    pub fn find_or_look(&self, name: &[u8], look: impl Fn(&[u8]) -> Option<User>) -> Option<Arc<User>> {
+    /// A user of the host's: from the list, or put on it.
+    pub fn find_or_look(
+        &self,
+        _: Locked<'_>,
+        name: &[u8],
+        look: impl Fn(&[u8]) -> Option<User>,
+    ) -> Option<Arc<User>> {
         if let Some(user) = self.find(name) {
             return Some(user);
         }
@@ -339,6 +346,7 @@ impl Users {
 mod tests {
     use super::*;
     use crate::command::find;
+    use crate::shard::lock::LOCKED;
 
     const ALL: Option<std::iter::Empty<&[u8]>> = None;
 
@@ -447,22 +455,22 @@ mod tests {
             move |name: &[u8]| Some(User { revision, ..User::new(name, vec![rules(&[command], None)]) })
         };
         let (one, two, three) = (user(1, "get"), user(2, "set"), user(3, "set"));
-        let found = users.find_or_look(b"u", one).expect("a user");
-        users.mark_stale();
+        let found = users.find_or_look(LOCKED, b"u", one).expect("a user");
+        users.mark_stale(LOCKED);
         assert!(users.are_stale());
-        users.refresh(false, ALL, |_| true, one);
+        users.refresh(LOCKED, false, ALL, |_| true, one);
         assert!(!users.are_stale());
         assert!(users.find_again(&found).is_some(), "it is what it was");
-        users.refresh(false, ALL, |name| name == b"other", two);
+        users.refresh(LOCKED, false, ALL, |name| name == b"other", two);
         let changed = users.find_again(&found).expect("the same user with other rules");
         assert!(check(&changed, "set a v").is_ok());
-        users.refresh(false, ALL, |name| name == b"u", three);
+        users.refresh(LOCKED, false, ALL, |name| name == b"u", three);
         assert!(users.find_again(&changed).is_none(), "another of that name, with the same rules");
         assert!(users.find(b"u").is_some());
         let others = [&b"v"[..]].into_iter();
-        users.refresh(true, Some(others), |_| false, |_| None);
+        users.refresh(LOCKED, true, Some(others), |_| false, |_| None);
         assert!(users.find(b"u").is_some(), "nobody has asked for this one");
-        users.refresh(true, ALL, |_| false, |_| None);
+        users.refresh(LOCKED, true, ALL, |_| false, |_| None);
         assert!(users.find(b"u").is_none());
         assert!(users.default_is_open());
     }
@@ -471,11 +479,11 @@ mod tests {
     fn every_look_is_another_epoch() {
         let users = Users::default();
         let first = users.epoch();
-        users.refresh(false, ALL, |_| false, |_| None);
+        users.refresh(LOCKED, false, ALL, |_| false, |_| None);
         let second = users.epoch();
-        users.mark_stale();
-        users.mark_stale();
-        users.refresh(false, ALL, |_| false, |_| None);
+        users.mark_stale(LOCKED);
+        users.mark_stale(LOCKED);
+        users.refresh(LOCKED, false, ALL, |_| false, |_| None);
         assert!(first < second && second < users.epoch() && !users.are_stale());
     }
 }

@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::engine::{Engine, HeldShard};
+use super::lock::Locked;
 use super::marks::{self, Marks};
 use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
 use crate::store::{Now, Store, UnixMs};
@@ -25,16 +26,16 @@ use crate::store::{Now, Store, UnixMs};
 type Name = (u32, marks::Name);
 
 /// Tells the host that a key has changed in these databases.
-type Tell = fn(&[u32], &[u8]);
+type Tell = fn(Locked<'_>, &[u32], &[u8]);
 
 /// What is known of watched keys beside the marks in their shards.
 #[derive(Default)]
 pub(super) struct Watch {
     /// Tells the host that a key has changed.
     tell: OnceLock<Tell>,
-    /// Marks by age and client. For the holder of the global lock.
+    /// Marks by age and client.
     marks: Mutex<Marks>,
-    /// When watched keys expire. For the holder of the global lock.
+    /// When watched keys expire.
     due: Mutex<BTreeSet<(UnixMs, Name)>>,
     /// Changes that jobs are about to make.
     announced: Mutex<HashSet<Name>>,
@@ -51,17 +52,17 @@ impl Engine {
     /// A client of the host says WATCH; who, the host may tell. Before it asks for any name the oldest marks
     /// are given up, if there are too many: its own names are none of these, for it watches them only
     /// later. `paused` says whether WATCHes of before may still have to be executed.
-    pub fn begin_watch(&self, client: Option<u64>, paused: bool) {
-        self.give_up_marks(paused);
+    pub fn begin_watch(&self, locked: Locked<'_>, client: Option<u64>, paused: bool) {
+        self.give_up_marks(locked, paused);
         self.watch.marks.lock().begin(client);
     }
 
-    /// From here on changes of this key are told. For the holder of the global lock.
-    pub fn watch(&self, key: &[u8], client: Option<u64>) {
+    /// From here on changes of this key are told.
+    pub fn watch(&self, locked: Locked<'_>, key: &[u8], client: Option<u64>) {
         let name = self.watch.marks.lock().ask(key, client);
         let shard = self.shard_of(self.hasher.hash(key));
-        let mut held = self.take_waiting(shard);
-        let expiries = self.expiries(&mut held, key);
+        let mut held = self.take_waiting(locked, shard);
+        let expiries = self.expiries(locked, &mut held, key);
         let before = std::mem::replace(&mut held.watched.ask(&name).due, expiries.iter().copied().collect());
         self.release(shard, held);
         let mut due = self.watch.due.lock();
@@ -73,10 +74,10 @@ impl Engine {
 
     /// Gives up marks beyond the limits. Who still watches such a key is told that it has changed: a transaction
     /// more that must be tried again, but never one too few.
-    pub fn give_up_marks(&self, paused: bool) {
+    pub fn give_up_marks(&self, locked: Locked<'_>, paused: bool) {
         let mut marks = self.watch.marks.lock();
         while let Some(name) = marks.take_surplus(paused) {
-            self.forget_mark(&name, true);
+            self.forget_mark(locked, &name, true);
         }
     }
 
@@ -96,25 +97,25 @@ impl Engine {
     }
 
     /// The host has executed none: the names that were asked for since are watched by nobody.
-    pub fn take_back_marks(&self) {
+    pub fn take_back_marks(&self, locked: Locked<'_>) {
         let names = self.watch.marks.lock().take_unconfirmed();
-        names.iter().for_each(|name| self.forget_mark(name, false));
+        names.iter().for_each(|name| self.forget_mark(locked, name, false));
     }
 
     /// A client of the host has gone.
-    pub fn watcher_left(&self, client: u64) {
+    pub fn watcher_left(&self, locked: Locked<'_>, client: u64) {
         let names = self.watch.marks.lock().take_of(client);
-        names.iter().for_each(|name| self.forget_mark(name, false));
+        names.iter().for_each(|name| self.forget_mark(locked, name, false));
     }
 
-    fn forget_mark(&self, name: &marks::Name, may_be_watched: bool) {
+    fn forget_mark(&self, locked: Locked<'_>, name: &marks::Name, may_be_watched: bool) {
         let shard = self.shard_of(self.hasher.hash(name));
-        let mut held = self.take_waiting(shard);
+        let mut held = self.take_waiting(locked, shard);
         if let Some(mark) = held.watched.remove(name) {
             if may_be_watched {
                 let databases = 0..self.config.databases;
                 let untold: Vec<u32> = databases.filter(|db| !mark.told.contains(db)).collect();
-                self.tell(&untold, name);
+                self.tell(locked, &untold, name);
             }
             let mut due = self.watch.due.lock();
             for (db, at) in mark.due {
@@ -125,12 +126,12 @@ impl Engine {
     }
 
     /// When a key expires, in each database that has it with an expiry.
-    fn expiries(&self, held: &mut HeldShard<'_>, key: &[u8]) -> Vec<(u32, UnixMs)> {
-        let now = self.main_now();
+    fn expiries(&self, locked: Locked<'_>, held: &mut HeldShard<'_>, key: &[u8]) -> Vec<(u32, UnixMs)> {
+        let now = self.main_now(locked);
         let mut found = Vec::new();
         let mut next = held.next_db(0);
         while let Some(db) = next {
-            let due = self.live_until(self.main_seat(), held, db, key, &now);
+            let due = self.live_until(self.main_seat(locked), held, db, key, &now);
             found.extend(due.map(|at| (db, at)));
             next = held.next_db(db + 1);
         }
@@ -142,20 +143,23 @@ impl Engine {
         (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN)
     }
 
-    pub(super) fn tell(&self, databases: &[u32], key: &[u8]) {
+    pub(super) fn tell(&self, locked: Locked<'_>, databases: &[u32], key: &[u8]) {
         if let Some(tell) = self.watch.tell.get() {
-            tell(databases, key);
+            tell(locked, databases, key);
         }
     }
 
-    /// A key has changed: tells who watches it. For the holder of the global lock where
-    /// the host does.
-    pub(super) fn changed(&self, store: &mut Store, db: u32, key: &[u8]) {
+    /// A key has changed: tells who watches it. Where the host does, nobody but the holder of the global
+    /// lock may change it.
+    pub(super) fn changed(&self, locked: Option<Locked<'_>>, store: &mut Store, db: u32, key: &[u8]) {
         store.watched.raise(db, key);
         if !store.watched.concerns(db, key) {
             return;
         }
-        self.tell(&[db], key);
+        let Some(locked) = locked else {
+            return debug_assert!(false, "changed without the lock");
+        };
+        self.tell(locked, &[db], key);
         if let Some(mark) = store.watched.mark(key) {
             mark.told.push(db);
             let mut due = self.watch.due.lock();
@@ -163,18 +167,17 @@ impl Engine {
         }
     }
 
-    /// Tells of watched keys that have expired. For the holder of the global lock,
-    /// before the host judges.
-    pub fn tell_expired(&self) {
+    /// Tells of watched keys that have expired, before the host judges.
+    pub fn tell_expired(&self, locked: Locked<'_>) {
         let now = Now::at((self.config.clock)());
         while let Some((_, (db, key))) = self.next_expired(&now) {
             let hash = self.hasher.hash(&key);
             let shard = self.shard_of(hash);
-            let mut held = self.take_waiting(shard);
+            let mut held = self.take_waiting(locked, shard);
             let table = held.db(db);
             let live = table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now));
             if !live {
-                self.changed(&mut held, db, &key);
+                self.changed(Some(locked), &mut held, db, &key);
             }
             self.release(shard, held);
         }
@@ -195,8 +198,8 @@ impl Engine {
         }
     }
 
-    /// Tells of what jobs wait to change. For the holder of the global lock.
-    pub fn tell_announced(&self) {
+    /// Tells of what jobs wait to change.
+    pub fn tell_announced(&self, locked: Locked<'_>) {
         let any = &self.watch.any_announced;
         // A load first: as a rule there are none.
         if !any.load(Ordering::Relaxed) || !any.swap(false, Ordering::Acquire) {
@@ -205,19 +208,19 @@ impl Engine {
         let announced = std::mem::take(&mut *self.watch.announced.lock());
         for (db, key) in announced {
             let shard = self.shard_of(self.hasher.hash(&key));
-            let mut held = self.take_waiting(shard);
-            self.changed(&mut held, db, &key);
+            let mut held = self.take_waiting(locked, shard);
+            self.changed(Some(locked), &mut held, db, &key);
             self.release(shard, held);
         }
     }
 
     /// Whole databases are about to go, or to be exchanged: tells of every watched
     /// key that is in any of them.
-    pub(super) fn databases_change(&self, store: &mut Store, databases: &[u32]) {
+    pub(super) fn databases_change(&self, locked: Locked<'_>, store: &mut Store, databases: &[u32]) {
         if store.watched.is_empty() {
             return;
         }
-        let now = self.main_now();
+        let now = self.main_now(locked);
         for key in store.watched.names() {
             let hash = self.hasher.hash(&key);
             let is_live = |db: &u32| {
@@ -227,7 +230,7 @@ impl Engine {
                 })
             };
             if databases.iter().any(is_live) {
-                databases.iter().for_each(|&db| self.changed(store, db, &key));
+                databases.iter().for_each(|&db| self.changed(Some(locked), store, db, &key));
             }
         }
         databases.iter().for_each(|&db| store.watched.raise_long(db));

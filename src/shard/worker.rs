@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::call::{Outcome, Taking};
-use super::counters::Seat;
 use super::engine::{Engine, HeldShard};
 use super::inbox::Inbox;
 use super::job::{Progress, Share};
+use super::lock::Seat;
 use super::port::Port;
-use super::queue::{Home, Request, Verdict};
+use super::queue::{Request, Verdict};
 use super::token::{Pushed, Released};
 use super::wake::Waker;
 use crate::command::{Error, Tape};
@@ -149,7 +149,7 @@ impl<'a> Worker<'a> {
         Worker {
             engine,
             number,
-            seat: engine.seat(number + 1),
+            seat: engine.worker_seat(number),
             on_panic,
             port,
             requests: VecDeque::new(),
@@ -328,7 +328,7 @@ impl<'a> Worker<'a> {
                 self.homeward.push(request);
                 return true;
             }
-            Outcome::Long if request.home != Home::Main => {
+            Outcome::Long if !request.is_of_host() => {
                 request.args = args;
                 request.verdict = Verdict::Long;
                 self.homeward.push(request);

@@ -205,7 +205,8 @@ impl Entry {
         let block = unsafe { alloc(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         let mut entry = Entry(block);
-        entry.fill(shape, key.as_ptr(), value, expire_at);
+        // SAFETY: the block was made for this shape, and the key is a slice of its length.
+        unsafe { entry.fill(shape, key.as_ptr(), value, expire_at) };
         entry
     }
 
@@ -238,7 +239,10 @@ impl Entry {
     /// (nothing in it is dropped). `key` points to `shape.key_len` bytes, perhaps
     /// in this very block; so it is no slice, which would promise that what it
     /// shows is not written to meanwhile.
-    fn fill(&mut self, shape: Shape, key: *const u8, value: Value<'_>, expire_at: Option<UnixMs>) {
+    ///
+    /// # Safety
+    /// See above; and the block has `shape.block()` bytes.
+    unsafe fn fill(&mut self, shape: Shape, key: *const u8, value: Value<'_>, expire_at: Option<UnixMs>) {
         let block = self.0.as_ptr();
         // SAFETY: every offset below lies within `shape.block()` bytes, which
         // the caller made sure this block has. `key` may lie in this very
@@ -472,7 +476,8 @@ impl Entry {
         }
         let key = key.as_ptr();
         self.drop_shared(old);
-        self.fill(new, key, value, expire_at);
+        // SAFETY: the block is large enough, and the key is this entry's own.
+        unsafe { self.fill(new, key, value, expire_at) };
         0
     }
 

@@ -17,7 +17,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use midi::shard::{Held, Inbox, Left, Pushed, Released, Token, WaitingRoom};
+use midi::shard::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom};
 
 /// Tries all interleavings with up to so many preemptions (loom's advice is two
 /// or three: that finds all but all mistakes). LOOM_MAX_PREEMPTIONS overrides.
@@ -25,6 +25,12 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(model);
+}
+
+/// The global lock, for the thread that waits for tokens. There is one in each model.
+fn locked<'a>() -> Locked<'a> {
+    // SAFETY: there is no host, and no other thread of the model says so.
+    unsafe { Locked::assume() }
 }
 
 /// A message whose content loom watches: reading it without having acquired
@@ -314,7 +320,7 @@ fn the_waiter_is_let_in() {
                 }),
                 spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
             ];
-            let mut held = shard.token.take_waiting(&shard.room, 0);
+            let mut held = shard.token.take_waiting(locked(), &shard.room, 0);
             held.push((2, 0));
             shard.release(held);
             join(threads);
@@ -335,7 +341,7 @@ fn the_waiter_leaves_what_is_pending() {
         run(&mut held, 1);
         shard.release(held);
         let owner = spawn(&shard, |shard| shard.owner_looks(usize::MAX));
-        let mut held = shard.token.take_waiting(&shard.room, 1);
+        let mut held = shard.token.take_waiting(locked(), &shard.room, 1);
         held.push((1, 0));
         shard.release(held);
         join(vec![owner]);
@@ -364,8 +370,8 @@ fn the_waiter_takes_several_tokens() {
             assert_eq!(held.release(&first.room), Released::Clean);
         });
         let (first, second) = &*keyspace;
-        let mut a = first.token.take_waiting(&first.room, 0);
-        let mut b = second.token.take_waiting(&first.room, 0);
+        let mut a = first.token.take_waiting(locked(), &first.room, 0);
+        let mut b = second.token.take_waiting(locked(), &first.room, 0);
         assert_eq!(a.len(), b.len(), "both or none");
         a.push((1, 0));
         b.push((1, 0));
@@ -396,16 +402,16 @@ fn nothing_happens_within_a_unit() {
                 }),
                 spawn(&shard, |shard| shard.push(Letter::new(1, 0), 1)),
             ];
-            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            let (mut held, new) = shard.token.take_for_unit(locked(), &shard.room, 0);
             let before = held.len();
             assert!(new);
             held.push((2, 0));
             assert_eq!(held.release(&shard.room), Released::Clean);
-            let (mut held, new) = shard.token.take_for_unit(&shard.room, 0);
+            let (mut held, new) = shard.token.take_for_unit(locked(), &shard.room, 0);
             assert!(!new && held.len() == before + 1);
             held.push((2, 1));
             assert_eq!(held.release(&shard.room), Released::Clean);
-            if shard.token.leave_unit() == Released::Pending {
+            if shard.token.leave_unit(locked()) == Released::Pending {
                 shard.told.fetch_add(1, Ordering::AcqRel);
             }
             join(threads);
@@ -576,7 +582,7 @@ fn two_doors_and_a_sleeping_owner() {
 #[test]
 fn a_door_a_waiter_and_a_sleeping_owner() {
     whole_ends_well(4, |whole| {
-        let mut held = whole.shard.token.take_waiting(&whole.shard.room, 0);
+        let mut held = whole.shard.token.take_waiting(locked(), &whole.shard.room, 0);
         held.push((1, 0));
         whole.release(held);
     });

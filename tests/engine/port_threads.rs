@@ -24,10 +24,16 @@ use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, PORT_COMMANDS, 
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::shard::{
-    Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Outcome,
+    Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Locked, Outcome,
     PasswordSum, PortConfig, PortSettings, Refusal, Request, Rules, Settings, Taking, User, Verdict, Waker,
     Workers,
 };
+
+/// The global lock, for the thread that plays the host's main thread, and before and after it.
+fn locked<'a>() -> Locked<'a> {
+    // SAFETY: there is no host, and one thread at a time says so of its engine.
+    unsafe { Locked::assume() }
+}
 
 /// A host with one user, who may do everything.
 struct Played {
@@ -46,20 +52,21 @@ impl Host for Played {
     fn version(&self) -> &str {
         "7.0.15"
     }
-    fn authenticate(&self, user: &[u8], password: &PasswordSum) -> bool {
+    fn authenticate(&self, _: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool {
         password.is(PasswordSum::of(user).digits())
     }
-    fn user(&self, name: &[u8]) -> Option<User> {
+    fn user(&self, _: Locked<'_>, name: &[u8]) -> Option<User> {
         everything(name)
     }
-    fn refused(&self, _: &Refusal) {
+    fn refused(&self, _: Locked<'_>, _: &Refusal) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
-    fn info(&self, sections: &[&[u8]]) -> Arc<[u8]> {
+    fn info(&self, _: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
         sections.concat().into()
     }
     fn run_door_command(
         &self,
+        _: Locked<'_>,
         _: &Call<'_>,
         _: DoorCommand,
         _: &[u8],
@@ -69,13 +76,13 @@ impl Host for Played {
         reply.sink().integer(i64::from(owner.db));
         reply.finish();
     }
-    fn commands(&self) -> Vec<(Vec<u8>, HostCommand)> {
+    fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
         vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
     }
-    fn reply_to(&self, _: &CStr) -> Tape {
+    fn reply_to(&self, _: Locked<'_>, _: &CStr) -> Tape {
         Tape::default()
     }
-    fn config_get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn config_get(&self, _: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         patterns.iter().map(|pattern| (pattern.to_vec(), b"value".to_vec())).collect()
     }
 }
@@ -103,10 +110,10 @@ impl Running {
         let wake = Arc::clone(&waker);
         let engine = Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
-        engine.set_gates(Gates::OPEN);
+        engine.set_gates(locked(), Gates::OPEN);
         engine.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
-        engine.users.find_or_look(DEFAULT_USER, everything).expect("a user");
-        engine.users.refresh(true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
+        engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
+        engine.users.refresh(locked(), true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
         let port = free_port();
         let wanted =
             PortConfig { port, bind: vec!["127.0.0.1".into()], backlog: 511, ..PortConfig::default() };
@@ -167,32 +174,38 @@ fn settings() -> Settings {
 fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     let (mut errands, mut random) = (0, Random::new(7));
     while !stop.load(Ordering::Relaxed) {
-        for message in engine.main.take() {
+        for message in engine.main.take(locked()) {
             match message {
                 ForMain::Request(request) => go_on(engine, request),
                 ForMain::Errand(errand) => {
-                    errand(engine, engine.host());
+                    errand(locked(), engine, engine.host());
                     errands += 1;
                 }
             }
         }
         // What the host does to the ports at any time.
         match random.below(200) {
-            0 => engine.set_gates(Gates::PAUSED),
-            1 => engine.users.mark_stale(),
+            0 => engine.set_gates(locked(), Gates::PAUSED),
+            1 => engine.users.mark_stale(locked()),
             2 => engine.ports().expect("ports").tell(&mut |_, _| {}),
             3 => drop((engine.census(0), engine.totals())),
             _ => {
-                engine.set_gates(Gates::OPEN);
+                engine.set_gates(locked(), Gates::OPEN);
                 if engine.users.are_stale() {
-                    engine.users.refresh(true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
+                    engine.users.refresh(
+                        locked(),
+                        true,
+                        None::<std::iter::Empty<&[u8]>>,
+                        |_| false,
+                        everything,
+                    );
                     engine.wake_ports();
                 }
             }
         }
-        if engine.main.may_sleep() {
+        if engine.main.may_sleep(locked()) {
             waker.sleep(Duration::from_millis(1));
-            engine.main.awake();
+            engine.main.awake(locked());
         }
     }
     errands
@@ -204,7 +217,7 @@ fn go_on(engine: &Engine, mut request: Box<Request>) {
     let (args, mut tape) = (std::mem::take(&mut request.args), Tape::default());
     let outcome = args.with(|args| {
         let call = engine.call_of(&request, args);
-        engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut tape)
+        engine.attempt(engine.main_seat(locked()), &call, Taking::Wait(locked()), &mut tape)
     });
     request.verdict = if outcome == Outcome::Long { Verdict::Long } else { Verdict::Done };
     (request.args, request.reply) = (args, tape);
@@ -219,7 +232,7 @@ fn check_books(engine: &Engine) {
     }
     for db in 0..engine.config.databases {
         let (mut keys, mut expiring) = (0, 0);
-        engine.on_all_shards(|store| {
+        engine.on_all_shards(locked(), |store| {
             let census = store.db(db).census();
             keys += census.keys;
             expiring += census.expiring;

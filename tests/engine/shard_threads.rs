@@ -7,6 +7,7 @@
 //! RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 //!     cargo +nightly test --target x86_64-unknown-linux-gnu --test engine shard_threads
 //! ```
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -15,14 +16,20 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Tape, find};
 use midi::shard::{
-    Author, Call, Config, Engine, ForMain, Gates, Home, JobOwner, JobReply, Left, Outcome, Pushed, Request,
-    Seat, Settings, Taking, Verdict, Waker, Workers, long_work,
+    Author, Call, Config, Engine, ForMain, Gates, Home, HostClient, JobOwner, JobReply, Left, Locked,
+    Outcome, Pushed, Request, Seat, SeatCounts, Settings, Taking, Verdict, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
 
 /// Longer than anything here takes, however busy the machine is.
 const FOREVER: Duration = Duration::from_secs(60);
+
+/// The global lock, for the thread that plays the host's main thread.
+fn locked<'a>() -> Locked<'a> {
+    // SAFETY: there is no host, and in each test one thread at a time says so of its engine.
+    unsafe { Locked::assume() }
+}
 
 fn clock() -> UnixMs {
     CLOCK.load(Ordering::Relaxed)
@@ -36,7 +43,7 @@ fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 's
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(wake_main)).expect("eventfds");
     // No host is loading its data.
-    engine.set_gates(Gates::OPEN);
+    engine.set_gates(locked(), Gates::OPEN);
     Arc::new(engine)
 }
 
@@ -280,7 +287,7 @@ fn check_books(engine: &Engine) {
     let mut total = 0;
     for db in 0..engine.config.databases {
         let mut sum = Census::default();
-        engine.on_all_shards(|store| {
+        engine.on_all_shards(locked(), |store| {
             let census = store.db(db).census();
             sum.keys += census.keys;
             sum.expiring += census.expiring;
@@ -295,7 +302,7 @@ fn check_books(engine: &Engine) {
 }
 
 /// Runs a command until the tokens are to be had.
-fn run_now(engine: &Engine, seat: &Seat, taking: Taking, words: &[String]) -> Vec<Said> {
+fn run_now(engine: &Engine, seat: &Seat, taking: Taking<'_>, words: &[String]) -> Vec<Said> {
     loop {
         let mut record = Record::default();
         let outcome = with_call(engine, 0, words, |call| engine.attempt(seat, call, taking, &mut record));
@@ -332,9 +339,9 @@ fn doors_side_by_side() {
                     let (step, words) = history.begin(door, &mut random, has);
                     let said = if door < LOCKED {
                         let _guard = global_lock.lock();
-                        run_now(engine, engine.main_seat(), Taking::Wait, &words)
+                        run_now(engine, engine.main_seat(locked()), Taking::Wait(locked()), &words)
                     } else {
-                        let seat = engine.seats().nth(1 + door - LOCKED).expect("as many seats");
+                        let seat = engine.worker_seat(door - LOCKED);
                         run_now(engine, seat, Taking::WORKER, &words)
                     };
                     history.end(&step, &said, &mut has);
@@ -345,7 +352,9 @@ fn doors_side_by_side() {
         let threads: Vec<_> = (0..DOORS).map(run).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
-    history.close(|key| run_now(&engine, engine.main_seat(), Taking::MAIN, &line(&["get", key])).remove(0));
+    history.close(|key| {
+        run_now(&engine, engine.main_seat(locked()), Taking::MAIN, &line(&["get", key])).remove(0)
+    });
     check_books(&engine);
 }
 
@@ -355,12 +364,30 @@ static TICKETS: AtomicUsize = AtomicUsize::new(0);
 /// Replies that were too large for the main thread, by ticket.
 static LARGE: Mutex<BTreeMap<usize, Vec<Said>>> = Mutex::new(BTreeMap::new());
 
-fn large(ticket: usize, tape: &Tape) {
-    assert!(LARGE.lock().insert(ticket, played(tape)).is_none());
+/// A client by its ticket.
+struct Ticket(usize);
+
+impl Ticket {
+    fn of(request: &Request) -> usize {
+        let Home::Main(client) = &request.home else { panic!("none of a port's") };
+        let client: &dyn Any = &**client;
+        client.downcast_ref::<Ticket>().expect("made here").0
+    }
 }
 
-fn no_large(_: usize, _: &Tape) {
-    unreachable!("small replies only");
+impl HostClient for Ticket {
+    fn write_large(&self, tape: &Tape) {
+        assert!(self.0 < FOREIGN, "small replies only");
+        assert!(LARGE.lock().insert(self.0, played(tape)).is_none());
+    }
+
+    fn answer(self: Box<Self>, _: Locked<'_>, _: Author, _: Tape) {
+        unreachable!("the driver looks into the request");
+    }
+
+    fn wait_for_job(self: Box<Self>, _: Locked<'_>, _: u32) -> (JobOwner, Box<dyn JobReply>) {
+        unreachable!("jobs have clients of their own");
+    }
 }
 
 /// Replies of jobs that have finished, by ticket.
@@ -483,9 +510,9 @@ impl Driver {
             words
         };
         let ticket = self.first_ticket + client;
-        let request = |call: &Call<'_>| Box::new(Request::new(call, Home::Main, ticket, large));
+        let request = |call: &Call<'_>| Box::new(Request::new(call, Home::Main(Box::new(Ticket(ticket)))));
         let mut record = Record::default();
-        let seat = engine.main_seat();
+        let seat = engine.main_seat(locked());
         let done = with_call(&engine, 0, &words, |call| {
             let taking = match self.random.below(10) {
                 0..5 => Taking::MAIN,
@@ -495,7 +522,7 @@ impl Driver {
                     return false;
                 }
                 _ if self.clients[client].large => Taking::MAIN,
-                _ => Taking::Wait,
+                _ => Taking::Wait(locked()),
             };
             match engine.attempt(seat, call, taking, &mut record) {
                 Outcome::Done => engine.book_at_once(seat),
@@ -531,7 +558,7 @@ impl Driver {
         let (db, words, _) = &jobs.script[jobs.next % jobs.script.len()];
         let (finished, waker) = (Arc::clone(&self.finished), Arc::clone(&self.waker));
         with_call(&self.engine, *db, words, |call| {
-            let work = long_work(&self.engine, call).expect("good arguments");
+            let work = long_work(&self.engine, call, Some(locked())).expect("good arguments");
             let sink = JobSink { tape: Tape::default(), ticket, finished, waker };
             let owner = JobOwner { db: *db, client: 1, ..JobOwner::default() };
             self.engine.start_job(call.command, owner, work, Box::new(sink));
@@ -544,7 +571,7 @@ impl Driver {
         let batch = std::mem::take(&mut self.batch);
         self.queued += batch.len() as u64;
         engine.enqueue_batch(batch.into_iter());
-        let came = engine.main.take();
+        let came = engine.main.take(locked());
         let finished = std::mem::take(&mut *self.finished.lock());
         let any = !came.is_empty() || !finished.is_empty();
         for message in came {
@@ -562,26 +589,32 @@ impl Driver {
     }
 
     fn came_home(&mut self, mut request: Box<Request>) {
-        if request.ticket >= FOREIGN {
+        let ticket = Ticket::of(&request);
+        if ticket >= FOREIGN {
             self.foreign += 1;
             assert!(request.verdict == Verdict::Done && !request.reply.is_empty());
             return;
         }
         self.engine.came_home();
-        let client = request.ticket - self.first_ticket;
+        let client = ticket - self.first_ticket;
         let mut reply = std::mem::take(&mut request.reply);
         if request.verdict == Verdict::NeedsMain {
             self.needed_main += 1;
             assert!(reply.is_empty());
             request.args.with(|args| {
                 let call = self.engine.call_of(&request, args);
-                let outcome = self.engine.attempt(self.engine.main_seat(), &call, Taking::Wait, &mut reply);
+                let outcome = self.engine.attempt(
+                    self.engine.main_seat(locked()),
+                    &call,
+                    Taking::Wait(locked()),
+                    &mut reply,
+                );
                 assert_eq!(outcome, Outcome::Done);
             });
         }
         let said = if self.clients[client].large && reply.is_empty() {
             self.large += 1;
-            LARGE.lock().remove(&request.ticket).expect("said on the worker")
+            LARGE.lock().remove(&ticket).expect("said on the worker")
         } else {
             played(&reply)
         };
@@ -590,11 +623,11 @@ impl Driver {
 
     /// As the host's main loop goes to sleep.
     fn rest(&self) {
-        if self.engine.main.may_sleep() {
+        if self.engine.main.may_sleep(locked()) {
             let start = Instant::now();
             self.waker.sleep(FOREVER);
             assert!(start.elapsed() < FOREVER, "nobody woke the main thread");
-            self.engine.main.awake();
+            self.engine.main.awake(locked());
         }
     }
 }
@@ -618,7 +651,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
         let token = &engine.shard(shard).token;
         let request = || {
             with_call(engine, 0, &line(&["get", &key]), |call| {
-                Box::new(Request::new(call, Home::Main, FOREIGN, no_large))
+                Box::new(Request::new(call, Home::Main(Box::new(Ticket(FOREIGN)))))
             })
         };
         match random.below(5) {
@@ -663,11 +696,11 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     let wake = Arc::clone(&waker);
     let engine = engine(workers, shards, move || wake.wake());
     let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
-    let seat = engine.main_seat();
+    let seat = engine.main_seat(locked());
     for number in 0..STAY {
-        run_now(&engine, seat, Taking::Wait, &line(&["set", &format!("stay:{number}"), "value"]));
+        run_now(&engine, seat, Taking::Wait(locked()), &line(&["set", &format!("stay:{number}"), "value"]));
     }
-    run_now(&engine, seat, Taking::Wait, &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
+    run_now(&engine, seat, Taking::Wait(locked()), &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
 
     let mut driver = Driver {
         engine: Arc::clone(&engine),
@@ -726,9 +759,9 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);
     assert_eq!(driver.foreign, left);
-    assert_eq!(engine.seats().map(Seat::queued).sum::<u64>(), driver.queued);
+    assert_eq!(engine.seats().map(SeatCounts::queued).sum::<u64>(), driver.queued);
     assert_eq!(
-        engine.seats().map(Seat::ran_queued).sum::<u64>(),
+        engine.seats().map(SeatCounts::ran_queued).sum::<u64>(),
         driver.queued - driver.needed_main + driver.foreign
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
@@ -764,14 +797,14 @@ fn due_keys_are_removed_by_their_owners() {
     const KEYS: i64 = 5_000;
     let engine = engine(2, 8, || {});
     let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
-    let seat = engine.main_seat();
+    let seat = engine.main_seat(locked());
     let base = clock();
     for number in 0..KEYS {
         let mut words = line(&["set", &format!("key:{number}"), "value"]);
         if number % 10 > 0 {
             words.extend(line(&["pxat", &(base + number).to_string()]));
         }
-        run_now(&engine, seat, Taking::Wait, &words);
+        run_now(&engine, seat, Taking::Wait(locked()), &words);
     }
     assert_eq!(engine.census(0).keys, KEYS);
     for passed in [KEYS / 2, KEYS] {

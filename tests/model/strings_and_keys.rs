@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Tape, find};
-use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking, long_work};
+use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking, long_work};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
 
@@ -106,6 +106,12 @@ impl Keep for Keeper<'_> {
     }
 }
 
+/// The global lock: there is no host, and an engine for each test.
+fn locked<'a>() -> Locked<'a> {
+    // SAFETY: each engine is used by one thread.
+    unsafe { Locked::assume() }
+}
+
 /// Runs a command as the host door does: at once where that goes, else to its
 /// end. Every other reply goes by way of a tape.
 fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Vec<Said> {
@@ -126,17 +132,18 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         return record.0;
     }
     let mut tape = Tape::default();
-    match engine.attempt(engine.main_seat(), &call, Taking::MAIN, &mut tape) {
+    match engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut tape) {
         Outcome::Done => tape.play(&mut record),
         Outcome::Busy => panic!("there is only one thread"),
         Outcome::TooLarge => {
             assert!(tape.is_empty(), "nothing has been said");
             call.limits = engine.settings.limits(usize::MAX);
-            let outcome = engine.attempt(engine.main_seat(), &call, Taking::Wait, &mut record);
+            let outcome =
+                engine.attempt(engine.main_seat(locked()), &call, Taking::Wait(locked()), &mut record);
             assert_eq!(outcome, Outcome::Done);
         }
-        Outcome::Long => match long_work(engine, &call) {
-            Ok(work) => engine.run_to_end(work, &mut record),
+        Outcome::Long => match long_work(engine, &call, Some(locked())) {
+            Ok(work) => engine.run_to_end(locked(), work, &mut record),
             Err(error) => call.refuse(error, &mut record),
         },
         Outcome::NeedsMain => panic!("this is the main thread"),
@@ -658,7 +665,7 @@ impl Tested {
             Step::Later(ms) => CLOCK.set(CLOCK.get() + ms),
             Step::Select(db) => self.db = *db,
             Step::SwapDbs(a, b) => {
-                self.engine.swap_dbs(*a, *b);
+                self.engine.swap_dbs(locked(), *a, *b);
                 self.model.dbs.swap(*a as usize, *b as usize);
             }
             Step::DbSize => self.db_size(),
@@ -730,7 +737,7 @@ impl Tested {
     /// The books say what the tables hold, and the tables hold what the model does.
     fn end(&mut self) {
         let mut sums = [Census::default(); DATABASES as usize];
-        self.engine.on_all_shards(|store| {
+        self.engine.on_all_shards(locked(), |store| {
             for db in 0..DATABASES {
                 let census = store.db(db).census();
                 assert_eq!(census.keys, store.db(db).len() as i64);

@@ -3,7 +3,7 @@
 //! has judged a command by its own rules, it is judged by midi's: see [`super::judge::verdict`]. Later hosts
 //! know the categories of midi's commands, and their verdict is the last word.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
@@ -17,7 +17,7 @@ use super::super::rights::{self, Asker};
 use super::text::Description;
 use super::{HostText, refused, with_seen};
 use crate::limits::DOOR_CLIENTS_KEPT;
-use crate::shard::{Call, Commands, Refusal};
+use crate::shard::{Call, Commands, Locked, Refusal};
 
 /// Whether any user's rules may allow less than the host does: one load where none do.
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -29,8 +29,11 @@ static STALE: AtomicBool = AtomicBool::new(true);
 static KEPT: Mutex<Option<HashMap<u64, Commands>>> = Mutex::new(None);
 
 /// Whether a filter sees by their names the commands that may change a client's user: `rename-command` may hide them.
-static CHANGES_ARE_SEEN: LazyLock<bool> =
-    LazyLock::new(|| !["auth", "hello", "reset", "exec"].into_iter().any(is_renamed));
+fn changes_are_seen(locked: Locked<'_>) -> bool {
+    static SEEN: OnceLock<bool> = OnceLock::new();
+    let any_renamed = || ["auth", "hello", "reset", "exec"].into_iter().any(|name| is_renamed(locked, name));
+    *SEEN.get_or_init(|| !any_renamed())
+}
 
 /// Whether this host leaves the categories of module commands alone.
 fn is_needed() -> bool {
@@ -54,12 +57,12 @@ pub fn forget() {
     }
 }
 
-/// Finds out whether any user's rules matter here. Under the global lock.
-pub fn look_at_all() {
+/// Finds out whether any user's rules matter here.
+pub fn look_at_all(locked: Locked<'_>) {
     if is_needed() && STALE.swap(false, Ordering::Relaxed) {
-        let names = door().ctx().call(c"ACL", &[b"USERS"]).list();
+        let names = door().ctx(locked).call(c"ACL", &[b"USERS"]).list();
         let may_differ = |name: &[u8]| {
-            let text = HostText::of_user(name);
+            let text = HostText::of_user(locked, name);
             let rules = text.map_or_else(Vec::new, |text| Description::read(text.bytes()).rules);
             rules.iter().any(|rules| rules.begins_with_all() && !rules.is_all())
         };
@@ -75,12 +78,12 @@ pub fn look_at_all() {
 /// # Errors
 /// The host's words on what is not allowed.
 #[inline]
-pub fn check(ctx: Ctx, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
+pub fn check(ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
     if ASKED.load(Ordering::Relaxed) { ask(ctx, call, in_unit) } else { Ok(()) }
 }
 
 #[inline(never)]
-fn ask(ctx: Ctx, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
+fn ask(ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
     let id = ctx.client_id();
     // A unit may change its user half way, and a script's client has a number of its own.
     if !in_unit
@@ -95,8 +98,8 @@ fn ask(ctx: Ctx, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
         Asker::Nobody => return Ok(()),
     };
     // A user that another module has made for itself is not on the host's list: what the host says of it holds.
-    let verdict = with_seen(&name, |seen| {
-        if is_real && !in_unit && *CHANGES_ARE_SEEN {
+    let verdict = with_seen(ctx.locked(), &name, |seen| {
+        if is_real && !in_unit && changes_are_seen(ctx.locked()) {
             keep(id, seen.host_is_too_kind);
         }
         if !seen.host_is_too_kind.has(call.command) {

@@ -9,14 +9,12 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::api::{Ctx, api};
+use super::super::context::Filtered;
 use super::super::door::door;
-use super::super::unit::filter_arg;
 use super::touched::{Fate, Touched};
 use super::{at_door, default_is_open, forget_changed, look};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
-use crate::shard::DEFAULT_USER;
-
-type Filter = raw::RedisModuleCommandFilterCtx;
+use crate::shard::{DEFAULT_USER, Locked};
 
 /// Who may have changed since somebody last looked; `None` where nothing was said.
 static TOUCHED: Mutex<Option<Touched>> = Mutex::new(None);
@@ -25,13 +23,13 @@ static TOUCHED: Mutex<Option<Touched>> = Mutex::new(None);
 static ANY_TOUCHED: AtomicBool = AtomicBool::new(false);
 
 /// Whom an ACL command may change.
-fn touched_by_acl(filter: *mut Filter) -> Option<Touched> {
-    let subcommand = filter_arg(filter, 1);
+fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
+    let subcommand = command.arg(1);
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
     if is(b"setuser") {
-        Some(Touched::these([filter_arg(filter, 2)].into_iter(), Fate::Changed))
+        Some(Touched::these([command.arg(2)].into_iter(), Fate::Changed))
     } else if is(b"deluser") {
-        let names = (2..arg_count(filter)).map(|number| filter_arg(filter, number));
+        let names = (2..command.count()).map(|number| command.arg(number));
         Some(Touched::these(names, Fate::Replaced))
     } else if is(b"load") {
         Some(Touched::everybody(if load_replaces_users() { Fate::Replaced } else { Fate::Changed }))
@@ -47,32 +45,27 @@ fn load_replaces_users() -> bool {
     unsafe { raw::RedisModule_AddACLCategory }.is_none()
 }
 
-fn arg_count(filter: *mut Filter) -> i32 {
-    // SAFETY: the filter's own context.
-    unsafe { api!(RedisModule_CommandFilterArgsCount)(filter) }
-}
-
 /// An ACL command is about to be executed, queued or refused.
-pub fn before_acl(filter: *mut Filter) {
-    if let Some(touched) = touched_by_acl(filter) {
-        before_change(filter, &touched);
+pub fn before_acl(command: Filtered<'_>) {
+    if let Some(touched) = touched_by_acl(command) {
+        before_change(command, &touched);
     }
 }
 
 /// A CONFIG command is about to be executed, queued or refused.
-pub fn before_config(filter: *mut Filter) {
-    let mut names = (2..arg_count(filter)).step_by(2).map(|number| filter_arg(filter, number));
-    if filter_arg(filter, 1).eq_ignore_ascii_case(b"set")
+pub fn before_config(command: Filtered<'_>) {
+    let mut names = (2..command.count()).step_by(2).map(|number| command.arg(number));
+    if command.arg(1).eq_ignore_ascii_case(b"set")
         && names.any(|name| name.eq_ignore_ascii_case(b"requirepass"))
     {
-        before_change(filter, &Touched::these([DEFAULT_USER].into_iter(), Fate::Changed));
+        before_change(command, &Touched::these([DEFAULT_USER].into_iter(), Fate::Changed));
     }
 }
 
-fn before_change(filter: *mut Filter, touched: &Touched) {
-    if queues(filter) {
+fn before_change(command: Filtered<'_>, touched: &Touched) {
+    if queues(command) {
         QUEUED.store(true, Ordering::Relaxed);
-        let (client, mut queued) = (client_id(filter), QUEUED_BY.lock());
+        let (client, mut queued) = (command.client_id(), QUEUED_BY.lock());
         let mut all = touched.clone();
         if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
             all.add(&queued.remove(at).1);
@@ -80,19 +73,19 @@ fn before_change(filter: *mut Filter, touched: &Touched) {
         queued.truncate(QUEUED_USER_CHANGES - 1);
         queued.insert(0, (client, all));
     }
-    may_change(touched);
+    may_change(command.locked(), touched);
 }
 
 /// These users may be about to change. Who said so may not even be logged in, so nobody is held up for it: they are
 /// looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave sooner, the
 /// ports wait until somebody has looked.
-fn may_change(touched: &Touched) {
+fn may_change(locked: Locked<'_>, touched: &Touched) {
     TOUCHED.lock().get_or_insert_default().add(touched);
     ANY_TOUCHED.store(true, Ordering::Relaxed);
     at_door::users_may_change();
     let engine = &door().engine;
-    if replies_leave_early() {
-        engine.users.mark_stale();
+    if replies_leave_early(locked) {
+        engine.users.mark_stale(locked);
         // Where a script keeps the main loop from turning, this is how we get to look again.
         engine.wake_main();
     }
@@ -101,36 +94,36 @@ fn may_change(touched: &Touched) {
 /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
 /// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
 /// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
-pub fn replies_leave_early() -> bool {
+pub fn replies_leave_early(locked: Locked<'_>) -> bool {
     const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
         | raw::REDISMODULE_CTX_FLAGS_LUA;
     HAS_IO_THREADS.load(Ordering::Relaxed)
         || door().engine.main.is_asleep()
-        || door().ctx().flags() & WITHIN != 0
+        || door().ctx(locked).flags() & WITHIN != 0
 }
 
 /// Whether the host may have threads that send replies.
 static HAS_IO_THREADS: AtomicBool = AtomicBool::new(true);
 
 /// Asks the host what does not change. At load.
-pub fn prepare(ctx: Ctx) {
+pub fn prepare(ctx: Ctx<'_>) {
     HAS_IO_THREADS.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
 }
 
 /// An EXEC is about to be executed: a change may have been queued in it.
-pub fn before_exec(filter: *mut Filter) {
+pub fn before_exec(command: Filtered<'_>) {
     at_door::forget();
     if !QUEUED.load(Ordering::Relaxed) {
         return;
     }
-    let client = client_id(filter);
+    let client = command.client_id();
     let mut queued = QUEUED_BY.lock();
     let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return };
     // Where the host does not tell whose EXEC it is, any may be the one.
     let touched = if client.is_none() { queued[at].1.clone() } else { queued.remove(at).1 };
     drop(queued);
-    may_change(&touched);
+    may_change(command.locked(), &touched);
 }
 
 /// Whether any change of users may have been queued in a transaction.
@@ -139,15 +132,9 @@ static QUEUED: AtomicBool = AtomicBool::new(false);
 /// Whose changes those are, the latest first, and whom they touch; `None` where the host does not tell.
 static QUEUED_BY: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new());
 
-/// Redis 7.2 and later tell.
-fn client_id(filter: *mut Filter) -> Option<u64> {
-    // SAFETY: the filter's own context.
-    unsafe { raw::RedisModule_CommandFilterGetClientId.map(|ask| ask(filter)) }
-}
-
 /// Whether the command is one of a transaction's, or may be.
-fn queues(filter: *mut Filter) -> bool {
-    let Some(client) = client_id(filter) else { return true };
+fn queues(command: Filtered<'_>) -> bool {
+    let Some(client) = command.client_id() else { return true };
     // SAFETY: a structure of numbers and bytes, which says its version to the host; a client
     // that the host does not know queues nothing.
     unsafe {
@@ -159,33 +146,34 @@ fn queues(filter: *mut Filter) -> bool {
     }
 }
 
-/// Looks at the known users again, where they may have changed. Under the global lock, and
+/// Looks at the known users again, where they may have changed,
 /// before any reply of this turn of the main loop leaves the host.
 #[inline]
-pub fn refresh() {
+pub fn refresh(locked: Locked<'_>) {
     if ANY_TOUCHED.load(Ordering::Relaxed) || door().engine.users.are_stale() {
-        look_again();
+        look_again(locked);
     }
 }
 
 #[cold]
-fn look_again() {
+fn look_again(locked: Locked<'_>) {
     ANY_TOUCHED.store(false, Ordering::Relaxed);
     let touched = TOUCHED.lock().take();
     let stale = door().engine.users.are_stale();
     match &touched {
-        Some(touched) => look_at(touched, stale),
+        Some(touched) => look_at(locked, touched, stale),
         // At the start everybody is new.
-        None => look_at(&Touched::everybody(Fate::Changed), stale),
+        None => look_at(locked, &Touched::everybody(Fate::Changed), stale),
     }
 }
 
 /// Looks at these users; `must_tell` the ports also where none has changed.
-fn look_at(touched: &Touched, must_tell: bool) {
+fn look_at(locked: Locked<'_>, touched: &Touched, must_tell: bool) {
     let engine = &door().engine;
-    if forget_changed(touched.names()) || must_tell {
+    if forget_changed(locked, touched.names()) || must_tell {
         let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
-        engine.users.refresh(default_is_open(), touched.names(), replaced, look);
+        let look = |name: &[u8]| look(locked, name);
+        engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
         at_door::users_may_change();
         engine.wake_ports();
     }
@@ -193,12 +181,12 @@ fn look_at(touched: &Touched, must_tell: bool) {
 
 /// Now and then: the filter does not see what another module does to a user, nor the ACL
 /// command under another name.
-pub fn on_cron() {
+pub fn on_cron(locked: Locked<'_>) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock();
     if last.is_none_or(|last| last.elapsed() >= USERS_NOTICED_EVERY) {
         *last = Some(Instant::now());
-        look_at(&Touched::everybody(Fate::Changed), false);
-        at_door::look_at_all();
+        look_at(locked, &Touched::everybody(Fate::Changed), false);
+        at_door::look_at_all(locked);
     }
 }

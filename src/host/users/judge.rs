@@ -3,16 +3,13 @@
 //! subcommands and their order are judged as the host judges them.
 
 use std::ffi::CString;
-use std::io;
 
-use redis_module::raw;
-
-use super::super::api::{RawString, api, string};
+use super::super::acl::HostUser;
 use super::super::door::PREFIX;
-use super::free;
+use super::super::string::OwnString;
 use super::text::RulesText;
 use crate::command::{COMMANDS, Command, PORT_COMMANDS};
-use crate::shard::Commands;
+use crate::shard::{Commands, Locked};
 
 /// What a set of rules comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +25,9 @@ pub struct Verdict {
 /// * allows its native twin as well, so that what the rules say of `x`, or of a category of it, holds for midi
 ///   also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
 /// * the rules name it (`+midi.x`), or allow nothing but what they name (`-@all`).
-pub fn verdict(rules: &RulesText) -> Verdict {
+pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     let mut verdict = Verdict::default();
-    let Some(judge) = Judge::new(rules) else { return verdict };
+    let Some(judge) = Judge::new(locked, rules) else { return verdict };
     for (number, row) in COMMANDS.iter().enumerate() {
         let name = format!("{PREFIX}{}", row.name);
         if !judge.allows(&name) {
@@ -52,8 +49,8 @@ pub fn verdict(rules: &RulesText) -> Verdict {
 }
 
 /// A user of the host's that nobody else knows, to be asked about commands.
-struct Judge {
-    user: *mut raw::RedisModuleUser,
+struct Judge<'l> {
+    user: HostUser<'l>,
     all: bool,
 }
 
@@ -63,12 +60,10 @@ const ARGUMENTS_MOST: usize = 8;
 /// Stands for any argument. No rule on first arguments names it.
 const ARGUMENT: &[u8] = b"";
 
-impl Judge {
+impl<'l> Judge<'l> {
     /// `None` where the host does not take the rules back, which should not be.
-    fn new(rules: &RulesText) -> Option<Self> {
-        // SAFETY: under the global lock; freed by Drop.
-        let user = unsafe { api!(RedisModule_CreateModuleUser)(c"midi".as_ptr()) };
-        let judge = Judge { user, all: rules.is_all() };
+    fn new(locked: Locked<'l>, rules: &RulesText) -> Option<Self> {
+        let judge = Judge { user: HostUser::new(locked, c"midi"), all: rules.is_all() };
         let own = [&b"on"[..], b"allkeys"].into_iter();
         let known = own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.set(rule));
         // Not every host knows it.
@@ -77,9 +72,7 @@ impl Judge {
     }
 
     fn set(&self, rule: &[u8]) -> bool {
-        let Ok(rule) = CString::new(rule) else { return false };
-        // SAFETY: our own user; the text ends with NUL.
-        unsafe { api!(RedisModule_SetModuleUserACL)(self.user, rule.as_ptr()) == raw::REDISMODULE_OK as i32 }
+        CString::new(rule).is_ok_and(|rule| self.user.set(&rule))
     }
 
     fn allows_twin(&self, row: &Command) -> bool {
@@ -98,37 +91,14 @@ impl Judge {
 
     /// `None` where the host has no such command.
     fn asks(&self, name: &str) -> Option<bool> {
-        let mut strings: Vec<*mut RawString> = name.split('|').map(|word| string(word.as_bytes())).collect();
-        let answer = loop {
-            match self.asks_once(&mut strings) {
-                Err(libc::EINVAL) if strings.len() < ARGUMENTS_MOST => strings.push(string(ARGUMENT)),
-                Err(libc::ENOENT | libc::EINVAL) => break None,
-                other => break Some(other.is_ok()),
+        let mut words: Vec<OwnString> = name.split('|').map(|word| OwnString::new(word.as_bytes())).collect();
+        loop {
+            let verdict = self.user.may_call(&words.iter().map(OwnString::get).collect::<Vec<_>>());
+            match verdict.map_err(|reason| reason.unwrap_or(libc::EACCES)) {
+                Err(libc::EINVAL) if words.len() < ARGUMENTS_MOST => words.push(OwnString::new(ARGUMENT)),
+                Err(libc::ENOENT | libc::EINVAL) => return None,
+                other => return Some(other.is_ok()),
             }
-        };
-        // SAFETY: our own strings, each of which is freed once.
-        strings.into_iter().for_each(|string| unsafe { free(string) });
-        answer
-    }
-
-    /// The host says in errno why it does not allow a command.
-    fn asks_once(&self, strings: &mut [*mut RawString]) -> Result<(), i32> {
-        // SAFETY: our own user and strings.
-        let verdict = unsafe {
-            api!(RedisModule_ACLCheckCommandPermissions)(
-                self.user,
-                strings.as_mut_ptr(),
-                strings.len() as i32,
-            )
-        };
-        let reason = || io::Error::last_os_error().raw_os_error().unwrap_or(libc::EACCES);
-        if verdict == raw::REDISMODULE_OK as i32 { Ok(()) } else { Err(reason()) }
-    }
-}
-
-impl Drop for Judge {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, and freed once.
-        unsafe { api!(RedisModule_FreeModuleUser)(self.user) };
+        }
     }
 }

@@ -11,8 +11,7 @@ mod judge;
 mod text;
 mod touched;
 
-use std::ffi::{CString, c_int};
-use std::ptr;
+use std::ffi::CString;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,9 +19,11 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawString, api, bytes, string};
+use super::acl::HostUser;
+use super::api::Ctx;
+use super::string::OwnString;
 use crate::limits::JUDGED_RULES_KEPT;
-use crate::shard::{Commands, DEFAULT_USER, PasswordSum, Refusal, RefusalReason, Rules, User};
+use crate::shard::{Commands, DEFAULT_USER, Locked, PasswordSum, Refusal, RefusalReason, Rules, User};
 use judge::Verdict;
 use text::{Description, RulesText};
 
@@ -38,13 +39,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(name: &[u8], text: HostText) -> Self {
+    fn read(locked: Locked<'_>, name: &[u8], text: HostText) -> Self {
         static REVISIONS: AtomicU64 = AtomicU64::new(1);
         let description = Description::read(text.bytes());
-        let all_keys = description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(name);
+        let all_keys =
+            description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(locked, name);
         let mut host_is_too_kind = Commands::default();
         let rules = description.rules.into_iter().map(|rules| {
-            let verdict = judged(&rules);
+            let verdict = judged(locked, &rules);
             host_is_too_kind.add(verdict.host_is_too_kind);
             let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
             Rules { commands: verdict.allowed, keys, databases: rules.databases }
@@ -57,83 +59,41 @@ impl Seen {
 
 /// The host's text of a user. It makes a new one with every change, and with every user that it makes: as long
 /// as this one is kept, another at the same address would be the same.
-struct HostText(*mut RawString);
+struct HostText(OwnString);
 
 // SAFETY: made, read, compared and dropped under the global lock only.
 unsafe impl Send for HostText {}
 
 impl PartialEq for HostText {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.0.is(&other.0)
     }
 }
 
 impl HostText {
     /// `None` where there is no such user.
-    fn of_user(name: &[u8]) -> Option<Self> {
-        // SAFETY: under the global lock, with a live user.
-        with_user(name, |user| HostText(unsafe { api!(RedisModule_GetModuleUserACLString)(user) }))
+    fn of_user(locked: Locked<'_>, name: &[u8]) -> Option<Self> {
+        HostUser::of_name(locked, name)?.text().map(HostText)
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the host does not change a text that it has given away.
-        unsafe { bytes(self.0) }
+        self.0.bytes()
     }
-}
-
-impl Drop for HostText {
-    fn drop(&mut self) {
-        // SAFETY: ours, and freed once, under the global lock.
-        unsafe { free(self.0) };
-    }
-}
-
-/// Calls `with` with a user of the host's, where there is one of that name. Under the global lock.
-fn with_user<R>(name: &[u8], with: impl FnOnce(*mut raw::RedisModuleUser) -> R) -> Option<R> {
-    // SAFETY: name and user are freed once; the user is not kept beyond this call.
-    unsafe {
-        let name = string(name);
-        let user = api!(RedisModule_GetModuleUserFromUserName)(name);
-        free(name);
-        if user.is_null() {
-            return None;
-        }
-        let result = with(user);
-        api!(RedisModule_FreeModuleUser)(user);
-        Some(result)
-    }
-}
-
-/// # Safety
-/// A string of [`string`]'s, or one that the host gave away, that nobody else has or frees.
-unsafe fn free(string: *mut RawString) {
-    // SAFETY: the caller's promise.
-    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) };
 }
 
 /// Whether the user may read and write the key with the empty name.
-fn may_touch_empty_key(name: &[u8]) -> bool {
-    let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
-    let allowed = with_user(name, |user| {
-        let key = string(b"");
-        // SAFETY: a live user and our own string, which is freed once.
-        unsafe {
-            let allowed = api!(RedisModule_ACLCheckKeyPermissions)(user, key, access as c_int);
-            free(key);
-            allowed == raw::REDISMODULE_OK as c_int
-        }
-    });
-    allowed.unwrap_or(false)
+fn may_touch_empty_key(locked: Locked<'_>, name: &[u8]) -> bool {
+    HostUser::of_name(locked, name).is_some_and(|user| user.may_touch(OwnString::new(b"").get()))
 }
 
 /// What those rules on commands come to. Most users share them with others.
-fn judged(rules: &RulesText) -> Verdict {
+fn judged(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     static JUDGED: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>> = LazyLock::new(Mutex::default);
     let mut judged = JUDGED.lock();
     if let Some(verdict) = judged.get(&rules.commands) {
         return *verdict;
     }
-    let verdict = judge::verdict(rules);
+    let verdict = judge::verdict(locked, rules);
     if judged.len() >= JUDGED_RULES_KEPT {
         judged.clear();
     }
@@ -142,27 +102,27 @@ fn judged(rules: &RulesText) -> Verdict {
 }
 
 /// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where there is no such
-/// user. Under the global lock.
-fn with_seen<R>(name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
+/// user.
+fn with_seen<R>(locked: Locked<'_>, name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
     let mut seen = SEEN.lock();
-    let Some(text) = HostText::of_user(name) else {
+    let Some(text) = HostText::of_user(locked, name) else {
         seen.remove(name);
         return None;
     };
     if seen.get(name).is_none_or(|seen| seen.text != text) {
-        seen.insert(name.into(), Seen::read(name, text));
+        seen.insert(name.into(), Seen::read(locked, name, text));
     }
     seen.get(name).map(with)
 }
 
-/// What a user may do; `None` where there is no such user. Under the global lock.
-pub fn look(name: &[u8]) -> Option<User> {
-    with_seen(name, |seen| seen.user.clone())
+/// What a user may do; `None` where there is no such user.
+pub fn look(locked: Locked<'_>, name: &[u8]) -> Option<User> {
+    with_seen(locked, name, |seen| seen.user.clone())
 }
 
-/// Whether that is the user's password. Under the global lock, and so quick: no more is done for any name.
-pub fn authenticate(name: &[u8], password: &PasswordSum) -> bool {
-    let text = HostText::of_user(name);
+/// Whether that is the user's password. The host waits, so it is quick: no more is done for any name.
+pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> bool {
+    let text = HostText::of_user(locked, name);
     text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
 }
 
@@ -170,8 +130,8 @@ pub fn authenticate(name: &[u8], password: &PasswordSum) -> bool {
 const NOBODY: &[u8] =
     b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
 
-/// Puts a refusal on the host's list, ACL LOG. Under the global lock.
-pub fn refused(ctx: Ctx, refusal: &Refusal) {
+/// Puts a refusal on the host's list, ACL LOG.
+pub fn refused(ctx: Ctx<'_>, refusal: &Refusal) {
     let reason = match refusal.reason {
         RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
         RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
@@ -180,20 +140,13 @@ pub fn refused(ctx: Ctx, refusal: &Refusal) {
     // What follows a NUL is not a user's name.
     let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();
     let Ok(name) = CString::new(name) else { return };
-    // SAFETY: the host copies the name of a user that lives for this call only (there may be
-    // none of that name, or none any more) and the object.
-    unsafe {
-        let user = api!(RedisModule_CreateModuleUser)(name.as_ptr());
-        let object = string(&refusal.object);
-        api!(RedisModule_ACLAddLogEntry)(ctx.0, user, object, reason);
-        free(object);
-        api!(RedisModule_FreeModuleUser)(user);
-    }
+    // One that lives for this call only: there may be none of that name, or none any more.
+    HostUser::new(ctx.locked(), &name).was_refused(ctx, &refusal.object, reason);
 }
 
 /// Whether clients need not say who they are.
-fn default_is_open() -> bool {
-    let text = HostText::of_user(DEFAULT_USER);
+fn default_is_open(locked: Locked<'_>) -> bool {
+    let text = HostText::of_user(locked, DEFAULT_USER);
     text.is_some_and(|text| {
         let user = Description::read(text.bytes());
         user.on && user.open
@@ -202,11 +155,11 @@ fn default_is_open() -> bool {
 
 /// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of these names, or all;
 /// whether there were any.
-fn forget_changed<'a>(names: Option<impl Iterator<Item = &'a [u8]>>) -> bool {
+fn forget_changed<'a>(locked: Locked<'_>, names: Option<impl Iterator<Item = &'a [u8]>>) -> bool {
     let mut seen = SEEN.lock();
     let before = seen.len();
     let is_the_same =
-        |name: &[u8], seen: &Seen| HostText::of_user(name).is_some_and(|text| text == seen.text);
+        |name: &[u8], seen: &Seen| HostText::of_user(locked, name).is_some_and(|text| text == seen.text);
     match names {
         None => seen.retain(|name, seen| is_the_same(name, seen)),
         Some(names) => names.for_each(|name| {

@@ -108,8 +108,8 @@ impl<D: Driver> Service<D> {
         // Whoever is connected is a user that the port knows; the host knows whether there is another.
         if let Some(user) = filter.user.filter(|user| self.engine().users.find(user).is_none()) {
             let user = user.to_vec();
-            return self.ask_main(connection, move |_, host| {
-                let there = host.map(|host| host.user(&user).is_some());
+            return self.ask_main(connection, move |locked, _, host| {
+                let there = host.map(|host| host.user(locked, &user).is_some());
                 Box::new(move |connection, output| match there {
                     Some(true) => connection.session.reply(output).integer(0),
                     Some(false) => {

@@ -13,7 +13,7 @@ use crate::net::named::Named;
 use crate::net::resp::RespReply;
 use crate::net::transaction::{Said, Transaction};
 use crate::shard::{
-    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, PasswordSum, Refusal, Shards, User,
+    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, Shards, User,
 };
 use crate::store::{Now, UnixMs};
 
@@ -62,7 +62,7 @@ impl<'a> Plan<'a> {
     /// the client is, `host` is asked; the main thread alone has it.
     pub(super) fn new(
         engine: &Engine,
-        host: Option<&dyn Host>,
+        host: Option<(Locked<'_>, &dyn Host)>,
         transaction: &Transaction,
         all: &'a [&'a [u8]],
         user: &Arc<User>,
@@ -95,7 +95,9 @@ impl<'a> Plan<'a> {
                         }
                         if let Some((name, password)) = login_of(engine, which, &args) {
                             plan.is_for_main |= host.is_none();
-                            user = host.and_then(|host| log_in(engine, host, name, password)).unwrap_or(user);
+                            user = host
+                                .and_then(|(locked, host)| log_in(locked, engine, host, name, password))
+                                .unwrap_or(user);
                         }
                     }
                     step
@@ -223,14 +225,21 @@ fn populate<'a>(
 }
 
 /// Who the client is from here on, if that is the password.
-fn log_in(engine: &Engine, host: &dyn Host, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
-    let is_right = host.authenticate(name, &PasswordSum::of(password));
-    is_right.then(|| engine.users.find_or_look(name, |name| host.user(name))).flatten()
+fn log_in(
+    locked: Locked<'_>,
+    engine: &Engine,
+    host: &dyn Host,
+    name: &[u8],
+    password: &[u8],
+) -> Option<Arc<User>> {
+    let is_right = host.authenticate(locked, name, &PasswordSum::of(password));
+    is_right.then(|| engine.users.find_or_look(locked, name, |name| host.user(locked, name))).flatten()
 }
 
 /// Runs a transaction on the main thread. `None` where a watched key has changed; the error is why
 /// it may not be run any more.
 pub(super) fn run_as_unit(
+    locked: Locked<'_>,
     engine: &Engine,
     host: &dyn Host,
     transaction: &Transaction,
@@ -242,27 +251,33 @@ pub(super) fn run_as_unit(
     if let Some(Gate::Refuse(error)) = transaction.flags.map(|flags| engine.port_gate(flags)) {
         return Err(aborted(&error.text("exec", &Args::new(&[]))));
     }
-    engine.in_unit(|| {
-        if !engine.is_unchanged(&transaction.watching) {
+    engine.in_unit(locked, || {
+        if !engine.is_unchanged(locked, &transaction.watching) {
             return Ok(None);
         }
         let all = transaction.arguments();
-        let mut plan = Plan::new(engine, Some(host), transaction, &all, user, db, limits);
-        plan.set_time(engine.main_now().ms());
+        let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
+        plan.set_time(engine.main_now(locked).ms());
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(refusal));
         Ok(Some(plan.run(engine, |call, tape| match call.row().action {
-            Action::Door(which) => run_by_host(host, call, which, user).play(tape),
-            _ => engine.run_waiting(call, tape),
+            Action::Door(which) => run_by_host(locked, host, call, which, user).play(tape),
+            _ => engine.run_waiting(locked, call, tape),
         })))
     })
 }
 
 /// Has the host run a command that needs its means; within a unit it does so at once.
-fn run_by_host(host: &dyn Host, call: &Call<'_>, which: DoorCommand, user: &User) -> Tape {
+fn run_by_host(
+    locked: Locked<'_>,
+    host: &dyn Host,
+    call: &Call<'_>,
+    which: DoorCommand,
+    user: &User,
+) -> Tape {
     let done = Arc::new(Mutex::new(Tape::default()));
     let owner = JobOwner { db: call.db, ..JobOwner::default() };
     let reply = OnTape { tape: Tape::default(), done: Arc::clone(&done) };
-    host.run_door_command(call, which, &user.name, owner, Box::new(reply));
+    host.run_door_command(locked, call, which, &user.name, owner, Box::new(reply));
     take(&mut *done.lock())
 }
 

@@ -45,13 +45,15 @@ impl<D: Driver> Service<D> {
     ) {
         let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
         let (shared, worker) = (Arc::clone(&self.shared), self.worker);
-        self.ask_main(connection, move |engine, host| {
+        self.ask_main(connection, move |locked, engine, host| {
             let Some(host) = host else {
                 return Box::new(|connection, output| connection.session.reply(output).error(BUSY));
             };
             let epoch = engine.users.epoch();
-            let right = host.authenticate(&name, &password);
-            let user = right.then(|| engine.users.find_or_look(&name, |name| host.user(name))).flatten();
+            let right = host.authenticate(locked, &name, &password);
+            let user = right
+                .then(|| engine.users.find_or_look(locked, &name, |name| host.user(locked, name)))
+                .flatten();
             if user.is_none() {
                 engine.note_refusal(Refusal::of_login(&name));
                 shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use crate::net::named::PREFIX;
 use crate::net::service::Service;
 use crate::net::session::{BUSY, NO_AUTH};
 use crate::net::shared::Shared;
-use crate::shard::{Author, Call, Engine, Host};
+use crate::shard::{Author, Call, Engine, Host, Locked};
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
@@ -45,8 +45,8 @@ impl<D: Driver> Service<D> {
 
     /// Answers what the host answers to that.
     pub(in crate::net) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
-        self.ask_main(connection, move |_, host| {
-            let tape = host.map(|host| host.reply_to(command));
+        self.ask_main(connection, move |locked, _, host| {
+            let tape = host.map(|host| host.reply_to(locked, command));
             Box::new(move |connection, output| {
                 let mut reply = connection.session.reply(output);
                 match tape {
@@ -61,9 +61,9 @@ impl<D: Driver> Service<D> {
     pub(in crate::net) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
         let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
         let shared = Arc::clone(&self.shared);
-        self.ask_main(connection, move |_, host| {
+        self.ask_main(connection, move |locked, _, host| {
             let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
-            let text = host.map(|host| host.info(&sections));
+            let text = host.map(|host| host.info(locked, &sections));
             Box::new(move |connection, output| match text {
                 Some(text) => connection.session.reply(output).verbatim(&of_the_port(&text, &shared)),
                 None => connection.session.reply(output).error(BUSY),
@@ -73,9 +73,9 @@ impl<D: Driver> Service<D> {
 
     pub(in crate::net) fn config_get(&self, connection: &mut Connection, args: &Args<'_>) {
         let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
-        self.ask_main(connection, move |_, host| {
+        self.ask_main(connection, move |locked, _, host| {
             let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
-            let found = host.map(|host| settings_of_the_port(host, &patterns));
+            let found = host.map(|host| settings_of_the_port(locked, host, &patterns));
             Box::new(move |connection, output| {
                 let mut reply = connection.session.reply(output);
                 let Some(found) = found else { return reply.error(BUSY) };
@@ -153,8 +153,8 @@ impl<D: Driver> Service<D> {
             return answer(there, connection, output);
         }
         let shared = Arc::clone(&self.shared);
-        self.ask_main(connection, move |_, host| {
-            let commands = host.map(|host| host.commands());
+        self.ask_main(connection, move |locked, _, host| {
+            let commands = host.map(|host| host.commands(locked));
             Box::new(move |connection, output| {
                 let Some(commands) = commands else { return connection.session.reply(output).error(BUSY) };
                 let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
@@ -177,11 +177,11 @@ const OWN_SETTINGS: [&str; 8] = [
 ];
 
 /// What CONFIG GET finds; what is about connections is about those of the port.
-fn settings_of_the_port(host: &dyn Host, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut found = host.config_get(patterns);
+fn settings_of_the_port(locked: Locked<'_>, host: &dyn Host, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = host.config_get(locked, patterns);
     let own = |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
     for (name, value) in found.iter_mut().filter(own) {
-        let own = host.config_get(&[&[PREFIX.as_bytes(), name].concat()]);
+        let own = host.config_get(locked, &[&[PREFIX.as_bytes(), name].concat()]);
         // The host's addresses, where it has none of its own.
         let own = own.into_iter().next().filter(|(_, own)| name != b"bind" || !own.is_empty());
         if let Some((_, own)) = own {

@@ -134,10 +134,10 @@ impl<D: Driver> Service<D> {
         let keys: Vec<Box<[u8]>> = keys.iter().map(|&key| key.into()).collect();
         let transaction = connection.session.transaction.take().unwrap_or_default();
         let mut watching = transaction.watching;
-        self.ask_main(connection, move |engine, _| {
+        self.ask_main(connection, move |locked, engine, _| {
             for key in &keys {
-                let seat = engine.main_seat();
-                let _ = engine.observe(seat, &mut watching, db, key, Taking::Wait);
+                let seat = engine.main_seat(locked);
+                let _ = engine.observe(seat, &mut watching, db, key, Taking::Wait(locked));
             }
             Box::new(move |connection, output| {
                 connection.session.transaction = Some(Box::new(Transaction::of(watching)));
@@ -239,11 +239,11 @@ impl<D: Driver> Service<D> {
     fn exec_on_main(&self, connection: &mut Connection, transaction: Box<Transaction>, limits: Limits) {
         let Some(user) = connection.session.user.clone() else { return };
         let (db, shared) = (connection.session.db, Arc::clone(&self.shared));
-        self.ask_main(connection, move |engine, host| {
+        self.ask_main(connection, move |locked, engine, host| {
             let Some(host) = host else {
                 return Box::new(|connection, output| connection.session.reply(output).error(&aborted(BUSY)));
             };
-            let result = run_as_unit(engine, host, &transaction, &user, db, &limits);
+            let result = run_as_unit(locked, engine, host, &transaction, &user, db, &limits);
             Box::new(move |connection, output| match result {
                 Ok(Some(said)) => shared.begin_saying(connection, transaction, said, output),
                 Ok(None) => connection.session.reply(output).null_array(),

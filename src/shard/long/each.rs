@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use smallvec::SmallVec;
 
 use crate::command::{Args, OneKey, OwnedArgs, Reply};
-use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 
 /// Keys between two looks at the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -63,7 +63,7 @@ impl Part for EachPart {
             if !slice.is_endless() && slice.engine.has_much_news() {
                 return Progress::Blocked;
             }
-            let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
+            let taking = slice.taking();
             // Busy, or the main thread has been asked to tell of a change.
             let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
                 return Progress::Blocked;

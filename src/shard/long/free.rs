@@ -41,9 +41,9 @@ impl Part for FreePart {
         if !self.cached || !engine.is_tracked() {
             return self.free(slice, |_| true);
         }
-        if slice.is_endless() {
+        if let Some(locked) = slice.locked() {
             return self.free(slice, |table| {
-                table.name_next(|key| engine.tell_flushed(key));
+                table.name_next(|key| engine.tell_flushed(locked, key));
                 true
             });
         }

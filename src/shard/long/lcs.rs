@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::command::{Error, Lcs, LcsOptions, ManyKeys, OwnedArgs, Reply};
-use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 use crate::store::SharedValue;
 
 /// The subsequence of the values of a call's two keys.
@@ -80,7 +80,7 @@ impl LcsPart {
     /// `None` when a token was not to be had.
     fn values(&self, slice: &Slice<'_>) -> Option<Result<[SharedValue; 2], Error>> {
         let engine = slice.engine;
-        let taking = if slice.is_endless() { Taking::Wait } else { Taking::WORKER };
+        let taking = slice.taking();
         self.args.with(|args| {
             let call = Call {
                 command: self.command,

@@ -14,6 +14,7 @@ pub use scan::ScanState;
 use super::call::Call;
 use super::engine::Engine;
 use super::job::{Slice, Task, Work};
+use super::lock::Locked;
 use crate::command::{Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern};
 use crate::limits::{KEYS_AT_ONCE, SCAN_AT_ONCE};
 use crate::store::Remains;
@@ -31,12 +32,12 @@ pub fn is_long(call: &Call<'_>) -> bool {
     }
 }
 
-/// Long work that a call asks for. For the holder of the global lock: a flush
-/// happens here and now, and what is left to do is to free the memory.
+/// Long work that a call asks for. A flush happens here and now, so it needs the global lock; what is left to
+/// do then is to free the memory.
 ///
 /// # Errors
 /// What is wrong with the arguments.
-pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
+pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Result<Work, Error> {
     let which = match call.row().action {
         Action::Keyspace(which) => which,
         Action::EachKey(each) => return Ok(each::work(engine, call, each)),
@@ -50,16 +51,21 @@ pub fn long_work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         Keyspace::Populate => {
             Ok(populate::work(engine, call.db, PopulateArgs::parse(&call.args, &call.limits)?))
         }
-        Keyspace::FlushDb => flush(engine, call, Some(call.db)),
-        Keyspace::FlushAll => flush(engine, call, None),
+        Keyspace::FlushDb => flush(engine, call, locked, Some(call.db)),
+        Keyspace::FlushAll => flush(engine, call, locked, None),
         Keyspace::RandomKey => Ok(random::work(engine, call.db)),
         Keyspace::DbSize | Keyspace::SwapDb => Err(Error::Internal),
     }
 }
 
-fn flush(engine: &Engine, call: &Call<'_>, only: Option<u32>) -> Result<Work, Error> {
+fn flush(
+    engine: &Engine,
+    call: &Call<'_>,
+    locked: Option<Locked<'_>>,
+    only: Option<u32>,
+) -> Result<Work, Error> {
     let waits = flush_waits(&call.args)?;
-    let remains = engine.flush(only);
+    let remains = engine.flush(locked.ok_or(Error::Internal)?, only);
     // Asked now: who comes later has cached none of these.
     let cached = engine.is_tracked();
     if waits {

@@ -151,7 +151,7 @@ impl PopulatePart {
                 slice.engine.announce_change(self.db, &self.key);
                 told = false;
             } else {
-                slice.engine.changed(held, self.db, &self.key);
+                slice.engine.changed(slice.locked(), held, self.db, &self.key);
             }
         }
         told

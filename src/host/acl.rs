@@ -1,0 +1,79 @@
+//! Users of the host's, to be asked what they may do.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use super::api::{Ctx, api};
+use super::string::{HostString, OwnString};
+use crate::shard::Locked;
+
+/// A user of the host's, or one of our own that nobody else knows, for one hold of the global lock.
+pub struct HostUser<'l>(*mut raw::RedisModuleUser, PhantomData<Locked<'l>>);
+
+impl<'l> HostUser<'l> {
+    /// The host's of that name, where there is one.
+    pub fn of_name(_: Locked<'l>, name: &[u8]) -> Option<Self> {
+        let name = OwnString::new(name);
+        // SAFETY: a live string; what the host makes is freed by Drop.
+        let user = unsafe { api!(RedisModule_GetModuleUserFromUserName)(name.get().raw()) };
+        (!user.is_null()).then(|| HostUser(user, PhantomData))
+    }
+
+    /// One of our own, without any rights.
+    pub fn new(_: Locked<'l>, name: &CStr) -> Self {
+        // SAFETY: the name ends with NUL and is copied.
+        HostUser(unsafe { api!(RedisModule_CreateModuleUser)(name.as_ptr()) }, PhantomData)
+    }
+
+    /// Adds a rule. False where the host does not know it.
+    pub fn set(&self, rule: &CStr) -> bool {
+        // SAFETY: a live user; the text ends with NUL.
+        let result = unsafe { api!(RedisModule_SetModuleUserACL)(self.0, rule.as_ptr()) };
+        result == raw::REDISMODULE_OK as c_int
+    }
+
+    /// What the host keeps of the user, in the words of ACL LIST.
+    pub fn text(&self) -> Option<OwnString> {
+        // SAFETY: a live user; the reference is ours.
+        unsafe { OwnString::of(api!(RedisModule_GetModuleUserACLString)(self.0)) }
+    }
+
+    /// Whether the user may read and write this key.
+    pub fn may_touch(&self, key: HostString<'_>) -> bool {
+        let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+        // SAFETY: a live user and a live string.
+        let verdict = unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), access as c_int) };
+        verdict == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Whether the user may call this command.
+    ///
+    /// # Errors
+    /// The host's reason, an errno, if it gives one.
+    pub fn may_call(&self, words: &[HostString<'_>]) -> Result<(), Option<i32>> {
+        // SAFETY: a live user and live strings, which the host only reads.
+        let verdict = unsafe {
+            let words_of_host = words.as_ptr().cast_mut().cast();
+            api!(RedisModule_ACLCheckCommandPermissions)(self.0, words_of_host, words.len() as c_int)
+        };
+        let reason = || io::Error::last_os_error().raw_os_error();
+        if verdict == raw::REDISMODULE_OK as c_int { Ok(()) } else { Err(reason()) }
+    }
+
+    /// Puts a refusal on the host's list, ACL LOG.
+    pub fn was_refused(&self, ctx: Ctx<'_>, object: &[u8], reason: raw::RedisModuleACLLogEntryReason) {
+        let object = OwnString::new(object);
+        // SAFETY: a live user; the host copies its name and the object.
+        unsafe { api!(RedisModule_ACLAddLogEntry)(ctx.raw(), self.0, object.get().raw(), reason) };
+    }
+}
+
+impl Drop for HostUser<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made above, and freed once.
+        unsafe { api!(RedisModule_FreeModuleUser)(self.0) };
+    }
+}

@@ -1,0 +1,137 @@
+//! Where the proof that this thread holds the global lock comes from: contexts that the host gives to callbacks,
+//! and those of our own, for which the lock is taken or shown.
+
+use std::marker::PhantomData;
+
+use redis_module::raw;
+
+use super::api::{RawCtx, api};
+use super::string::HostString;
+use crate::shard::Locked;
+
+/// A context of the host's, good for one callback or one hold of the global lock.
+#[derive(Clone, Copy)]
+pub struct Ctx<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
+
+impl<'a> Ctx<'a> {
+    /// # Safety
+    /// A context that is valid for all of the lifetime, in which this thread holds the global lock: what the host
+    /// gives to a callback on its main thread.
+    #[inline]
+    pub unsafe fn new(ctx: *mut RawCtx) -> Self {
+        Ctx(ctx, PhantomData)
+    }
+
+    /// For calls of the module API.
+    #[inline]
+    pub fn raw(self) -> *mut RawCtx {
+        self.0
+    }
+
+    /// The proof.
+    #[inline]
+    pub fn locked(self) -> Locked<'a> {
+        // SAFETY: the promise of whoever made the context.
+        unsafe { Locked::assume() }
+    }
+}
+
+/// A context of our own, which belongs to no client. It can be used on any thread, under the lock.
+pub struct DetachedCtx(*mut RawCtx);
+
+// SAFETY: it is used for TryLock, which any thread may call, and by who holds the lock.
+unsafe impl Send for DetachedCtx {}
+// SAFETY: as above.
+unsafe impl Sync for DetachedCtx {}
+
+impl DetachedCtx {
+    /// Makes one.
+    pub fn new(ctx: Ctx<'_>) -> Self {
+        // SAFETY: under the lock, with a valid context.
+        DetachedCtx(unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) })
+    }
+
+    /// For the holder of the lock.
+    #[inline]
+    pub fn ctx<'l>(&'l self, _: Locked<'l>) -> Ctx<'l> {
+        // SAFETY: it lives as long as `self`, and the lock is held.
+        unsafe { Ctx::new(self.0) }
+    }
+
+    /// Takes the lock, where it is free.
+    pub fn try_lock(&self) -> Option<Hold<'_>> {
+        // SAFETY: TryLock is safe from any thread.
+        let taken = unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.0) } == 0;
+        // Made only where it was taken: dropping one unlocks.
+        taken.then(|| Hold(self, PhantomData))
+    }
+
+    /// Frees it: before 7.4 its client is taken out of a list that only the lock guards.
+    pub fn free(self, _: Locked<'_>) {
+        // SAFETY: made above; nobody can use it any more.
+        unsafe { api!(RedisModule_FreeThreadSafeContext)(self.0) };
+    }
+}
+
+/// The global lock, held by a thread that is not the host's main thread.
+pub struct Hold<'a>(&'a DetachedCtx, PhantomData<*const ()>);
+
+impl Hold<'_> {
+    /// A context for the time of it.
+    pub fn ctx(&self) -> Ctx<'_> {
+        // SAFETY: the lock is held until this is dropped.
+        unsafe { Ctx::new(self.0.0) }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        // SAFETY: we hold the lock.
+        unsafe { api!(RedisModule_ThreadSafeContextUnlock)(self.0.0) };
+    }
+}
+
+/// A command that is about to be executed, queued or refused, as a command filter sees it.
+#[derive(Clone, Copy)]
+pub struct Filtered<'a>(*mut raw::RedisModuleCommandFilterCtx, PhantomData<&'a RawCtx>);
+
+impl<'a> Filtered<'a> {
+    /// # Safety
+    /// What the host gives to a command filter, while it runs.
+    #[inline]
+    pub unsafe fn new(filter: *mut raw::RedisModuleCommandFilterCtx) -> Self {
+        Filtered(filter, PhantomData)
+    }
+
+    /// The proof: the host calls filters on the thread that runs the command, which holds the lock.
+    #[inline]
+    pub fn locked(self) -> Locked<'a> {
+        // SAFETY: see above.
+        unsafe { Locked::assume() }
+    }
+
+    /// How many arguments it has, its name included.
+    pub fn count(self) -> i32 {
+        // SAFETY: the filter's own context.
+        unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) }
+    }
+
+    /// An argument.
+    #[inline]
+    pub fn string(self, number: i32) -> Option<HostString<'a>> {
+        // SAFETY: the filter's own context, and an argument that it holds while the filter runs.
+        unsafe { HostString::new(api!(RedisModule_CommandFilterArgGet)(self.0, number)) }
+    }
+
+    /// The bytes of an argument; none where there is no such argument.
+    #[inline]
+    pub fn arg(self, number: i32) -> &'a [u8] {
+        self.string(number).map_or(&[], HostString::bytes)
+    }
+
+    /// Who says it: Redis 7.2 and later tell.
+    pub fn client_id(self) -> Option<u64> {
+        // SAFETY: filled in at load, and never changed; the filter's own context.
+        unsafe { raw::RedisModule_CommandFilterGetClientId.map(|ask| ask(self.0)) }
+    }
+}
