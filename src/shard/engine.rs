@@ -137,7 +137,8 @@ pub struct Engine {
     pub(super) news: NewsDesk,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
-    seats: Box<[CachePadded<SeatCounts>]>,
+    main_seat: CachePadded<SeatCounts>,
+    worker_seats: Box<[CachePadded<SeatCounts>]>,
     pub(super) gates: AtomicU32,
     /// Bytes that writes may still take before the host is asked again.
     credit: AtomicI64,
@@ -194,7 +195,8 @@ impl Engine {
             news: NewsDesk::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
-            seats: (0..=config.workers).map(seat).collect(),
+            main_seat: seat(0),
+            worker_seats: (1..=config.workers).map(seat).collect(),
             // Until the host says otherwise: it loads its data before anything else.
             gates: AtomicU32::new(Gates::LOADING.bits()),
             credit: AtomicI64::new(i64::MAX),
@@ -213,18 +215,18 @@ impl Engine {
     /// The seat of the holder of the global lock.
     #[inline]
     pub fn main_seat<'l>(&'l self, _: Locked<'l>) -> &'l Seat {
-        Seat::of(&self.seats[0])
+        Seat::of(&self.main_seat)
     }
 
     /// What all threads have counted; seat 0 is the main thread's, `1 + n` worker n's.
     pub fn seats(&self) -> impl Iterator<Item = &SeatCounts> {
-        self.seats.iter().map(|seat| &**seat)
+        std::iter::once(&self.main_seat).chain(&self.worker_seats).map(|seat| &**seat)
     }
 
     /// The seat of a worker.
     #[inline]
     pub fn worker_seat(&self, worker: usize) -> &Seat {
-        Seat::of(&self.seats[1..][worker])
+        Seat::of(&self.worker_seats[worker])
     }
 
     /// A shard.
