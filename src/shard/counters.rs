@@ -120,7 +120,6 @@ impl Seat {
     }
 
     /// Books what a table gained or lost.
-    #[inline]
     pub(super) fn book(&self, db: u32, change: Census) {
         if change == Census::default() {
             return;

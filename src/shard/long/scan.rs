@@ -65,11 +65,11 @@ impl ScanState {
     pub fn visit(
         &mut self,
         engine: &Engine,
-        held: &mut HeldShard<'_>,
+        held: &HeldShard<'_>,
         now: &Now,
         spent: &mut dyn FnMut() -> bool,
     ) {
-        let table = held.existing(self.db).filter(|table| !table.is_empty());
+        let table = held.table(self.db).filter(|table| !table.is_empty());
         let mut next = table.is_some().then_some(self.place);
         while let (Some(table), Some(at)) = (&table, next) {
             let mut seen = 0;
@@ -126,11 +126,11 @@ impl Part for ScanPart {
         let now = slice.now();
         let mut state = self.0.lock();
         while !state.is_done() {
-            let Some(mut held) = slice.take(state.shard()) else {
+            let Some(held) = slice.take(state.shard()) else {
                 return Progress::Blocked;
             };
             let (before, shard) = (state.left, state.shard());
-            state.visit(slice.engine, &mut held, &now, &mut || slice.spent());
+            state.visit(slice.engine, &held, &now, &mut || slice.spent());
             slice.engine.release(shard, held);
             slice.advance((before - state.left) as u64);
             if slice.spent() {
