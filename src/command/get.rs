@@ -1,6 +1,6 @@
 //! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
 
-use super::string::{EXPIRY, Expiry};
+use super::string::{EXPIRY, Expiry, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
     word,
@@ -41,7 +41,7 @@ pub(super) static GETEX: Command = Command {
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    cx.say(reply)?;
+    get(cx, reply)?;
     if cx.key.remove() {
         cx.tell(Event::DEL);
     }
@@ -56,7 +56,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
     // Redis judges the number only where there is a key.
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
-    cx.say(reply)?;
+    get(cx, reply)?;
     match expire_at {
         Some(at) if at <= cx.now().ms() => {
             cx.key.remove();

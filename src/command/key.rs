@@ -243,7 +243,7 @@ fn exists(cx: &OneKey<'_>) -> bool {
 }
 
 fn type_of(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.simple(if cx.key.is_there() { "string" } else { "none" });
+    reply.simple(cx.key.read().map_or("none", |entry| entry.value_type().name()));
     Ok(())
 }
 

@@ -295,6 +295,13 @@ pub enum Run<R, E> {
     Edit(E),
 }
 
+impl<R, E> Run<R, E> {
+    /// Whether it cannot change anything.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Run::Read(_))
+    }
+}
+
 type ReadOne = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 type EditOne = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
 type ReadEach = fn(&OneKey<'_>) -> bool;

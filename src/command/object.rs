@@ -5,7 +5,7 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
     parse_integer, takes, word,
 };
-use crate::store::Origin;
+use crate::store::{Origin, WrongType};
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
     word("encoding", "ENCODING"),
@@ -90,14 +90,17 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         help(&cx.args, OBJECT_HELP, reply);
         return Ok(());
     }
-    let Some(value) = cx.string()? else {
+    let Some(entry) = cx.key.read() else {
         reply.null();
         return Ok(());
     };
-    match which {
-        "encoding" => reply.bulk(encoding(value.bytes(), value.origin()).as_bytes()),
-        "refcount" => reply.integer(references(value.bytes(), value.origin())),
-        "freq" => return Err(Error::FrequencyNotTracked),
+    let its_type = entry.value_type();
+    match (which, entry.string()) {
+        ("encoding", Ok(value)) => reply.bulk(encoding(value.bytes(), value.origin()).as_bytes()),
+        ("refcount", Ok(value)) => reply.integer(references(value.bytes(), value.origin())),
+        ("encoding", Err(WrongType)) => reply.bulk(its_type.name().as_bytes()),
+        ("refcount", Err(WrongType)) => reply.integer(1),
+        ("freq", _) => return Err(Error::FrequencyNotTracked),
         _ => return Err(Error::IdleTimeNotTracked),
     }
     Ok(())

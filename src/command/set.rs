@@ -1,7 +1,7 @@
 //! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis
 //! 7.0's t_string.c, MSETEX after Redis 8.4's.
 
-use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions};
+use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
     Run, arg, parse_integer,
@@ -136,7 +136,7 @@ fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) ->
 
 fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
-    cx.say(reply)?;
+    get(cx, reply)?;
     cx.set(2, None);
     Ok(())
 }

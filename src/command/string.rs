@@ -102,10 +102,6 @@ pub(super) static MSET: Command = Command {
     action: Action::ManyKeys(Run::Edit(mset)),
 };
 
-fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    cx.say(reply)
-}
-
 impl OneKey<'_> {
     /// The key's value, if it is there.
     ///
@@ -115,24 +111,23 @@ impl OneKey<'_> {
     pub(super) fn string(&self) -> Result<Option<StringRef<'_>>, Error> {
         self.key.read().map(|entry| entry.string()).transpose().map_err(Error::from)
     }
+}
 
-    /// Says the value, or null.
-    ///
-    /// # Errors
-    /// Before anything is said: [`Error::WrongType`], [`Error::ReplyTooLarge`].
-    #[inline]
-    pub(super) fn say(&self, reply: &mut dyn Reply) -> Result<(), Error> {
-        match self.string()? {
-            None => reply.null(),
-            Some(value) => {
-                if self.limits.has_reply_limit() {
-                    self.limits.reply(value.len())?;
-                }
-                reply.value(&value);
+/// Says the key's value, or null.
+///
+/// # Errors
+/// Before anything is said: [`Error::WrongType`], [`Error::ReplyTooLarge`].
+pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match cx.string()? {
+        None => reply.null(),
+        Some(value) => {
+            if cx.limits.has_reply_limit() {
+                cx.limits.reply(value.len())?;
             }
+            reply.value(&value);
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What an element takes in a reply beside its value, roughly.
@@ -185,7 +180,7 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
     let allowed = options.allow(cx)?;
     if options.get {
-        cx.say(reply)?;
+        get(cx, reply)?;
     }
     if !allowed {
         if !options.get {

@@ -322,3 +322,6 @@ pub(super) fn shards_of(engine: &Engine, names: &[Named<'_>]) -> SmallVec<[u32; 
     shards.dedup();
     shards
 }
+
+#[cfg(test)]
+mod tests;

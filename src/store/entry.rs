@@ -22,6 +22,7 @@ const WIDE_KEY: u8 = 1 << 1;
 const WIDE_VALUE: u8 = 1 << 2;
 const SHARED: u8 = 1 << 3;
 /// The other half says what the value is. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for other types.
+const TYPE: u8 = 0b1111 << 4;
 const NO_STRING: u8 = 0b1100 << 4;
 /// What a string came of; neither where it was set as it is.
 const EDITED: u8 = 1 << 4;
@@ -70,6 +71,30 @@ impl Origin {
             Origin::Given => 0,
             Origin::Edited => EDITED,
             Origin::Computed => COMPUTED,
+        }
+    }
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Bytes.
+    String,
+    /// Something that no command makes: it keeps the others honest.
+    #[cfg(test)]
+    Other,
+}
+
+#[cfg(test)]
+const OTHER: u8 = 0b0101 << 4;
+
+impl Type {
+    /// What TYPE calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            #[cfg(test)]
+            Type::Other => "other",
         }
     }
 }
@@ -226,8 +251,25 @@ impl Entry {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
         let mut copy = Entry::new(key, value, self.expire_at());
-        copy.set_origin(self.origin());
+        copy.set_type(self.flags());
         copy
+    }
+
+    /// What the value is.
+    pub fn value_type(&self) -> Type {
+        match self.flags() & TYPE {
+            #[cfg(test)]
+            OTHER => Type::Other,
+            _ => Type::String,
+        }
+    }
+
+    /// An entry that no command makes.
+    #[cfg(test)]
+    pub(crate) fn other(key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) -> Self {
+        let mut entry = Entry::new(key, value, expire_at);
+        entry.set_type(OTHER);
+        entry
     }
 
     /// What the value came of.
@@ -239,9 +281,16 @@ impl Entry {
         }
     }
 
-    /// Notes what the value came of, until it is overwritten.
+    /// Notes what a string came of, until it is overwritten.
     pub(super) fn set_origin(&mut self, origin: Origin) {
-        let flags = self.flags() & !(EDITED | COMPUTED) | origin.flags();
+        if self.check_string().is_ok() {
+            self.set_type(origin.flags());
+        }
+    }
+
+    /// Makes the value what these flags say; they may say more, which is not looked at.
+    fn set_type(&mut self, flags: u8) {
+        let flags = self.flags() & !TYPE | flags & TYPE;
         // SAFETY: the first byte of every block; these flags do not say where anything lies.
         unsafe { self.0.as_ptr().write(flags) }
     }
@@ -477,7 +526,7 @@ impl Entry {
                 None => self.value(),
             };
             let mut new = Entry::new(self.key(), value, expire_at);
-            new.set_origin(self.origin());
+            new.set_type(self.flags());
             let gained = new.bytes() as i64 - self.bytes() as i64;
             *self = new;
             return gained;
@@ -485,7 +534,7 @@ impl Entry {
         0
     }
 
-    /// Gives the entry another value and expiry; in place where the block's
+    /// Gives the entry a string for a value, and an expiry; in place where the block's
     /// size class stays the same.
     ///
     /// Gives the bytes that the entry gained.
@@ -616,6 +665,22 @@ mod tests {
             assert_eq!(entry.copy_as(b"other").origin(), origin);
             entry.overwrite(Value::Inline(b"w"), None);
             assert_eq!(entry.origin(), Origin::Given);
+        }
+    }
+
+    #[test]
+    fn a_type_stays_with_the_value() {
+        for value in [Value::Inline(b"v"), Value::Shared(&SharedValue::new(vec![5; 40_000]))] {
+            let mut entry = Entry::other(b"k", value, None);
+            for expire_at in [None, Some(10), None] {
+                entry.set_expire_at(expire_at);
+                check(&entry, b"k", value.bytes(), expire_at);
+                assert_eq!((entry.value_type(), entry.string()), (Type::Other, Err(WrongType)));
+            }
+            entry.set_origin(Origin::Edited);
+            assert_eq!(entry.copy_as(b"other").value_type(), Type::Other);
+            entry.overwrite(Value::Inline(b"w"), None);
+            assert_eq!((entry.value_type(), entry.string()), (Type::String, Ok(&b"w"[..])));
         }
     }
 

@@ -18,7 +18,7 @@ mod time;
 mod watched;
 
 pub use edit::{Done, Edit, read};
-pub use entry::{Entry, Origin, Value, WrongType, block_bytes, prefetch};
+pub use entry::{Entry, Origin, Type, Value, WrongType, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use segment::{EntryRef, StringRef};
 pub use shared::{SharedBytes, SharedValue};

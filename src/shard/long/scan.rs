@@ -12,12 +12,12 @@ use super::chunks::Chunks;
 use crate::command::glob::Pattern;
 use crate::command::{Reply, ScanArgs};
 use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
-use crate::store::Now;
+use crate::store::{Entry, Now};
 
 /// A walk that goes on until enough keys have been looked at.
 pub struct ScanState {
     pattern: Pattern,
-    strings: bool,
+    of_type: Option<Box<[u8]>>,
     db: u32,
     /// How many keys may still be looked at.
     left: usize,
@@ -35,7 +35,7 @@ impl ScanState {
         let shard = u32::try_from(args.cursor >> 32).unwrap_or(shards).min(shards);
         ScanState {
             pattern: args.pattern.clone(),
-            strings: args.strings,
+            of_type: args.of_type.clone(),
             db,
             left: args.count,
             shard,
@@ -69,13 +69,17 @@ impl ScanState {
         now: &Now,
         spent: &mut dyn FnMut() -> bool,
     ) {
+        let wanted = self.of_type.as_deref();
+        let of_type = |entry: &Entry| {
+            wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(entry.value_type().name().as_bytes()))
+        };
         let table = held.table(self.db).filter(|table| !table.is_empty());
         let mut next = table.is_some().then_some(self.place);
         while let (Some(table), Some(at)) = (&table, next) {
             let mut seen = 0;
             next = table.scan_bucket(&engine.hasher, at, &mut |entry| {
                 seen += 1;
-                if self.strings && self.pattern.matches(entry.key()) && !entry.is_expired(now) {
+                if of_type(&entry) && self.pattern.matches(entry.key()) && !entry.is_expired(now) {
                     self.found.push(entry.key());
                 }
             });
