@@ -32,7 +32,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use midi::command::{Args, Cluster, Reply, find};
 use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking};
-use midi::store::{Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
+use midi::store::{Edit, Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
 
 const VALUE: [u8; 64] = [b'v'; 64];
 
@@ -570,6 +570,10 @@ impl Hashbrown {
     fn insert(&mut self, key: &[u8], value: &[u8]) {
         let hash = Self::hash(&self.hasher, key);
         let shard = self.shard(hash);
+        // Looked for first, as midi's own does and as SET has to.
+        if self.shards[shard].find(hash, |entry| entry.key() == key).is_some() {
+            return;
+        }
         let entry = Entry::new(key, Value::Inline(value), None);
         self.shards[shard].insert_unique(hash, entry, |entry| Self::hash(&self.hasher, entry.key()));
     }
@@ -599,7 +603,9 @@ impl Own {
     fn insert(&mut self, key: &[u8], value: &[u8]) {
         let hash = self.hasher.hash(key);
         let shard = hash.shard(self.shards.len() as u32 - 1) as usize;
-        self.shards[shard].insert(&self.hasher, hash, key, Value::Inline(value), None);
+        let (now, mut done) = (Now::at(0), midi::store::Done::default());
+        Edit::new(&mut self.shards[shard], &self.hasher, hash, key, &now, &mut done)
+            .set(Value::Inline(value), None);
     }
 
     #[inline]
@@ -711,7 +717,7 @@ fn lookup(quick: bool) {
 
 #[inline]
 fn touched(entry: &Entry) -> usize {
-    usize::from(entry.value().bytes()[0])
+    entry.string().map_or(0, |value| usize::from(value[0]))
 }
 
 fn time_each(stream: &[Key], mut look: impl FnMut(&[u8]) -> usize) -> f64 {

@@ -2,7 +2,8 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    parse_integer,
 };
 use crate::store::{Origin, Value};
 
@@ -23,7 +24,7 @@ const fn row(
         categories: "write string fast",
         twins: &[],
         docs: Docs { summary, complexity: "O(1)", args },
-        action: Action::OneKey(action),
+        action: Action::OneKey(Run::Edit(action)),
     }
 }
 
@@ -76,28 +77,26 @@ fn decrby(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn add(cx: &mut OneKey<'_>, reply: &mut dyn Reply, increment: i64) -> Result<(), Error> {
-    let found = cx.find();
-    let before = match found {
+    let before = match cx.string()? {
         None => 0,
-        Some(found) => parse_integer(cx.table.entry(found).value().bytes()).ok_or(Error::NotAnInteger)?,
+        Some(value) => parse_integer(value.bytes()).ok_or(Error::NotAnInteger)?,
     };
     let sum = before.checked_add(increment).ok_or(Error::IncrementOverflow)?;
-    cx.replace(found, Value::Inline(itoa::Buffer::new().format(sum).as_bytes()))?;
+    cx.replace(Value::Inline(itoa::Buffer::new().format(sum).as_bytes()))?;
     cx.tell(Event::INCRBY);
     reply.integer(sum);
     Ok(())
 }
 
 fn incrbyfloat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let found = cx.find();
-    let before = match found {
+    let before = match cx.string()? {
         None => Extended::ZERO,
-        Some(found) => Extended::parse(cx.table.entry(found).value().bytes()).ok_or(Error::NotAFloat)?,
+        Some(value) => Extended::parse(value.bytes()).ok_or(Error::NotAFloat)?,
     };
     let increment = Extended::parse(cx.args.get(2)).ok_or(Error::NotAFloat)?;
     let sum = before.plus(increment).ok_or(Error::NotFinite)?.text();
-    cx.replace(found, Value::Inline(sum.as_bytes()))?;
-    cx.set_origin(Origin::Computed);
+    cx.replace(Value::Inline(sum.as_bytes()))?;
+    cx.key.set_origin(Origin::Computed);
     cx.tell(Event::INCRBYFLOAT);
     reply.bulk(sum.as_bytes());
     Ok(())

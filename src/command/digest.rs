@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
-    Reply, arg,
+    Reply, Run, arg,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -30,7 +30,7 @@ pub(super) static DIGEST: Command = Command {
         complexity: "O(N), N being the length of the value",
         args: &[KEY],
     },
-    action: Action::OneKey(digest),
+    action: Action::OneKey(Run::Read(digest)),
 };
 
 pub(super) static DELEX: Command = Command {
@@ -55,16 +55,13 @@ pub(super) static DELEX: Command = Command {
         complexity: "O(N), N being the length of the value; O(1) without a condition",
         args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
     },
-    action: Action::OneKey(delex),
+    action: Action::OneKey(Run::Edit(delex)),
 };
 
-fn digest(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    match cx.find() {
+fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match cx.string()? {
         None => reply.null(),
-        Some(found) => {
-            let entry = cx.table.entry(found);
-            reply.bulk(digest_of(entry.value().bytes(), cx.limits)?.as_bytes());
-        }
+        Some(value) => reply.bulk(digest_of(value.bytes(), cx.limits)?.as_bytes()),
     }
     Ok(())
 }
@@ -83,18 +80,15 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         _ => return Err(Error::Arity),
     };
     // Redis judges the condition only where there is a key.
-    let mut due = cx.find();
-    if let Some(found) = due.filter(|_| conditional) {
-        let comparison = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?;
-        if !comparison.holds(&cx.args, cx.table.entry(found).value().bytes(), cx.limits)? {
-            due = None;
-        }
+    let mut due = cx.key.is_there();
+    if due && conditional {
+        due = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?.holds_for(cx)?;
     }
-    if let Some(found) = due {
-        cx.table.remove(cx.hasher, cx.hash, found);
+    if due {
+        cx.key.remove();
         cx.tell(Event::DEL);
     }
-    reply.integer(i64::from(due.is_some()));
+    reply.integer(i64::from(due));
     Ok(())
 }
 
@@ -131,8 +125,16 @@ impl Comparison {
         self.equal
     }
 
+    /// Whether it holds for the key's value, or for a key that is not there.
+    pub(super) fn holds_for(self, cx: &OneKey<'_>) -> Result<bool, Error> {
+        match cx.string()? {
+            Some(value) => self.holds(&cx.args, value.bytes(), cx.limits),
+            None => Ok(!self.needs_key()),
+        }
+    }
+
     /// Whether it holds for this value.
-    pub(super) fn holds(self, args: &Args<'_>, value: &[u8], limits: &Limits) -> Result<bool, Error> {
+    fn holds(self, args: &Args<'_>, value: &[u8], limits: &Limits) -> Result<bool, Error> {
         let other = args.get(self.argument);
         let same = if self.by_digest {
             if other.len() != DIGEST_BYTES {

@@ -1,7 +1,7 @@
 //! DUMP and RESTORE, after Redis's cluster.c. What a payload is made of is told
 //! in `payload.rs`.
 
-use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply};
+use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run};
 use super::{arg, payload, word};
 use crate::store::{SharedValue, Value};
 
@@ -17,7 +17,7 @@ pub(super) static DUMP: Command = Command {
         complexity: "O(N), N being the length of the value",
         args: &[arg("key", ArgKind::Key)],
     },
-    action: Action::OneKey(dump),
+    action: Action::OneKey(Run::Read(dump)),
 };
 
 pub(super) static RESTORE: Command = Command {
@@ -40,18 +40,16 @@ pub(super) static RESTORE: Command = Command {
             arg("frequency", ArgKind::Integer).token("FREQ").optional(),
         ],
     },
-    action: Action::OneKey(restore),
+    action: Action::OneKey(Run::Edit(restore)),
 };
 
-fn dump(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    match cx.find() {
+fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match cx.string()? {
         None => reply.null(),
-        Some(found) => {
-            let entry = cx.table.entry(found);
-            let value = entry.value().bytes();
+        Some(value) => {
             // Before the work is done: packing takes longer than replying.
             cx.limits.reply(value.len())?;
-            reply.bulk(&payload::of(value));
+            reply.bulk(&payload::of(value.bytes()));
         }
     }
     Ok(())
@@ -59,8 +57,7 @@ fn dump(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = RestoreOptions::parse(&cx.args)?;
-    let found = cx.find();
-    if found.is_some() && !options.replace {
+    if cx.key.is_there() && !options.replace {
         return Err(Error::BusyKey);
     }
     let ttl = cx.args.integer(2)?;
@@ -68,16 +65,15 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Err(Error::InvalidTtl);
     }
     let payload = cx.args.get(3);
-    cx.limits.key(cx.key)?;
+    cx.limits.key(cx.key.name())?;
     // Checking and unpacking a large payload is for a worker, like a large reply.
     cx.limits.reply(payload.len())?;
     let value = payload::value(payload, cx.limits)?;
 
-    let base = if options.absolute { 0 } else { cx.now.ms() };
+    let base = if options.absolute { 0 } else { cx.now().ms() };
     let expire_at = (ttl > 0).then(|| base.saturating_add(ttl));
-    if expire_at.is_some_and(|at| at <= cx.now.ms()) {
-        if let Some(found) = found {
-            cx.table.remove(cx.hasher, cx.hash, found);
+    if expire_at.is_some_and(|at| at <= cx.now().ms()) {
+        if cx.key.remove() {
             cx.tell(Event::DEL);
         }
         reply.ok();
@@ -91,10 +87,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     } else {
         Value::Inline(&value)
     };
-    match found {
-        Some(found) => cx.table.overwrite(found, value, expire_at),
-        None => cx.table.insert(cx.hasher, cx.hash, cx.key, value, expire_at),
-    }
+    cx.key.set(value, expire_at);
     cx.tell(Event::RESTORE);
     reply.ok();
     Ok(())

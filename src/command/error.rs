@@ -1,6 +1,7 @@
 //! What can go wrong in a command: small values inside, text at the edge.
 
 use super::Args;
+use crate::store::WrongType;
 
 /// Why a command did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +129,19 @@ pub enum Error {
     LcsLenAndIdx,
     /// LCS of values whose table would be larger than a value may be.
     LcsTooLarge,
+    /// The key holds a value of another type.
+    WrongType,
+    /// LCS of a value that is not a string.
+    LcsWrongType,
     /// Not a failure: this is long work, and nothing has been done.
     LongWork,
+}
+
+impl From<WrongType> for Error {
+    #[inline]
+    fn from(_: WrongType) -> Self {
+        Error::WrongType
+    }
 }
 
 impl Error {
@@ -250,6 +262,8 @@ impl Error {
             Error::LcsTooLarge => {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into()
             }
+            Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
+            Error::LcsWrongType => "ERR The specified keys must contain string values".into(),
             Error::LongWork => "ERR this is long work".into(),
             Error::InvalidDigest => "ERR must be exactly 16 hexadecimal characters".into(),
         }

@@ -1,8 +1,9 @@
 //! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
 
-use super::string::{EXPIRY, Expiry};
+use super::string::{EXPIRY, Expiry, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -21,7 +22,7 @@ pub(super) static GETDEL: Command = Command {
         complexity: "O(1)",
         args: &[KEY],
     },
-    action: Action::OneKey(getdel),
+    action: Action::OneKey(Run::Edit(getdel)),
 };
 
 pub(super) static GETEX: Command = Command {
@@ -36,14 +37,12 @@ pub(super) static GETEX: Command = Command {
         complexity: "O(1)",
         args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
     },
-    action: Action::OneKey(getex),
+    action: Action::OneKey(Run::Edit(getex)),
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let found = cx.find();
-    cx.say(found, reply)?;
-    if let Some(found) = found {
-        cx.table.remove(cx.hasher, cx.hash, found);
+    get(cx, reply)?;
+    if cx.key.remove() {
         cx.tell(Event::DEL);
     }
     Ok(())
@@ -51,24 +50,24 @@ fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = GetexOptions::parse(&cx.args)?;
-    let Some(found) = cx.find() else {
+    if cx.string()?.is_none() {
         reply.null();
         return Ok(());
-    };
+    }
     // Redis judges the number only where there is a key.
-    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
-    cx.say(Some(found), reply)?;
+    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
+    get(cx, reply)?;
     match expire_at {
-        Some(at) if at <= cx.now.ms() => {
-            cx.table.remove(cx.hasher, cx.hash, found);
+        Some(at) if at <= cx.now().ms() => {
+            cx.key.remove();
             cx.tell(Event::DEL);
         }
         Some(_) => {
-            cx.table.set_expire_at(found, expire_at);
+            cx.key.expire_at(expire_at);
             cx.tell(Event::EXPIRE);
         }
-        None if options.persist && cx.table.entry(found).expire_at().is_some() => {
-            cx.table.set_expire_at(found, None);
+        None if options.persist && cx.key.expiry().is_some() => {
+            cx.key.expire_at(None);
             cx.tell(Event::PERSIST);
         }
         None => {}

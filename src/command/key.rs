@@ -2,9 +2,10 @@
 //! expiry family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    word,
 };
-use crate::store::{Found, UnixMs};
+use crate::store::UnixMs;
 
 const KEY: &[Arg] = &[arg("key", ArgKind::Key)];
 const KEYS: &[Arg] = &[arg("key", ArgKind::Key).multiple()];
@@ -19,7 +20,7 @@ pub(super) static DEL: Command = Command {
     categories: "keyspace write slow",
     twins: &[],
     docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
-    action: Action::EachKey(del),
+    action: Action::EachKey(Run::Edit(del)),
 };
 
 pub(super) static UNLINK: Command = Command {
@@ -34,7 +35,7 @@ pub(super) static UNLINK: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
-    action: Action::EachKey(del),
+    action: Action::EachKey(Run::Edit(del)),
 };
 
 pub(super) static EXISTS: Command = Command {
@@ -49,7 +50,7 @@ pub(super) static EXISTS: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
-    action: Action::EachKey(exists),
+    action: Action::EachKey(Run::Read(exists)),
 };
 
 pub(super) static TOUCH: Command = Command {
@@ -64,7 +65,7 @@ pub(super) static TOUCH: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
-    action: Action::EachKey(exists),
+    action: Action::EachKey(Run::Read(exists)),
 };
 
 pub(super) static TYPE: Command = Command {
@@ -79,7 +80,7 @@ pub(super) static TYPE: Command = Command {
         complexity: "O(1)",
         args: KEY,
     },
-    action: Action::OneKey(type_of),
+    action: Action::OneKey(Run::Read(type_of)),
 };
 
 pub(super) static EXPIRE: Command = Command {
@@ -98,7 +99,7 @@ pub(super) static EXPIRE: Command = Command {
             arg("condition", ArgKind::OneOf(CONDITION)).optional(),
         ],
     },
-    action: Action::OneKey(expire),
+    action: Action::OneKey(Run::Edit(expire)),
 };
 
 pub(super) static PEXPIRE: Command = Command {
@@ -117,7 +118,7 @@ pub(super) static PEXPIRE: Command = Command {
             arg("condition", ArgKind::OneOf(CONDITION)).optional(),
         ],
     },
-    action: Action::OneKey(pexpire),
+    action: Action::OneKey(Run::Edit(pexpire)),
 };
 
 pub(super) static EXPIREAT: Command = Command {
@@ -136,7 +137,7 @@ pub(super) static EXPIREAT: Command = Command {
             arg("condition", ArgKind::OneOf(CONDITION)).optional(),
         ],
     },
-    action: Action::OneKey(expireat),
+    action: Action::OneKey(Run::Edit(expireat)),
 };
 
 pub(super) static PEXPIREAT: Command = Command {
@@ -155,7 +156,7 @@ pub(super) static PEXPIREAT: Command = Command {
             arg("condition", ArgKind::OneOf(CONDITION)).optional(),
         ],
     },
-    action: Action::OneKey(pexpireat),
+    action: Action::OneKey(Run::Edit(pexpireat)),
 };
 
 pub(super) static TTL: Command = Command {
@@ -170,7 +171,7 @@ pub(super) static TTL: Command = Command {
         complexity: "O(1)",
         args: KEY,
     },
-    action: Action::OneKey(ttl),
+    action: Action::OneKey(Run::Read(ttl)),
 };
 
 pub(super) static PTTL: Command = Command {
@@ -185,7 +186,7 @@ pub(super) static PTTL: Command = Command {
         complexity: "O(1)",
         args: KEY,
     },
-    action: Action::OneKey(pttl),
+    action: Action::OneKey(Run::Read(pttl)),
 };
 
 pub(super) static EXPIRETIME: Command = Command {
@@ -200,7 +201,7 @@ pub(super) static EXPIRETIME: Command = Command {
         complexity: "O(1)",
         args: KEY,
     },
-    action: Action::OneKey(expiretime),
+    action: Action::OneKey(Run::Read(expiretime)),
 };
 
 pub(super) static PEXPIRETIME: Command = Command {
@@ -215,7 +216,7 @@ pub(super) static PEXPIRETIME: Command = Command {
         complexity: "O(1)",
         args: KEY,
     },
-    action: Action::OneKey(pexpiretime),
+    action: Action::OneKey(Run::Read(pexpiretime)),
 };
 
 pub(super) static PERSIST: Command = Command {
@@ -226,51 +227,42 @@ pub(super) static PERSIST: Command = Command {
     categories: "keyspace write fast",
     twins: &[],
     docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
-    action: Action::OneKey(persist),
+    action: Action::OneKey(Run::Edit(persist)),
 };
 
-impl OneKey<'_> {
-    /// The key's entry, unless it has expired.
-    #[inline]
-    pub(super) fn find(&mut self) -> Option<Found> {
-        self.table.find_live(self.hasher, self.hash, self.key, self.now)
-    }
-}
-
 fn del(cx: &mut OneKey<'_>) -> bool {
-    let found = cx.find();
-    if let Some(found) = found {
-        cx.table.remove(cx.hasher, cx.hash, found);
+    let removed = cx.key.remove();
+    if removed {
         cx.tell(Event::DEL);
     }
-    found.is_some()
+    removed
 }
 
-fn exists(cx: &mut OneKey<'_>) -> bool {
-    cx.find().is_some()
+fn exists(cx: &OneKey<'_>) -> bool {
+    cx.key.is_there()
 }
 
-fn type_of(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.simple(if cx.find().is_some() { "string" } else { "none" });
+fn type_of(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.simple(cx.key.read().map_or("none", |entry| entry.value_type().name()));
     Ok(())
 }
 
-fn ttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn ttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(time_to_live(cx).map_or_else(|code| code, seconds));
     Ok(())
 }
 
-fn pttl(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn pttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(time_to_live(cx).unwrap_or_else(|code| code));
     Ok(())
 }
 
-fn expiretime(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn expiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(expire_at(cx).map_or_else(|code| code, seconds));
     Ok(())
 }
 
-fn pexpiretime(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn pexpiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.integer(expire_at(cx).unwrap_or_else(|code| code));
     Ok(())
 }
@@ -282,33 +274,32 @@ fn seconds(ms: i64) -> i64 {
 }
 
 /// Milliseconds to live, or TTL's code for a key that has no such thing.
-fn time_to_live(cx: &mut OneKey<'_>) -> Result<i64, i64> {
-    expire_at(cx).map(|at| (at - cx.now.ms()).max(0))
+fn time_to_live(cx: &OneKey<'_>) -> Result<i64, i64> {
+    expire_at(cx).map(|at| (at - cx.now().ms()).max(0))
 }
 
 /// When the key expires, or TTL's code for a key that has no such thing.
-fn expire_at(cx: &mut OneKey<'_>) -> Result<UnixMs, i64> {
-    let found = cx.find().ok_or(-2)?;
-    cx.table.entry(found).expire_at().ok_or(-1)
+fn expire_at(cx: &OneKey<'_>) -> Result<UnixMs, i64> {
+    cx.key.read().ok_or(-2)?.expire_at().ok_or(-1)
 }
 
 fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let expiring = cx.find().filter(|&found| cx.table.entry(found).expire_at().is_some());
-    if let Some(found) = expiring {
-        cx.table.set_expire_at(found, None);
+    let expires = cx.key.expiry().is_some();
+    if expires {
+        cx.key.expire_at(None);
         cx.tell(Event::PERSIST);
     }
-    reply.integer(i64::from(expiring.is_some()));
+    reply.integer(i64::from(expires));
     Ok(())
 }
 
 fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now.ms();
+    let now = cx.now().ms();
     expire_generic(cx, reply, now, 1000)
 }
 
 fn pexpire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now.ms();
+    let now = cx.now().ms();
     expire_generic(cx, reply, now, 1)
 }
 
@@ -332,17 +323,17 @@ fn expire_generic(
     let number = cx.args.integer(2)?;
     let at =
         number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(Error::InvalidExpireTime)?;
-    let due = cx.find().filter(|&found| conditions.allow(cx.table.entry(found).expire_at(), at));
-    if let Some(found) = due {
-        if at <= cx.now.ms() {
-            cx.table.remove(cx.hasher, cx.hash, found);
+    let allowed = cx.key.read().is_some_and(|entry| conditions.allow(entry.expire_at(), at));
+    if allowed {
+        if at <= cx.now().ms() {
+            cx.key.remove();
             cx.tell(Event::DEL);
         } else {
-            cx.table.set_expire_at(found, Some(at));
+            cx.key.expire_at(Some(at));
             cx.tell(Event::EXPIRE);
         }
     }
-    reply.integer(i64::from(due.is_some()));
+    reply.integer(i64::from(allowed));
     Ok(())
 }
 

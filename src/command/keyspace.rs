@@ -245,8 +245,8 @@ pub struct ScanArgs {
     pub pattern: Pattern,
     /// About how many keys to look at, at least 1.
     pub count: usize,
-    /// False where TYPE names a type that midi has no keys of.
-    pub strings: bool,
+    /// What TYPE calls the values of the keys to give; all without it.
+    pub of_type: Option<Box<[u8]>>,
 }
 
 impl ScanArgs {
@@ -256,7 +256,7 @@ impl ScanArgs {
             cursor: parse_cursor(args.get(1)).ok_or(Error::InvalidCursor)?,
             pattern: Pattern::new(b"*"),
             count: 10,
-            strings: true,
+            of_type: None,
         };
         let mut at = 2;
         while at < args.len() {
@@ -269,7 +269,7 @@ impl ScanArgs {
             } else if args.is(at, "match") {
                 scan.pattern = key_pattern(args.get(at + 1), limits)?;
             } else if args.is(at, "type") {
-                scan.strings = args.is(at + 1, "string");
+                scan.of_type = Some(args.get(at + 1).into());
             } else {
                 return Err(Error::Syntax);
             }

@@ -8,10 +8,10 @@
 //! the cell above is larger than the one before exactly if the row grows here.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, Reply, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, Reply, Run, arg, word,
 };
 use crate::limits::LCS_CELLS_AT_ONCE;
-use crate::store::SharedValue;
+use crate::store::{SharedValue, StringRef};
 
 const LEAST: Arg = arg("len", ArgKind::Integer).token("MINMATCHLEN");
 
@@ -34,10 +34,10 @@ pub(super) static LCS: Command = Command {
             word("withmatchlen", "WITHMATCHLEN").optional(),
         ],
     },
-    action: Action::ManyKeys(lcs),
+    action: Action::ManyKeys(Run::Read(lcs)),
 };
 
-fn lcs(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = LcsOptions::parse(&cx.args)?;
     if cx.lcs_cells()? > LCS_CELLS_AT_ONCE {
         return Err(Error::LongWork);
@@ -51,8 +51,9 @@ fn lcs(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 impl ManyKeys<'_> {
     /// The size that Redis's table would have, if that is within its limit.
-    fn lcs_cells(&mut self) -> Result<usize, Error> {
-        let [rows, columns] = [0, 1].map(|key| self.value_of(key, |value| value.len()) + 1);
+    fn lcs_cells(&self) -> Result<usize, Error> {
+        let [first, second] = [self.lcs_value(0)?, self.lcs_value(1)?];
+        let [rows, columns] = [first, second].map(|value| value.map_or(0, |value| value.len()) + 1);
         let cells = rows.saturating_mul(columns);
         if cells.saturating_mul(size_of::<u32>()) > self.limits.max_value_bytes {
             return Err(Error::LcsTooLarge);
@@ -65,25 +66,19 @@ impl ManyKeys<'_> {
     ///
     /// # Errors
     /// [`Error::LcsTooLarge`] because of their lengths.
-    pub fn lcs_values(&mut self) -> Result<[SharedValue; 2], Error> {
+    pub fn lcs_values(&self) -> Result<[SharedValue; 2], Error> {
         self.lcs_cells()?;
-        Ok([0, 1].map(|number| {
-            let (hash, table) = self.tables.table(number);
-            let found = table.find_live(self.hasher, hash, self.args.get(1 + number), self.now);
-            let shared = found.and_then(|found| table.entry(found).shared_value());
-            shared.unwrap_or_else(|| {
-                let copy = found.map_or_else(Vec::new, |found| table.entry(found).value().bytes().to_vec());
-                SharedValue::new(copy)
-            })
-        }))
+        let shared = |value: Option<StringRef<'_>>| {
+            let copy =
+                || SharedValue::new(value.as_ref().map_or_else(Vec::new, |value| value.bytes().to_vec()));
+            value.as_ref().and_then(StringRef::shared).unwrap_or_else(copy)
+        };
+        Ok([shared(self.lcs_value(0)?), shared(self.lcs_value(1)?)])
     }
 
-    fn value_of<R>(&mut self, number: usize, look: impl FnOnce(&[u8]) -> R) -> R {
-        let (hash, table) = self.tables.table(number);
-        match table.find_live(self.hasher, hash, self.args.get(1 + number), self.now) {
-            Some(found) => look(table.entry(found).value().bytes()),
-            None => look(&[]),
-        }
+    fn lcs_value(&self, number: usize) -> Result<Option<StringRef<'_>>, Error> {
+        let value = self.keys.read(number).map(|entry| entry.string()).transpose();
+        value.map_err(|_| Error::LcsWrongType)
     }
 }
 

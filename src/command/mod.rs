@@ -42,7 +42,7 @@ pub use spec::{FindKeys, KeySpec, SINCE};
 pub use table::{COMMANDS, find, withdraw};
 
 use crate::limits::TOUCHED_PER_REPLIED;
-use crate::store::{KeyHash, KeyHasher, Now, Table};
+use crate::store::{Edit, EntryRef, Now};
 
 /// A row of the command table.
 pub struct Command {
@@ -286,16 +286,81 @@ const fn word(name: &'static str, token: &'static str) -> Arg {
     arg(name, ArgKind::Token).token(token)
 }
 
+/// A command's function. One that only reads has its keys shared in its hands: so it cannot change them.
+#[derive(Clone, Copy)]
+pub enum Run<R, E> {
+    /// Reads.
+    Read(R),
+    /// Changes what it will.
+    Edit(E),
+}
+
+impl<R, E> Run<R, E> {
+    /// Whether it cannot change anything.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Run::Read(_))
+    }
+}
+
+type ReadOne = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type EditOne = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type ReadEach = fn(&OneKey<'_>) -> bool;
+type EditEach = fn(&mut OneKey<'_>) -> bool;
+type ReadMany = fn(&ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
+type EditMany = fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
+
+impl Run<ReadOne, EditOne> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    #[inline(always)]
+    pub fn run(self, cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match self {
+            Run::Read(read) => read(cx, reply),
+            Run::Edit(edit) => edit(cx, reply),
+        }
+    }
+}
+
+impl Run<ReadEach, EditEach> {
+    /// Runs it on one of the keys.
+    pub fn run(self, cx: &mut OneKey<'_>) -> bool {
+        match self {
+            Run::Read(read) => read(cx),
+            Run::Edit(edit) => edit(cx),
+        }
+    }
+}
+
+impl Run<ReadMany, EditMany> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn run(self, cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match self {
+            Run::Read(read) => read(cx, reply),
+            Run::Edit(edit) => edit(cx, reply),
+        }
+    }
+}
+
+/// What [`Action::EachKey`] does to each key.
+pub type OnEachKey = Run<ReadEach, EditEach>;
+/// What [`Action::ManyKeys`] does.
+pub type OnManyKeys = Run<ReadMany, EditMany>;
+
 /// How a command is carried out.
 #[derive(Clone, Copy)]
 pub enum Action {
     /// On the shard of its one key.
-    OneKey(fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>),
+    OneKey(Run<ReadOne, EditOne>),
     /// On the shard of each of its keys; answers for how many it gave true. Not
     /// atomic over many keys.
-    EachKey(fn(&mut OneKey<'_>) -> bool),
+    EachKey(Run<ReadEach, EditEach>),
     /// On the shards of all its keys, held together.
-    ManyKeys(fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>),
+    ManyKeys(Run<ReadMany, EditMany>),
     /// Over the keyspace, by the engine.
     Keyspace(Keyspace),
     /// By the door, with means that only it has.
@@ -400,25 +465,23 @@ impl Limits {
 
 /// What a command on one key has in its hands.
 pub struct OneKey<'a> {
+    /// The key, in the client's database.
+    pub key: Edit<'a>,
     /// All arguments.
     pub args: Args<'a>,
-    /// The key.
-    pub key: &'a [u8],
-    /// The key's hash.
-    pub hash: KeyHash,
-    /// The client's database in the key's shard.
-    pub table: &'a mut Table,
-    /// For keys that move when the table grows.
-    pub hasher: &'a KeyHasher,
-    /// When it happens.
-    pub now: &'a Now,
     /// What it must keep to.
     pub limits: &'a Limits,
     /// What it has done, for those who listen.
     pub events: &'a mut Events,
 }
 
-impl OneKey<'_> {
+impl<'a> OneKey<'a> {
+    /// When it happens.
+    #[inline]
+    fn now(&self) -> &'a Now {
+        self.key.now()
+    }
+
     /// Says that the key has changed.
     #[inline]
     fn tell(&mut self, event: Event) {
@@ -426,12 +489,12 @@ impl OneKey<'_> {
     }
 }
 
-/// The tables of several keys, all held.
-pub trait HeldTables {
-    /// The hash of key number `key` (counted among the keys), and its table.
-    fn table(&mut self, key: usize) -> (KeyHash, &mut Table);
-    /// The same in another database.
-    fn table_in(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table);
+/// Several keys, whose shards are all held. They go by their numbers among the command's keys.
+pub trait HeldKeys {
+    /// A key of the client's database, to be read.
+    fn read(&self, key: usize) -> Option<EntryRef<'_>>;
+    /// A key of any database, to be changed.
+    fn edit(&mut self, key: usize, db: u32) -> Edit<'_>;
 }
 
 /// What databases are to a host that may be a node of a cluster.
@@ -449,16 +512,14 @@ pub enum Cluster {
 pub struct ManyKeys<'a> {
     /// All arguments.
     pub args: Args<'a>,
-    /// The keys' tables.
-    pub tables: &'a mut dyn HeldTables,
+    /// The keys.
+    pub keys: &'a mut dyn HeldKeys,
     /// The client's database.
     pub db: u32,
     /// How many databases there are.
     pub databases: u32,
     /// Whether others than the client's may be touched.
     pub cluster: Cluster,
-    /// For keys that move when a table grows.
-    pub hasher: &'a KeyHasher,
     /// When it happens.
     pub now: &'a Now,
     /// What it must keep to.
@@ -468,6 +529,11 @@ pub struct ManyKeys<'a> {
 }
 
 impl ManyKeys<'_> {
+    /// Key number `key` of the client's database, to be changed.
+    fn edit(&mut self, key: usize) -> Edit<'_> {
+        self.keys.edit(key, self.db)
+    }
+
     /// Says that key number `key` has changed.
     #[inline]
     fn tell(&mut self, key: usize, event: Event) {

@@ -2,10 +2,10 @@
 //! Both are one command with a subcommand as its first argument.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, arg, parse_integer,
-    takes, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
+    parse_integer, takes, word,
 };
-use crate::store::Origin;
+use crate::store::{Origin, WrongType};
 
 const OBJECT_SUBCOMMANDS: &[Arg] = &[
     word("encoding", "ENCODING"),
@@ -29,7 +29,7 @@ pub(super) static OBJECT: Command = Command {
         complexity: "O(1)",
         args: &[arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)), arg("key", ArgKind::Key).optional()],
     },
-    action: Action::OneKey(object),
+    action: Action::OneKey(Run::Read(object)),
 };
 
 pub(super) static MEMORY: Command = Command {
@@ -48,7 +48,7 @@ pub(super) static MEMORY: Command = Command {
             arg("count", ArgKind::Integer).token("SAMPLES").optional(),
         ],
     },
-    action: Action::OneKey(memory),
+    action: Action::OneKey(Run::Read(memory)),
 };
 
 /// Subcommands with their arity, counted as a command's.
@@ -84,36 +84,37 @@ const LAST_SHARED_NUMBER: i64 = 9999;
 /// What Redis says of those.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
-fn object(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let which = subcommand(&cx.args, OBJECT_ARITIES)?;
     if which == "help" {
         help(&cx.args, OBJECT_HELP, reply);
         return Ok(());
     }
-    let Some(found) = cx.find() else {
+    let Some(entry) = cx.key.read() else {
         reply.null();
         return Ok(());
     };
-    let entry = cx.table.entry(found);
-    let value = entry.value().bytes();
-    match which {
-        "encoding" => reply.bulk(encoding(value, entry.origin()).as_bytes()),
-        "refcount" => reply.integer(references(value, entry.origin())),
-        "freq" => return Err(Error::FrequencyNotTracked),
+    let its_type = entry.value_type();
+    match (which, entry.string()) {
+        ("encoding", Ok(value)) => reply.bulk(encoding(value.bytes(), value.origin()).as_bytes()),
+        ("refcount", Ok(value)) => reply.integer(references(value.bytes(), value.origin())),
+        ("encoding", Err(WrongType)) => reply.bulk(its_type.name().as_bytes()),
+        ("refcount", Err(WrongType)) => reply.integer(1),
+        ("freq", _) => return Err(Error::FrequencyNotTracked),
         _ => return Err(Error::IdleTimeNotTracked),
     }
     Ok(())
 }
 
-fn memory(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if subcommand(&cx.args, MEMORY_ARITIES)? == "help" {
         help(&cx.args, MEMORY_HELP, reply);
         return Ok(());
     }
     check_samples(&cx.args)?;
-    match cx.find() {
+    match cx.key.bytes() {
         None => reply.null(),
-        Some(found) => reply.integer(cx.table.bytes_of(found) as i64),
+        Some(bytes) => reply.integer(bytes as i64),
     }
     Ok(())
 }

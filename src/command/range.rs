@@ -1,8 +1,10 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
-use super::{Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, arg};
+use super::{
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+};
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
-use crate::store::{Found, Origin, SharedValue, Value};
+use crate::store::{Origin, SharedValue, Value};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -20,7 +22,7 @@ pub(super) static APPEND: Command = Command {
         complexity: "O(1) for each byte appended, on average",
         args: &[KEY, VALUE],
     },
-    action: Action::OneKey(append),
+    action: Action::OneKey(Run::Edit(append)),
 };
 
 pub(super) static STRLEN: Command = Command {
@@ -31,7 +33,7 @@ pub(super) static STRLEN: Command = Command {
     categories: "read string fast",
     twins: &[],
     docs: Docs { summary: "Returns the length of a key's value in bytes.", complexity: "O(1)", args: &[KEY] },
-    action: Action::OneKey(strlen),
+    action: Action::OneKey(Run::Read(strlen)),
 };
 
 const fn get_range(name: &'static str, summary: &'static str) -> Command {
@@ -43,7 +45,7 @@ const fn get_range(name: &'static str, summary: &'static str) -> Command {
         categories: "read string slow",
         twins: &[],
         docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
-        action: Action::OneKey(getrange),
+        action: Action::OneKey(Run::Read(getrange)),
     }
 }
 
@@ -65,22 +67,22 @@ pub(super) static SETRANGE: Command = Command {
         complexity: "O(N), N being the length of the part",
         args: &[KEY, arg("offset", ArgKind::Integer), VALUE],
     },
-    action: Action::OneKey(setrange),
+    action: Action::OneKey(Run::Edit(setrange)),
 };
 
 fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let bytes = cx.args.get(2);
-    let len = match cx.find() {
-        Some(found) => {
-            let before = cx.table.entry(found).value().bytes().len();
-            let len = cx.write_at(found, before, bytes)?;
-            cx.table.set_origin(found, Origin::Edited);
+    let before = cx.len()?;
+    let len = match before {
+        Some(before) => {
+            let len = cx.write_at(before, bytes)?;
+            cx.key.set_origin(Origin::Edited);
             len
         }
         None => {
             cx.limits.value(bytes.len())?;
             let kept = cx.args.keep(2, cx.limits.keep_bytes);
-            cx.replace(None, kept.as_ref().map_or(Value::Inline(bytes), Value::Shared))?;
+            cx.replace(kept.as_ref().map_or(Value::Inline(bytes), Value::Shared))?;
             bytes.len()
         }
     };
@@ -89,18 +91,17 @@ fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn strlen(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(cx.find().map_or(0, |found| cx.table.entry(found).value().bytes().len()) as i64);
+fn strlen(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    reply.integer(cx.len()?.unwrap_or(0) as i64);
     Ok(())
 }
 
-fn getrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+fn getrange(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let (start, end) = (cx.args.integer(2)?, cx.args.integer(3)?);
-    match cx.find() {
+    match cx.string()? {
         None => reply.bulk(b""),
-        Some(found) => {
-            let entry = cx.table.entry(found);
-            let part = part(entry.value().bytes(), start, end);
+        Some(value) => {
+            let part = part(value.bytes(), start, end);
             cx.limits.reply(part.len())?;
             reply.bulk(part);
         }
@@ -123,22 +124,21 @@ fn part(bytes: &[u8], start: i64, end: i64) -> &[u8] {
 fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let offset = usize::try_from(cx.args.integer(2)?).map_err(|_| Error::OffsetOutOfRange)?;
     let bytes = cx.args.get(3);
-    let found = cx.find();
-    let before = found.map_or(0, |found| cx.table.entry(found).value().bytes().len());
-    let len = match found {
-        _ if bytes.is_empty() => before,
-        Some(found) => cx.write_at(found, offset, bytes)?,
+    let before = cx.len()?;
+    let len = match before {
+        _ if bytes.is_empty() => before.unwrap_or(0),
+        Some(_) => cx.write_at(offset, bytes)?,
         None => {
             let len = cx.checked_len(offset, bytes.len())?;
             cx.limits.touch(len)?;
             let mut value = vec![0; len];
             value[offset..].copy_from_slice(bytes);
-            cx.replace_with(None, value)?;
+            cx.replace_with(value)?;
             len
         }
     };
     if !bytes.is_empty() {
-        cx.set_origin(Origin::Edited);
+        cx.key.set_origin(Origin::Edited);
         cx.tell(Event::SETRANGE);
     }
     reply.integer(len as i64);
@@ -146,34 +146,26 @@ fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 impl OneKey<'_> {
+    /// The length of the key's value, if it is there.
+    fn len(&self) -> Result<Option<usize>, Error> {
+        Ok(self.string()?.map(|value| value.len()))
+    }
+
     /// Gives the key another value; it keeps its expiry.
-    pub(super) fn replace(&mut self, found: Option<Found>, value: Value<'_>) -> Result<(), Error> {
-        match found {
-            Some(found) => {
-                let expire_at = self.table.entry(found).expire_at();
-                self.table.overwrite(found, value, expire_at);
-            }
-            None => {
-                self.limits.key(self.key)?;
-                self.table.insert(self.hasher, self.hash, self.key, value, None);
-            }
+    pub(super) fn replace(&mut self, value: Value<'_>) -> Result<(), Error> {
+        if !self.key.is_there() {
+            self.limits.key(self.key.name())?;
         }
+        self.key.set(value, self.key.expiry());
         Ok(())
     }
 
-    /// Notes what the key's new value came of.
-    pub(super) fn set_origin(&mut self, origin: Origin) {
-        if let Some(found) = self.find() {
-            self.table.set_origin(found, origin);
-        }
-    }
-
     /// The same with a value that was made here, as a buffer that can grow if it is large.
-    fn replace_with(&mut self, found: Option<Found>, value: Vec<u8>) -> Result<(), Error> {
+    fn replace_with(&mut self, value: Vec<u8>) -> Result<(), Error> {
         if value.len() < GROWING_BYTES {
-            return self.replace(found, Value::Inline(&value));
+            return self.replace(Value::Inline(&value));
         }
-        self.replace(found, Value::Shared(&SharedValue::new(value)))
+        self.replace(Value::Shared(&SharedValue::new(value)))
     }
 
     /// The length of a value that has `bytes` bytes at its end, at `offset`.
@@ -183,13 +175,13 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Writes bytes into a key's value, which grows as needed. Tells its length.
-    fn write_at(&mut self, found: Found, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
+    /// Writes bytes into the value of a key that is there; it grows as needed. Tells its length.
+    fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
             // Watchers hear of an APPEND of nothing too.
-            self.table.count_change();
-            return Ok(self.table.entry(found).value().bytes().len());
+            self.key.touch();
+            return Ok(self.len()?.unwrap_or(0));
         }
         let limits = *self.limits;
         let write = |value: &mut Vec<u8>| {
@@ -206,19 +198,19 @@ impl OneKey<'_> {
             value[offset..end].copy_from_slice(bytes);
             Ok(value.len())
         };
-        if let Some(len) = self.table.change_shared(found, write) {
+        if let Some(len) = self.key.change(write) {
             return len;
         }
         let mut value = {
-            let entry = self.table.entry(found);
-            let old = entry.value().bytes();
+            let entry = self.string()?;
+            let old = entry.as_ref().map_or(&[][..], |entry| entry.bytes());
             limits.touch(old.len().max(end))?;
             let mut value = Vec::with_capacity(old.len().max(end));
             value.extend_from_slice(old);
             value
         };
         let len = write(&mut value)?;
-        self.replace_with(Some(found), value)?;
+        self.replace_with(value)?;
         Ok(len)
     }
 }

@@ -5,9 +5,9 @@ use std::ptr;
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply,
-    arg, word,
+    Run, arg, word,
 };
-use crate::store::Entry;
+use crate::store::{Edit, Entry};
 
 const RENAMED: &[Arg] = &[arg("key", ArgKind::Key), arg("newkey", ArgKind::SecondKey)];
 
@@ -23,7 +23,7 @@ pub(super) static RENAME: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
-    action: Action::ManyKeys(rename),
+    action: Action::ManyKeys(Run::Edit(rename)),
 };
 
 pub(super) static RENAMENX: Command = Command {
@@ -38,7 +38,7 @@ pub(super) static RENAMENX: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
-    action: Action::ManyKeys(renamenx),
+    action: Action::ManyKeys(Run::Edit(renamenx)),
 };
 
 pub(super) static COPY: Command = Command {
@@ -58,7 +58,7 @@ pub(super) static COPY: Command = Command {
             word("replace", "REPLACE").optional(),
         ],
     },
-    action: Action::ManyKeys(copy),
+    action: Action::ManyKeys(Run::Edit(copy)),
 };
 
 pub(super) static MOVE: Command = Command {
@@ -73,7 +73,7 @@ pub(super) static MOVE: Command = Command {
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
     },
-    action: Action::ManyKeys(move_key),
+    action: Action::ManyKeys(Run::Edit(move_key)),
 };
 
 /// A key's number among the command's keys, its name, and its database.
@@ -85,30 +85,13 @@ struct Place<'a> {
 }
 
 impl ManyKeys<'_> {
+    fn at(&mut self, place: Place<'_>) -> Edit<'_> {
+        self.keys.edit(place.number, place.db)
+    }
+
     /// A copy of the value at `from`, ready to be put under the name `key`.
     fn copy_of(&mut self, from: Place<'_>, key: &[u8]) -> Option<Entry> {
-        let (hash, table) = self.tables.table_in(from.number, from.db);
-        let found = table.find_live(self.hasher, hash, from.key, self.now)?;
-        Some(table.entry(found).copy_as(key))
-    }
-
-    fn is_there(&mut self, at: Place<'_>) -> bool {
-        let (hash, table) = self.tables.table_in(at.number, at.db);
-        table.find_live(self.hasher, hash, at.key, self.now).is_some()
-    }
-
-    fn remove(&mut self, at: Place<'_>) {
-        let (hash, table) = self.tables.table_in(at.number, at.db);
-        if let Some(found) = table.find(hash, at.key) {
-            table.remove(self.hasher, hash, found);
-        }
-    }
-
-    /// Puts an entry in the place of whatever is there.
-    fn put(&mut self, at: Place<'_>, entry: Entry) {
-        self.remove(at);
-        let (hash, table) = self.tables.table_in(at.number, at.db);
-        table.put(self.hasher, hash, entry);
+        self.at(from).read().map(|entry| entry.copy_as(key))
     }
 }
 
@@ -131,11 +114,11 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
     let to = Place { number: 1, key: args.get(2), db };
     cx.limits.key(to.key)?;
     let entry = cx.copy_of(from, to.key).ok_or(Error::NoSuchKey)?;
-    if from.key == to.key || !replace && cx.is_there(to) {
+    if from.key == to.key || !replace && cx.at(to).is_there() {
         return Ok(false);
     }
-    cx.remove(from);
-    cx.put(to, entry);
+    cx.at(from).remove();
+    cx.at(to).put(entry);
     cx.tell(from.number, Event::RENAME_FROM);
     cx.tell(to.number, Event::RENAME_TO);
     Ok(true)
@@ -153,10 +136,10 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Err(Error::SameObject);
     }
     cx.limits.key(to.key)?;
-    let entry = cx.copy_of(from, to.key).filter(|_| options.replace || !cx.is_there(to));
+    let entry = cx.copy_of(from, to.key).filter(|_| options.replace || !cx.at(to).is_there());
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
-        cx.put(to, entry);
+        cx.at(to).put(entry);
         cx.events.note_in(to.number, to.db, Event::COPY_TO);
     }
     Ok(())
@@ -172,11 +155,11 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     if from.db == to.db {
         return Err(Error::SameObject);
     }
-    let entry = cx.copy_of(from, to.key).filter(|_| !cx.is_there(to));
+    let entry = cx.copy_of(from, to.key).filter(|_| !cx.at(to).is_there());
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
-        cx.remove(from);
-        cx.put(to, entry);
+        cx.at(from).remove();
+        cx.at(to).put(entry);
         cx.tell(from.number, Event::MOVE_FROM);
         cx.events.note_in(to.number, to.db, Event::MOVE_TO);
     }

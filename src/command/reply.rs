@@ -1,6 +1,6 @@
 //! Where replies go: the host's client, a port's buffer, a tape.
 
-use crate::store::{Entry, SharedValue};
+use crate::store::{SharedValue, StringRef};
 
 /// Takes a reply, element by element, in protocol order.
 pub trait Reply {
@@ -22,8 +22,8 @@ pub trait Reply {
     fn map(&mut self, len: usize);
 
     /// A string that is a value of the keyspace.
-    fn value(&mut self, entry: &Entry) {
-        self.bulk(entry.value().bytes());
+    fn value(&mut self, value: &StringRef<'_>) {
+        self.bulk(value.bytes());
     }
 
     /// `+OK`.
@@ -171,15 +171,15 @@ impl Reply for Tape {
     fn map(&mut self, len: usize) {
         self.number(MAP, len as u64);
     }
-    fn value(&mut self, entry: &Entry) {
-        match entry.shared_value() {
-            Some(value) if !self.has_room(value.bytes().len()) => {}
-            Some(value) => {
+    fn value(&mut self, value: &StringRef<'_>) {
+        match value.shared() {
+            Some(shared) if !self.has_room(shared.bytes().len()) => {}
+            Some(shared) => {
                 self.bytes.push(SHARED);
-                self.shared_bytes += value.bytes().len();
-                self.shared.push(value);
+                self.shared_bytes += shared.bytes().len();
+                self.shared.push(shared);
             }
-            None => self.bulk(entry.value().bytes()),
+            None => self.bulk(value.bytes()),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis
 //! 7.0's t_string.c, MSETEX after Redis 8.4's.
 
-use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions};
+use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
-    arg, parse_integer,
+    Run, arg, parse_integer,
 };
-use crate::store::{Found, UnixMs, Value};
+use crate::store::{UnixMs, Value};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -23,7 +23,7 @@ pub(super) static SETNX: Command = Command {
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
-    action: Action::OneKey(setnx),
+    action: Action::OneKey(Run::Edit(setnx)),
 };
 
 const fn set_expiring(
@@ -40,7 +40,7 @@ const fn set_expiring(
         categories: "write string slow",
         twins: &[],
         docs: Docs { summary, complexity: "O(1)", args },
-        action: Action::OneKey(action),
+        action: Action::OneKey(Run::Edit(action)),
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) static GETSET: Command = Command {
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
-    action: Action::OneKey(getset),
+    action: Action::OneKey(Run::Edit(getset)),
 };
 
 pub(super) static MSETNX: Command = Command {
@@ -85,7 +85,7 @@ pub(super) static MSETNX: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },
-    action: Action::ManyKeys(msetnx),
+    action: Action::ManyKeys(Run::Edit(msetnx)),
 };
 
 pub(super) static MSETEX: Command = Command {
@@ -105,16 +105,16 @@ pub(super) static MSETEX: Command = Command {
             arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
         ],
     },
-    action: Action::ManyKeys(msetex),
+    action: Action::ManyKeys(Run::Edit(msetex)),
 };
 
 fn setnx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
-    let found = cx.find();
-    if found.is_none() {
-        cx.set(None, 2, None);
+    let is_new = !cx.key.is_there();
+    if is_new {
+        cx.set(2, None);
     }
-    reply.integer(i64::from(found.is_none()));
+    reply.integer(i64::from(is_new));
     Ok(())
 }
 
@@ -127,37 +127,32 @@ fn psetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) -> Result<(), Error> {
-    let expire_at = Expiry { argument: 2, seconds, relative: true }.at(&cx.args, cx.now)?;
+    let expire_at = Expiry { argument: 2, seconds, relative: true }.at(&cx.args, cx.now())?;
     cx.check_set(3)?;
-    let found = cx.find();
-    cx.set(found, 3, Some(expire_at));
+    cx.set(3, Some(expire_at));
     reply.ok();
     Ok(())
 }
 
 fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     cx.check_set(2)?;
-    let found = cx.find();
-    cx.say(found, reply)?;
-    cx.set(found, 2, None);
+    get(cx, reply)?;
+    cx.set(2, None);
     Ok(())
 }
 
 impl OneKey<'_> {
     /// Refuses a key, or a value at that argument, that is too long.
     fn check_set(&self, argument: usize) -> Result<(), Error> {
-        self.limits.key(self.key)?;
+        self.limits.key(self.key.name())?;
         self.limits.value(self.args.get(argument).len())
     }
 
     /// Gives the key the value at that argument.
-    fn set(&mut self, found: Option<Found>, argument: usize, expire_at: Option<UnixMs>) {
+    fn set(&mut self, argument: usize, expire_at: Option<UnixMs>) {
         let kept = self.args.keep(argument, self.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
-        match found {
-            Some(found) => self.table.overwrite(found, value, expire_at),
-            None => self.table.insert(self.hasher, self.hash, self.key, value, expire_at),
-        }
+        self.key.set(value, expire_at);
         self.tell(Event::SET);
         if expire_at.is_some() {
             self.tell(Event::EXPIRE);
@@ -206,8 +201,8 @@ impl ManyKeys<'_> {
             self.limits.key(self.args.get(at))?;
             self.limits.value(self.args.get(at + 1).len())?;
         }
-        for (number, at) in keys() {
-            let found = self.find(number, at).is_some();
+        for (number, _) in keys() {
+            let found = self.edit(number).is_there();
             if options.only_new && found || options.only_existing && !found {
                 return Ok(false);
             }
@@ -215,26 +210,15 @@ impl ManyKeys<'_> {
         for (number, at) in keys() {
             let kept = self.args.keep(at + 1, self.limits.keep_bytes);
             let value = kept.as_ref().map_or(Value::Inline(self.args.get(at + 1)), Value::Shared);
-            let found = self.find(number, at);
-            let (hash, table) = self.tables.table(number);
-            match found {
-                Some(found) => {
-                    let kept_expiry = if options.keep_ttl { table.entry(found).expire_at() } else { None };
-                    table.overwrite(found, value, expire_at.or(kept_expiry));
-                }
-                None => table.insert(self.hasher, hash, self.args.get(at), value, expire_at),
-            }
+            let mut key = self.edit(number);
+            let kept_expiry = if options.keep_ttl { key.expiry() } else { None };
+            key.set(value, expire_at.or(kept_expiry));
+            drop(key);
             self.tell(number, Event::SET);
             if expire_at.is_some() {
                 self.tell(number, Event::EXPIRE);
             }
         }
         Ok(true)
-    }
-
-    /// Key number `number`, which stands at argument `at`, unless it has expired.
-    fn find(&mut self, number: usize, at: usize) -> Option<Found> {
-        let (hash, table) = self.tables.table(number);
-        table.find_live(self.hasher, hash, self.args.get(at), self.now)
     }
 }

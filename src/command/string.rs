@@ -3,9 +3,9 @@
 use super::digest::{COMPARISONS, Comparison};
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
-    OneKey, Reply, arg, word,
+    OneKey, Reply, Run, arg, word,
 };
-use crate::store::{Found, Now, UnixMs, Value};
+use crate::store::{Now, StringRef, UnixMs, Value};
 
 pub(super) const EXISTENCE: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
 
@@ -37,7 +37,7 @@ pub(super) static GET: Command = Command {
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key)],
     },
-    action: Action::OneKey(get),
+    action: Action::OneKey(Run::Read(get)),
 };
 
 pub(super) static SET: Command = Command {
@@ -69,7 +69,7 @@ pub(super) static SET: Command = Command {
             arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
         ],
     },
-    action: Action::OneKey(set),
+    action: Action::OneKey(Run::Edit(set)),
 };
 
 pub(super) static MGET: Command = Command {
@@ -84,7 +84,7 @@ pub(super) static MGET: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: &[arg("key", ArgKind::Key).multiple()],
     },
-    action: Action::ManyKeys(mget),
+    action: Action::ManyKeys(Run::Read(mget)),
 };
 
 pub(super) static MSET: Command = Command {
@@ -99,59 +99,61 @@ pub(super) static MSET: Command = Command {
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },
-    action: Action::ManyKeys(mset),
+    action: Action::ManyKeys(Run::Edit(mset)),
 };
 
-fn get(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let found = cx.find();
-    cx.say(found, reply)
-}
-
 impl OneKey<'_> {
-    /// Says the value that was found, or null.
+    /// The key's value, if it is there.
     ///
     /// # Errors
-    /// [`Error::ReplyTooLarge`], before anything is said.
-    #[inline]
-    pub(super) fn say(&self, found: Option<Found>, reply: &mut dyn Reply) -> Result<(), Error> {
-        match found {
-            None => reply.null(),
-            Some(found) => {
-                let entry = self.table.entry(found);
-                if self.limits.has_reply_limit() {
-                    self.limits.reply(entry.value_len())?;
-                }
-                reply.value(&entry);
-            }
-        }
-        Ok(())
+    /// [`Error::WrongType`] where it is not a string.
+    #[inline(always)]
+    pub(super) fn string(&self) -> Result<Option<StringRef<'_>>, Error> {
+        self.key.read().map(|entry| entry.string()).transpose().map_err(Error::from)
     }
+}
+
+/// Says the key's value, or null.
+///
+/// # Errors
+/// Before anything is said: [`Error::WrongType`], [`Error::ReplyTooLarge`].
+pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    match cx.string()? {
+        None => reply.null(),
+        Some(value) => {
+            if cx.limits.has_reply_limit() {
+                cx.limits.reply(value.len())?;
+            }
+            reply.value(&value);
+        }
+    }
+    Ok(())
 }
 
 /// What an element takes in a reply beside its value, roughly.
 const ELEMENT_BYTES: usize = 8;
 
-fn mget(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let keys = cx.args.from(1);
+fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let keys = cx.args.from(1).len();
     if cx.limits.has_reply_limit() {
-        let mut bytes = keys.len() * ELEMENT_BYTES;
-        for (number, key) in keys.iter().enumerate() {
-            let (hash, table) = cx.tables.table(number);
-            if let Some(found) = table.find_live(cx.hasher, hash, key, cx.now) {
-                bytes += table.entry(found).value_len();
-            }
-        }
-        cx.limits.reply(bytes)?;
+        let values: usize = (0..keys).filter_map(|number| cx.string(number)).map(|value| value.len()).sum();
+        cx.limits.reply(values + keys * ELEMENT_BYTES)?;
     }
-    reply.array(keys.len());
-    for (number, key) in keys.iter().enumerate() {
-        let (hash, table) = cx.tables.table(number);
-        match table.find_live(cx.hasher, hash, key, cx.now) {
-            Some(found) => reply.value(&table.entry(found)),
+    reply.array(keys);
+    for number in 0..keys {
+        match cx.string(number) {
+            Some(value) => reply.value(&value),
             None => reply.null(),
         }
     }
     Ok(())
+}
+
+impl ManyKeys<'_> {
+    /// The value of key number `number`, if it is there and a string: to MGET another type is none.
+    fn string(&self, number: usize) -> Option<StringRef<'_>> {
+        self.keys.read(number)?.string().ok()
+    }
 }
 
 fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -163,11 +165,7 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     for (number, pair) in pairs.enumerate() {
         let kept = cx.args.keep(2 + 2 * number, cx.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(pair[1]), Value::Shared);
-        let (hash, table) = cx.tables.table(number);
-        match table.find_live(cx.hasher, hash, pair[0], cx.now) {
-            Some(found) => table.overwrite(found, value, None),
-            None => table.insert(cx.hasher, hash, pair[0], value, None),
-        }
+        cx.edit(number).set(value, None);
         cx.tell(number, Event::SET);
     }
     reply.ok();
@@ -176,14 +174,13 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
-    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now)).transpose()?;
-    cx.limits.key(cx.key)?;
+    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
+    cx.limits.key(cx.key.name())?;
     cx.limits.value(cx.args.get(2).len())?;
 
-    let found = cx.find();
-    let allowed = options.allow(cx, found)?;
+    let allowed = options.allow(cx)?;
     if options.get {
-        cx.say(found, reply)?;
+        get(cx, reply)?;
     }
     if !allowed {
         if !options.get {
@@ -194,13 +191,8 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
     let kept = cx.args.keep(2, cx.limits.keep_bytes);
     let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
-    match found {
-        Some(found) => {
-            let kept_expiry = if options.keep_ttl { cx.table.entry(found).expire_at() } else { None };
-            cx.table.overwrite(found, value, expire_at.or(kept_expiry));
-        }
-        None => cx.table.insert(cx.hasher, cx.hash, cx.key, value, expire_at),
-    }
+    let kept_expiry = if options.keep_ttl { cx.key.expiry() } else { None };
+    cx.key.set(value, expire_at.or(kept_expiry));
     cx.tell(Event::SET);
     if expire_at.is_some() {
         cx.tell(Event::EXPIRE);
@@ -259,16 +251,18 @@ impl SetOptions {
     }
 
     /// Whether the key may be set.
-    fn allow(&self, cx: &OneKey<'_>, found: Option<Found>) -> Result<bool, Error> {
+    fn allow(&self, cx: &OneKey<'_>) -> Result<bool, Error> {
+        if !self.only_new && !self.only_existing && self.comparison.is_none() {
+            return Ok(true);
+        }
         let needs_key = self.only_existing || self.comparison.is_some_and(Comparison::needs_key);
-        if self.only_new && found.is_some() || needs_key && found.is_none() {
+        let is_there = cx.key.is_there();
+        if self.only_new && is_there || needs_key && !is_there {
             return Ok(false);
         }
-        match (self.comparison, found) {
-            (Some(comparison), Some(found)) => {
-                comparison.holds(&cx.args, cx.table.entry(found).value().bytes(), cx.limits)
-            }
-            _ => Ok(true),
+        match self.comparison {
+            Some(comparison) => comparison.holds_for(cx),
+            None => Ok(true),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::string::{HostString, OwnString};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Reply, Tape};
 use crate::shard::{Call, Engine, JobOwner, JobReply, Progress, Slice, Task, Work};
-use crate::store::{SharedValue, UnixMs, Value};
+use crate::store::{SharedValue, UnixMs, Value, WrongType};
 
 /// From here on a value's encoding is plain in every host, so that it can be
 /// read where it lies; reading a short one so would change its encoding.
@@ -405,14 +405,19 @@ impl Export {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
             let (pattern, batch, scanned) = (&self.args.pattern, &mut self.batch, &mut self.scanned);
+            let not_strings = &mut self.tally.not_strings;
             let next = held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
                 *scanned += 1;
-                if pattern.matches(entry.key()) && !entry.is_expired(&now) {
-                    batch.push_back(Item {
-                        key: entry.key().to_vec(),
-                        value: entry.shared_value().map_or_else(|| Ok(entry.value().bytes().to_vec()), Err),
-                        expire_at: entry.expire_at(),
-                    });
+                if !pattern.matches(entry.key()) || entry.is_expired(&now) {
+                    return;
+                }
+                let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
+                match entry.string() {
+                    Ok(value) => {
+                        let value = value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
+                        batch.push_back(Item { key, value, expire_at });
+                    }
+                    Err(WrongType) => *not_strings += 1,
                 }
             });
             slice.engine.release(self.shard, held);

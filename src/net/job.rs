@@ -11,7 +11,7 @@ use super::waiting::Waiting;
 use crate::command::{Action, Keyspace, Reply};
 use crate::limits::PART_BYTES;
 use crate::shard::{Call, JobReply, Request, long_work};
-use crate::store::Entry;
+use crate::store::StringRef;
 
 /// A reply that another thread makes, sent to the connection in pieces.
 pub struct PortReply {
@@ -78,8 +78,8 @@ impl Reply for PortReply {
     fn map(&mut self, len: usize) {
         self.resp().map(len);
     }
-    fn value(&mut self, entry: &Entry) {
-        self.resp().value(entry);
+    fn value(&mut self, value: &StringRef<'_>) {
+        self.resp().value(value);
     }
 }
 

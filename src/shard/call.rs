@@ -1,19 +1,19 @@
 //! Running a command on this thread, in the hands of whoever took the tokens.
 
-use std::collections::HashSet;
-
 use arrayvec::ArrayVec;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::counters::Census;
+use super::edit::{KeyAt, KeysInHand, Named, shards_of};
 use super::engine::{Engine, HeldShard, ManyHeld};
 use super::lock::{Locked, Seat};
 use super::news::Author;
+use super::watch::is_live;
 use crate::command::{
-    Action, Args, COMMANDS, Command, Error, Events, HeldTables, Limits, ManyKeys, OneKey, Reply,
+    Action, Args, COMMANDS, Command, Error, Events, HeldKeys, Limits, ManyKeys, OnEachKey, OnManyKeys,
+    OneKey, Reply,
 };
 use crate::limits::{AHEAD, KEYS_AT_ONCE, MAIN_SPINS, WORKER_SPINS};
-use crate::store::{KeyHash, Now, Table};
+use crate::store::{Done, Edit, KeyHash, Now};
 
 /// One call of a command.
 pub struct Call<'a> {
@@ -187,33 +187,10 @@ impl Engine {
         held: &mut HeldShard<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        if !held.watched.is_empty() && call.row().flags.write {
-            return self.run_beside_watched(seat, call, hash, shard, held, reply);
-        }
-        self.run_held(seat, call, hash, shard, held, reply)
-    }
-
-    /// The same where keys of the shard are watched.
-    #[cold]
-    fn run_beside_watched(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        hash: KeyHash,
-        shard: u32,
-        held: &mut HeldShard<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let key = call.first_key();
-        if !seat.is_main() && held.watched.concerns(call.db, key) {
+        if !held.watched.is_empty() && self.is_watched(seat, call, held) {
             return Outcome::NeedsMain;
         }
-        let before = held.db(call.db).changes();
-        let outcome = self.run_held(seat, call, hash, shard, held, reply);
-        if held.db(call.db).changes() != before {
-            self.changed(seat.locked(), held, call.db, key);
-        }
-        outcome
+        self.run_held(seat, call, hash, shard, held, reply)
     }
 
     #[inline]
@@ -226,73 +203,38 @@ impl Engine {
         held: &mut HeldShard<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        let table = held.db(call.db);
-        let (census, changes) = (table.census(), table.changes());
         let mut events = Events::new(self.is_listening(), call.db);
-        if events.are_wanted() {
-            table.note_expired();
+        let mut done = Done::default();
+        let outcome = {
+            let table = held.db(call.db);
+            let key = Edit::new(table, &self.hasher, hash, call.first_key(), &call.now, &mut done);
+            let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
+            seat.counted(call.command, || {
+                let result = match call.row().action {
+                    Action::OneKey(run) => run.run(&mut cx, reply),
+                    Action::EachKey(each) => {
+                        reply.integer(i64::from(each.run(&mut cx)));
+                        Ok(())
+                    }
+                    _ => Err(Error::Internal),
+                };
+                said(call, result, reply)
+            })
+        };
+        if done.is_anything() {
+            let at = KeyAt { shard, db: call.db, hash };
+            self.end_edit(self.account(seat, call), held, at, || call.first_key(), &done);
         }
-        let mut cx = self.one_key(call, call.first_key(), hash, table, &mut events);
-        let outcome = seat.counted(call.command, || {
-            let result = match call.row().action {
-                Action::OneKey(run) => run(&mut cx, reply),
-                Action::EachKey(each) => {
-                    reply.integer(i64::from(each(&mut cx)));
-                    Ok(())
-                }
-                _ => Err(Error::Internal),
-            };
-            said(call, result, reply)
-        });
-        // Keys that expire are no changes.
-        if table.changes() != changes || table.census().expired != census.expired {
-            self.book_change(seat, call, hash, shard, table, census);
-        }
         if events.are_wanted() {
-            self.leave_expired(call.db, table);
-            let key = call.first_key();
-            events.list().iter().for_each(|noted| self.leave_news(call.author, noted.db, key, noted.event));
+            self.leave_events(call.author, &events, |_| call.first_key());
         }
         outcome
     }
 
-    /// Books what a command on one key has done to its table.
-    fn book_change(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        hash: KeyHash,
-        shard: u32,
-        table: &mut Table,
-        before: Census,
-    ) {
-        let change = table.census() - before;
-        seat.book(call.db, change);
-        if self.is_metered(seat, call) {
-            self.spend_credit(change.bytes + table.shared_bytes(hash, call.first_key()) as i64);
-        }
-        self.note_due(shard, table);
-    }
-
-    #[inline]
-    fn one_key<'a>(
-        &'a self,
-        call: &'a Call<'a>,
-        key: &'a [u8],
-        hash: KeyHash,
-        table: &'a mut Table,
-        events: &'a mut Events,
-    ) -> OneKey<'a> {
-        OneKey {
-            args: call.args,
-            key,
-            hash,
-            table,
-            hasher: &self.hasher,
-            now: &call.now,
-            limits: &call.limits,
-            events,
-        }
+    /// Whether only the main thread may run a command, because it writes to a key that the host watches.
+    #[cold]
+    fn is_watched(&self, seat: &Seat, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
+        call.row().flags.write && !seat.is_main() && held.watched.concerns(call.db, call.first_key())
     }
 
     fn attempt_each(
@@ -300,7 +242,7 @@ impl Engine {
         seat: &Seat,
         call: &Call<'_>,
         taking: Taking<'_>,
-        each: fn(&mut OneKey<'_>) -> bool,
+        each: OnEachKey,
         reply: &mut dyn Reply,
     ) -> Outcome {
         let keys = call.args.from(1);
@@ -327,27 +269,30 @@ impl Engine {
         call: &Call<'_>,
         keys: &[&[u8]],
         taking: Taking<'_>,
-        each: fn(&mut OneKey<'_>) -> bool,
+        each: OnEachKey,
     ) -> Result<i64, Outcome> {
-        self.with_many(seat, call, keys.iter().copied(), taking, |tables, events| {
-            self.count_keys(call, keys, each, tables, events)
+        self.with_many(seat, call, keys.iter().copied(), taking, |keys, events| {
+            self.count_keys(call, each, keys, events)
         })
     }
 
-    /// For how many of the keys, whose tables are held, `each` gives true.
-    pub(super) fn count_keys(
+    /// For how many of the keys `each` gives true.
+    fn count_keys(
         &self,
         call: &Call<'_>,
-        keys: &[&[u8]],
-        each: fn(&mut OneKey<'_>) -> bool,
-        tables: &mut dyn HeldTables,
+        each: OnEachKey,
+        keys: &mut KeysInHand<'_, '_>,
         events: &mut Events,
     ) -> i64 {
         let mut count = 0;
-        for (number, key) in keys.iter().enumerate() {
-            let (hash, table) = tables.table(number);
+        for number in 0..keys.len() {
             events.begin(number);
-            count += i64::from(each(&mut self.one_key(call, key, hash, table, events)));
+            count += i64::from(each.run(&mut OneKey {
+                key: keys.edit(number, call.db),
+                args: call.args,
+                limits: &call.limits,
+                events,
+            }));
         }
         count
     }
@@ -357,34 +302,42 @@ impl Engine {
         seat: &Seat,
         call: &Call<'_>,
         taking: Taking<'_>,
-        run: fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>,
+        run: OnManyKeys,
         reply: &mut dyn Reply,
     ) -> Outcome {
         let keys = call.row().key_arguments(&call.args);
         if keys.len() > call.limits.max_atomic_keys {
             return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
         }
-        let outcome = self.with_many(seat, call, keys, taking, |tables, events| {
-            self.run_many(seat, call, run, reply, tables, events)
+        let outcome = self.with_many(seat, call, keys, taking, |keys, events| {
+            self.run_many(seat, call, run, reply, keys, events)
         });
         outcome.unwrap_or_else(|reason| reason)
     }
 
-    /// Runs a command on several keys, whose tables are held.
-    pub(super) fn run_many(
+    fn run_many(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        run: fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>,
+        run: OnManyKeys,
         reply: &mut dyn Reply,
-        tables: &mut dyn HeldTables,
+        keys: &mut KeysInHand<'_, '_>,
         events: &mut Events,
     ) -> Outcome {
-        let (hasher, now, limits) = (&self.hasher, &call.now, &call.limits);
-        let (db, databases, cluster) = (call.db, self.config.databases, self.config.cluster);
-        let mut cx =
-            ManyKeys { args: call.args, tables, db, databases, cluster, hasher, now, limits, events };
-        seat.counted(call.command, || said(call, run(&mut cx, reply), reply))
+        let mut cx = self.many_keys(call, keys, events);
+        seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
+    }
+
+    /// What a command on several keys works with.
+    pub(super) fn many_keys<'a>(
+        &self,
+        call: &'a Call<'_>,
+        keys: &'a mut KeysInHand<'_, '_>,
+        events: &'a mut Events,
+    ) -> ManyKeys<'a> {
+        let (databases, cluster) = (self.config.databases, self.config.cluster);
+        let (args, db, now, limits) = (call.args, call.db, &call.now, &call.limits);
+        ManyKeys { args, keys, db, databases, cluster, now, limits, events }
     }
 
     /// Runs a command on several keys, whose shards are all among those held.
@@ -395,102 +348,56 @@ impl Engine {
         held: &mut ManyHeld<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        let keys = call.row().key_arguments(&call.args);
-        let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
-        let outcome =
-            self.with_held(seat, call, keys, &hashes, held, |tables, events| match call.row().action {
-                Action::ManyKeys(run) => self.run_many(seat, call, run, reply, tables, events),
-                Action::EachKey(each) => {
-                    seat.called(call.command);
-                    reply.integer(self.count_keys(call, call.args.from(1), each, tables, events));
-                    Outcome::Done
-                }
-                _ => said(call, Err(Error::Internal), reply),
-            });
+        let names = self.named(call.row().key_arguments(&call.args));
+        let outcome = self.with_held(seat, call, &names, held, |keys, events| match call.row().action {
+            Action::ManyKeys(run) => self.run_many(seat, call, run, reply, keys, events),
+            Action::EachKey(each) => {
+                seat.called(call.command);
+                reply.integer(self.count_keys(call, each, keys, events));
+                Outcome::Done
+            }
+            _ => said(call, Err(Error::Internal), reply),
+        });
         outcome.unwrap_or_else(|reason| reason)
     }
 
-    /// Holds the shards of all these keys together while `run` works on their
-    /// tables. The error says why that was not to be: `Busy` or `NeedsMain`.
+    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[Named<'k>; 8]> {
+        keys.map(|key| (self.hasher.hash(key), key)).collect()
+    }
+
+    /// Holds the shards of all these keys together while `run` works on them. The error says why that was not
+    /// to be: `Busy` or `NeedsMain`.
     pub(super) fn with_many<'k, R>(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        keys: impl Iterator<Item = &'k [u8]>,
         taking: Taking<'_>,
-        run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
     ) -> Result<R, Outcome> {
-        let hashes: SmallVec<[KeyHash; 8]> = keys.clone().map(|key| self.hasher.hash(key)).collect();
-        let mut shards: SmallVec<[u32; 8]> = hashes.iter().map(|&hash| self.shard_of(hash)).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let mut held = self.take_many(&shards, taking).ok_or(Outcome::Busy)?;
-        let result = self.with_held(seat, call, keys, &hashes, &mut held, run);
+        let names = self.named(keys);
+        let mut held = self.take_many(&shards_of(self, &names), taking).ok_or(Outcome::Busy)?;
+        let result = self.with_held(seat, call, &names, &mut held, run);
         self.release_many(held);
         result
     }
 
     /// The same with shards that the caller holds, these among others perhaps.
-    pub(super) fn with_held<'k, R>(
+    fn with_held<R>(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-        hashes: &[KeyHash],
+        names: &[Named<'_>],
         held: &mut ManyHeld<'_>,
-        run: impl FnOnce(&mut dyn HeldTables, &mut Events) -> R,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
     ) -> Result<R, Outcome> {
-        let watched = call.row().flags.write && held.iter().any(|(_, shard)| !shard.watched.is_empty());
-        if watched && !seat.is_main() && self.is_for_main(held, call, keys.clone().zip(hashes)) {
+        if call.row().flags.write && !seat.is_main() && self.is_for_main(held, call, names) {
             return Err(Outcome::NeedsMain);
         }
-        let before = census(held, call.db);
-        let databases = smallvec![(call.db, before)];
-        let listening = self.is_listening();
-        let mut tables = HeldByKey { engine: self, hashes, held, databases, listening: false, seen: None };
-        for key in 0..hashes.len() {
-            let (hash, table) = tables.table(key);
-            table.prefetch(hash);
-        }
-        for key in 0..hashes.len() {
-            let (hash, table) = tables.table(key);
-            table.prefetch_entry(hash);
-        }
-        tables.seen = watched.then(Seen::default);
-        let mut events = Events::new(listening, call.db);
-        tables.listen(listening, call.db);
-        let result = run(&mut tables, &mut events);
-        let (databases, changed) = tables.finish();
-        if let Some(changed) = changed {
-            for (number, key) in keys.clone().enumerate() {
-                for &(db, _) in databases.iter().filter(|&&(db, _)| changed.contains(&(number, db))) {
-                    self.changed(seat.locked(), self.among(held, hashes[number]), db, key);
-                }
-            }
-        }
-        for &(db, before) in &databases {
-            let change = census(held, db) - before;
-            seat.book(db, change);
-            if self.is_metered(seat, call) {
-                let mut shared = |(number, key)| {
-                    let hash = hashes[number];
-                    self.among(held, hash).db(db).shared_bytes(hash, key)
-                };
-                let shared: usize = keys.clone().enumerate().map(&mut shared).sum();
-                self.spend_credit(change.bytes + shared as i64);
-            }
-            for (shard, token) in held.iter_mut() {
-                self.note_due(*shard, token.db(db));
-            }
-        }
-        if events.are_wanted() {
-            for (_, shard) in held.iter_mut() {
-                databases.iter().for_each(|&(db, _)| _ = self.leave_expired(db, shard.db(db)));
-            }
-            let keys: Vec<&[u8]> = keys.collect();
-            let list = events.list().iter();
-            list.for_each(|noted| self.leave_news(call.author, noted.db, keys[noted.key], noted.event));
-        }
+        let mut events = Events::new(self.is_listening(), call.db);
+        let mut keys = KeysInHand::new(self, call, names, held);
+        let result = run(&mut keys, &mut events);
+        keys.end(self.account(seat, call), call.author, &events);
         Ok(result)
     }
 
@@ -502,13 +409,7 @@ impl Engine {
 
     /// Whether a write on a worker concerns keys that the host watches. What changes every
     /// key that is there may be a job's, which nobody can take over: so it is announced.
-    #[cold]
-    fn is_for_main<'k, 'h>(
-        &self,
-        held: &mut ManyHeld<'_>,
-        call: &Call<'_>,
-        keys: impl Iterator<Item = (&'k [u8], &'h KeyHash)>,
-    ) -> bool {
+    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[Named<'_>]) -> bool {
         if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
@@ -517,13 +418,9 @@ impl Engine {
             return true;
         }
         let mut found = false;
-        for (key, &hash) in keys {
+        for &(hash, key) in names {
             let shard = self.among(held, hash);
-            if !shard.watched.concerns(call.db, key) {
-                continue;
-            }
-            let table = shard.db(call.db);
-            if table.find(hash, key).is_some_and(|found| !table.entry(found).is_expired(&call.now)) {
+            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now) {
                 self.announce_change(call.db, key);
                 found = true;
             }
@@ -599,101 +496,5 @@ pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn R
             call.refuse(error, reply);
             Outcome::Done
         }
-    }
-}
-
-fn census(held: &mut ManyHeld<'_>, db: u32) -> Census {
-    let mut sum = Census::default();
-    for (_, token) in held {
-        let census = token.db(db).census();
-        sum.keys += census.keys;
-        sum.expiring += census.expiring;
-        sum.bytes += census.bytes;
-        sum.expired += census.expired;
-    }
-    sum
-}
-
-/// Gives a command the table of each of its keys.
-struct HeldByKey<'a, 'b> {
-    engine: &'a Engine,
-    hashes: &'a [KeyHash],
-    held: &'a mut ManyHeld<'b>,
-    /// The databases it has been given tables of, with what was in them before;
-    /// the client's own is the first.
-    databases: Databases,
-    /// Whether names of expired keys are wanted.
-    listening: bool,
-    /// Which keys are changed, where that is of interest.
-    seen: Option<Seen>,
-}
-
-/// Databases, with what was in them at some time.
-type Databases = SmallVec<[(u32, Census); 2]>;
-
-/// A key by its number among the command's keys, in a database.
-type KeyIn = (usize, u32);
-
-/// Which keys were changed, as seen whenever the next table is asked for.
-#[derive(Default)]
-struct Seen {
-    /// The last key whose table was asked for, and the table's changes then.
-    last: Option<(KeyIn, u64)>,
-    changed: HashSet<KeyIn>,
-}
-
-impl HeldByKey<'_, '_> {
-    /// The databases that were touched, and the keys that were changed, if that was of interest.
-    fn finish(mut self) -> (Databases, Option<HashSet<KeyIn>>) {
-        self.see(None);
-        (self.databases, self.seen.map(|seen| seen.changed))
-    }
-
-    /// What has become of the last key; `next` is to be looked at now.
-    #[cold]
-    fn see(&mut self, next: Option<KeyIn>) {
-        let mut changes = |(key, db): KeyIn| self.engine.among(self.held, self.hashes[key]).db(db).changes();
-        let Some(seen) = &mut self.seen else {
-            return;
-        };
-        if let Some((key, before)) = seen.last
-            && changes(key) != before
-        {
-            seen.changed.insert(key);
-        }
-        seen.last = next.map(|key| (key, changes(key)));
-    }
-
-    /// From now on tables of this database note the names of keys that expire.
-    fn listen(&mut self, listening: bool, db: u32) {
-        self.listening = listening;
-        if listening {
-            self.held.iter_mut().for_each(|(_, shard)| shard.db(db).note_expired());
-        }
-    }
-
-    #[inline]
-    fn place(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table) {
-        if self.seen.is_some() {
-            self.see(Some((key, db)));
-        }
-        let hash = self.hashes[key];
-        (hash, self.engine.among(self.held, hash).db(db))
-    }
-}
-
-impl HeldTables for HeldByKey<'_, '_> {
-    #[inline]
-    fn table(&mut self, key: usize) -> (KeyHash, &mut Table) {
-        self.place(key, self.databases[0].0)
-    }
-
-    fn table_in(&mut self, key: usize, db: u32) -> (KeyHash, &mut Table) {
-        if self.databases.iter().all(|&(known, _)| known != db) {
-            let before = census(self.held, db);
-            self.databases.push((db, before));
-            self.listen(self.listening, db);
-        }
-        self.place(key, db)
     }
 }

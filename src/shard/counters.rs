@@ -115,7 +115,6 @@ impl SeatCounts {
     }
 
     /// Books what a table gained or lost.
-    #[inline]
     pub(super) fn book(&self, db: u32, change: Census) {
         if change == Census::default() {
             return;

@@ -5,14 +5,12 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking, said};
-use super::counters::Census;
 use super::engine::Engine;
 use super::lock::{Locked, Seat};
 use super::long::ScanState;
-use super::news::Author;
-use crate::command::{Cluster, Error, Event, Keyspace, Reply, ScanArgs, swapped_dbs};
+use crate::command::{Cluster, Error, Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
-use crate::store::{KeyHasher, Now, Store, Table, UnixMs, Value};
+use crate::store::{KeyHasher, Now, Remains, Table};
 
 impl Engine {
     pub(super) fn attempt_keyspace(
@@ -69,14 +67,14 @@ impl Engine {
             if scan.is_done() || scan.bytes() > call.limits.max_reply_bytes / 2 {
                 break;
             }
-            let Some(mut held) = self.take(scan.shard(), taking) else {
+            let Some(held) = self.take(scan.shard(), taking) else {
                 if visits > 0 {
                     break;
                 }
                 return Outcome::Busy;
             };
             let shard = scan.shard();
-            scan.visit(self, &mut held, &call.now, &mut || false);
+            scan.visit(self, &held, &call.now, &mut || false);
             self.release(shard, held);
         }
         if scan.bytes() > call.limits.max_reply_bytes {
@@ -97,8 +95,8 @@ impl Engine {
         for _ in 0..RANDOM_DRAWS {
             let draw = self.draw();
             let shard = draw as u32 & self.mask;
-            let Some(mut held) = self.take(shard, taking) else { continue };
-            let table = held.existing(call.db);
+            let Some(held) = self.take(shard, taking) else { continue };
+            let table = held.table(call.db);
             let key = table.and_then(|table| random_entry(table, &self.hasher, draw, &call.now));
             self.release(shard, held);
             if let Some(key) = key {
@@ -117,102 +115,27 @@ impl Engine {
         draw ^ (draw >> 31)
     }
 
-    /// Puts a key in, unless it is there and `replace` is not wanted. True when
-    /// it was put in.
-    pub fn put(
-        &self,
-        locked: Locked<'_>,
-        db: u32,
-        key: &[u8],
-        value: Value<'_>,
-        expire_at: Option<UnixMs>,
-        replace: bool,
-    ) -> bool {
-        let hash = self.hasher.hash(key);
-        let shard = self.shard_of(hash);
-        let mut held = self.take_waiting(locked, shard);
-        let table = held.db(db);
-        let before = table.census();
-        if self.is_listening() {
-            table.note_expired();
-        }
-        let found = table.find_live(&self.hasher, hash, key, &self.main_now(locked));
-        match found {
-            None => table.insert(&self.hasher, hash, key, value, expire_at),
-            Some(found) if replace => table.overwrite(found, value, expire_at),
-            Some(_) => {}
-        }
-        let change = table.census() - before;
-        self.main_seat(locked).book(db, change);
-        self.spend_credit(change.bytes);
-        self.note_due(shard, table);
-        self.leave_expired(db, table);
-        if found.is_none() || replace {
-            if self.is_listening() {
-                self.leave_news(Author::Nobody, db, key, Event::SET);
-            }
-            self.changed(Some(locked), &mut held, db, key);
-        }
-        self.release(shard, held);
-        found.is_none() || replace
-    }
-
-    /// Calls `change` on every shard, all tokens held at once.
-    pub fn on_all_shards(&self, locked: Locked<'_>, mut change: impl FnMut(&mut Store)) {
-        let all: Vec<u32> = (0..self.shard_count()).collect();
-        let Some(mut held) = self.take_many(&all, Taking::Wait(locked)) else {
-            return; // Waiting does not fail.
-        };
-        for (_, token) in &mut held {
-            change(token);
-        }
-        self.age.fetch_add(1, Ordering::Relaxed);
-        for (shard, token) in &held {
-            self.set_due(*shard, token);
-        }
-        self.release_many(held);
-    }
-
     /// Empties databases at one moment; gives what is to be freed.
-    pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<crate::store::Remains> {
+    pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<Remains> {
         let mut remains = Vec::new();
-        let mut lost = vec![Census::default(); self.config.databases as usize];
-        self.on_all_shards(locked, |store| {
+        self.edit_all(locked, |store, changes| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
-                self.databases_change(locked, store, &[db]);
-                let table = store.take_db(db);
-                if let Some(sum) = lost.get_mut(db as usize) {
-                    let gone = table.census();
-                    sum.keys -= gone.keys;
-                    sum.expiring -= gone.expiring;
-                    sum.bytes -= gone.bytes;
-                }
+                let table = self.edit_databases(locked, store, &[db], changes, |store| store.take_db(db));
                 if !table.is_empty() {
                     remains.push(table.into_remains());
                 }
                 next = if only.is_none() { store.next_db(db + 1) } else { None };
             }
         });
-        for (db, change) in lost.into_iter().enumerate() {
-            self.main_seat(locked).book(db as u32, change);
-        }
         remains
     }
 
     /// Exchanges two databases at one moment.
     pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32) {
-        let mut change = Census::default();
-        self.on_all_shards(locked, |store| {
-            let mut count = |db| store.existing(db).map_or(Census::default(), |table| table.census());
-            let (before_a, before_b) = (count(a), count(b));
-            change.keys += before_b.keys - before_a.keys;
-            change.expiring += before_b.expiring - before_a.expiring;
-            self.databases_change(locked, store, &[a, b]);
-            store.swap_dbs(a, b);
+        self.edit_all(locked, |store, changes| {
+            self.edit_databases(locked, store, &[a, b], changes, |store| store.swap_dbs(a, b));
         });
-        self.main_seat(locked).book(a, change);
-        self.main_seat(locked).book(b, Census::default() - change);
     }
 }
 

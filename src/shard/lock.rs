@@ -26,7 +26,7 @@ impl Locked<'_> {
 }
 
 /// For unit tests.
-// SAFETY: they have no engine, and no host.
+// SAFETY: there is no host, and each has its engine for itself.
 #[cfg(test)]
 pub(super) const LOCKED: Locked<'static> = unsafe { Locked::assume() };
 

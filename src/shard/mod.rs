@@ -9,6 +9,7 @@
 
 mod call;
 mod counters;
+mod edit;
 mod engine;
 mod gate;
 mod host;

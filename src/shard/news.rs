@@ -23,7 +23,6 @@ use super::inbox::Inbox;
 use super::lock::{Locked, Seat};
 use crate::command::Event;
 use crate::limits::{NEWS_BYTES, NEWS_ITEM_BYTES};
-use crate::store::Table;
 
 /// The client of the host that makes a change. It may have asked to hear nothing of its own ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,13 +178,6 @@ impl Engine {
         if is_much && !self.has_much_news() && self.close_gate(Gates::NEWS) {
             self.wake_main();
         }
-    }
-
-    /// Leaves news of the keys that a table found to have expired. True where there were any.
-    pub(super) fn leave_expired(&self, db: u32, table: &mut Table) -> bool {
-        let expired = table.take_expired();
-        expired.iter().for_each(|key| self.leave_news(Author::Nobody, db, key, Event::EXPIRED));
-        !expired.is_empty()
     }
 
     /// News that come with no completion: the main thread is woken for them.

@@ -16,6 +16,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking, of_shard};
+use super::edit::Account;
 use super::engine::{Engine, HeldShard, ManyHeld};
 use super::lock::{Locked, Seat};
 use super::long::long_work;
@@ -105,16 +106,10 @@ impl Engine {
         key: &[u8],
         now: &Now,
     ) -> Option<UnixMs> {
-        let hash = self.hasher.hash(key);
-        let table = held.existing(db)?;
-        if self.is_listening() {
-            table.note_expired();
-        }
-        let before = table.census();
-        let live = table.find_live(&self.hasher, hash, key, now);
-        let due = live.and_then(|live| table.entry(live).expire_at());
-        seat.book(db, table.census() - before);
-        if self.leave_expired(db, table) {
+        held.table(db)?;
+        let account = Account { seat, metered: false };
+        let (due, done) = self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
+        if done.expired && self.is_listening() {
             self.announce_news(seat);
         }
         due

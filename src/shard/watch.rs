@@ -20,7 +20,7 @@ use super::engine::{Engine, HeldShard};
 use super::lock::Locked;
 use super::marks::{self, Marks};
 use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
-use crate::store::{Now, Store, UnixMs};
+use crate::store::{KeyHash, Now, Store, UnixMs, Watched};
 
 /// A key of a database.
 type Name = (u32, marks::Name);
@@ -151,16 +151,17 @@ impl Engine {
 
     /// A key has changed: tells who watches it. Where the host does, nobody but the holder of the global
     /// lock may change it.
-    pub(super) fn changed(&self, locked: Option<Locked<'_>>, store: &mut Store, db: u32, key: &[u8]) {
-        store.watched.raise(db, key);
-        if !store.watched.concerns(db, key) {
+    #[cold]
+    pub(super) fn changed(&self, locked: Option<Locked<'_>>, watched: &mut Watched, db: u32, key: &[u8]) {
+        watched.raise(db, key);
+        if !watched.concerns(db, key) {
             return;
         }
         let Some(locked) = locked else {
             return debug_assert!(false, "changed without the lock");
         };
         self.tell(locked, &[db], key);
-        if let Some(mark) = store.watched.mark(key) {
+        if let Some(mark) = watched.mark(key) {
             mark.told.push(db);
             let mut due = self.watch.due.lock();
             mark.due.retain(|&mut (of, at)| of != db || !due.remove(&(at, (db, key.into()))));
@@ -174,10 +175,8 @@ impl Engine {
             let hash = self.hasher.hash(&key);
             let shard = self.shard_of(hash);
             let mut held = self.take_waiting(locked, shard);
-            let table = held.db(db);
-            let live = table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now));
-            if !live {
-                self.changed(Some(locked), &mut held, db, &key);
+            if !is_live(&held, db, hash, &key, &now) {
+                self.changed(Some(locked), &mut held.watched, db, &key);
             }
             self.release(shard, held);
         }
@@ -209,30 +208,25 @@ impl Engine {
         for (db, key) in announced {
             let shard = self.shard_of(self.hasher.hash(&key));
             let mut held = self.take_waiting(locked, shard);
-            self.changed(Some(locked), &mut held, db, &key);
+            self.changed(Some(locked), &mut held.watched, db, &key);
             self.release(shard, held);
         }
     }
 
-    /// Whole databases are about to go, or to be exchanged: tells of every watched
-    /// key that is in any of them.
-    pub(super) fn databases_change(&self, locked: Locked<'_>, store: &mut Store, databases: &[u32]) {
-        if store.watched.is_empty() {
-            return;
-        }
+    /// Watched names of keys that are in any of these databases.
+    pub(super) fn watched_in(&self, locked: Locked<'_>, store: &Store, databases: &[u32]) -> Vec<Box<[u8]>> {
         let now = self.main_now(locked);
-        for key in store.watched.names() {
-            let hash = self.hasher.hash(&key);
-            let is_live = |db: &u32| {
-                let table = store.existing(*db);
-                table.is_some_and(|table| {
-                    table.find(hash, &key).is_some_and(|found| !table.entry(found).is_expired(&now))
-                })
-            };
-            if databases.iter().any(is_live) {
-                databases.iter().for_each(|&db| self.changed(Some(locked), store, db, &key));
-            }
-        }
-        databases.iter().for_each(|&db| store.watched.raise_long(db));
+        let mut names = store.watched.names();
+        names.retain(|key| {
+            let hash = self.hasher.hash(key);
+            databases.iter().any(|&db| is_live(store, db, hash, key, &now))
+        });
+        names
     }
+}
+
+/// Whether a key is there and has not expired.
+pub(super) fn is_live(store: &Store, db: u32, hash: KeyHash, key: &[u8], now: &Now) -> bool {
+    let entry = store.table(db).and_then(|table| Some(table.entry(table.find(hash, key)?)));
+    entry.is_some_and(|entry| !entry.is_expired(now))
 }

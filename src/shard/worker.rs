@@ -22,7 +22,7 @@ use crate::command::{Error, Tape};
 use crate::limits::{
     BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
-use crate::store::UnixMs;
+use crate::store::{Now, UnixMs};
 
 /// How long a worker sleeps when all its work was blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
@@ -456,14 +456,15 @@ impl<'a> Worker<'a> {
 
     fn find_due(&mut self) {
         let engine = self.engine;
-        let wall = (engine.config.clock)();
-        self.expiry.shards = engine.owned_by(self.number).filter(|&shard| engine.due(shard) < wall).collect();
+        let horizon = Now::at((engine.config.clock)()).horizon();
+        let is_due = |&shard: &u32| engine.due(shard) < horizon;
+        self.expiry.shards = engine.owned_by(self.number).filter(is_due).collect();
         (self.expiry.db, self.expiry.position) = (0, 0);
     }
 
     fn expire_slice(&mut self, start: Instant) -> bool {
         let (engine, expiry) = (self.engine, &mut self.expiry);
-        let wall = (engine.config.clock)();
+        let now = Now::at((engine.config.clock)());
         let mut progress = false;
         while let Some(&shard) = expiry.shards.front() {
             let Some(mut held) = engine.shard(shard).token.try_take_long() else {
@@ -473,7 +474,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             progress = true;
-            let done = expire_shard(engine, self.seat, expiry, &mut held, wall, start);
+            let done = expire_shard(engine, self.seat, expiry, &mut held, &now, start);
             if done {
                 engine.set_due(shard, &held);
                 expiry.shards.pop_front();
@@ -494,25 +495,17 @@ fn expire_shard(
     seat: &Seat,
     expiry: &mut Expiry,
     held: &mut HeldShard<'_>,
-    wall: UnixMs,
+    now: &Now,
     start: Instant,
 ) -> bool {
     while let Some(db) = held.next_db(expiry.db) {
         if db != expiry.db {
             (expiry.db, expiry.position) = (db, 0);
         }
-        let table = held.db(db);
-        if table.next_due() < wall || expiry.position > 0 {
-            let before = table.census();
-            if engine.is_listening() {
-                table.note_expired();
-            }
+        let next_due = held.table(db).map_or(UnixMs::MAX, |table| table.next_due());
+        if next_due < now.horizon() || expiry.position > 0 {
             let more = &mut || start.elapsed() < SLICE;
-            let done = table.remove_due(&engine.hasher, wall, &mut expiry.position, more);
-            if engine.leave_expired(db, table) {
-                engine.announce_news(seat);
-            }
-            seat.book(db, table.census() - before);
+            let done = engine.expire_due(seat, held, db, now.horizon(), &mut expiry.position, more);
             if !done {
                 return false;
             }

@@ -1,13 +1,16 @@
 //! One key with its value and expiry, in one block of the host's allocator.
 //!
 //! ```text
-//! flags 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
+//! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
 //! ```
 //!
 //! A large value that somebody else owns stands as a 16-byte [`SharedValue`] in
 //! the value's place, without a length. For a key and value below 256 bytes
 //! the header is 3 bytes. Blocks are rounded up to the host allocator's own
 //! size classes, so that a value can be overwritten in place within its class.
+//!
+//! The first byte is full. How recently a key was used, which eviction will ask, has its place beside the entry's
+//! address in the bucket, where three bits are to spare: see `segment.rs`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -18,7 +21,10 @@ const HAS_EXPIRY: u8 = 1 << 0;
 const WIDE_KEY: u8 = 1 << 1;
 const WIDE_VALUE: u8 = 1 << 2;
 const SHARED: u8 = 1 << 3;
-/// What [`Origin`] a value has; neither where it was set as it is.
+/// The other half says what the value is. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for other types.
+const TYPE: u8 = 0b1111 << 4;
+const NO_STRING: u8 = 0b1100 << 4;
+/// What a string came of; neither where it was set as it is.
 const EDITED: u8 = 1 << 4;
 const COMPUTED: u8 = 1 << 5;
 
@@ -68,6 +74,34 @@ impl Origin {
         }
     }
 }
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Bytes.
+    String,
+    /// Something that no command makes: it keeps the others honest.
+    #[cfg(test)]
+    Other,
+}
+
+#[cfg(test)]
+const OTHER: u8 = 0b0101 << 4;
+
+impl Type {
+    /// What TYPE calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            #[cfg(test)]
+            Type::Other => "other",
+        }
+    }
+}
+
+/// A value is not of the type that it was asked for as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
 
 /// An owned entry: a thin pointer to its block.
 pub struct Entry(NonNull<u8>);
@@ -192,8 +226,11 @@ pub fn prefetch<T>(place: *const T) {
 #[inline]
 pub fn prefetch<T>(_: *const T) {}
 
+/// Every size class is a multiple of it: an address of a block ends in three zero bits.
+pub(super) const BLOCK_ALIGN: usize = 8;
+
 fn layout(block: usize) -> Layout {
-    Layout::from_size_align(block, 1).expect("entries are far below isize::MAX")
+    Layout::from_size_align(block, BLOCK_ALIGN).expect("entries are far below isize::MAX")
 }
 
 impl Entry {
@@ -215,12 +252,29 @@ impl Entry {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
         let mut copy = Entry::new(key, value, self.expire_at());
-        copy.set_origin(self.origin());
+        copy.set_type(self.flags());
         copy
     }
 
+    /// What the value is.
+    pub fn value_type(&self) -> Type {
+        match self.flags() & TYPE {
+            #[cfg(test)]
+            OTHER => Type::Other,
+            _ => Type::String,
+        }
+    }
+
+    /// An entry that no command makes.
+    #[cfg(test)]
+    pub(crate) fn other(key: &[u8], value: Value<'_>, expire_at: Option<UnixMs>) -> Self {
+        let mut entry = Entry::new(key, value, expire_at);
+        entry.set_type(OTHER);
+        entry
+    }
+
     /// What the value came of.
-    pub fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> Origin {
         match self.flags() & (EDITED | COMPUTED) {
             0 => Origin::Given,
             EDITED => Origin::Edited,
@@ -228,9 +282,16 @@ impl Entry {
         }
     }
 
-    /// Notes what the value came of, until it is overwritten.
+    /// Notes what a string came of, until it is overwritten.
     pub(super) fn set_origin(&mut self, origin: Origin) {
-        let flags = self.flags() & !(EDITED | COMPUTED) | origin.flags();
+        if self.check_string().is_ok() {
+            self.set_type(origin.flags());
+        }
+    }
+
+    /// Makes the value what these flags say; they may say more, which is not looked at.
+    fn set_type(&mut self, flags: u8) {
+        let flags = self.flags() & !TYPE | flags & TYPE;
         // SAFETY: the first byte of every block; these flags do not say where anything lies.
         unsafe { self.0.as_ptr().write(flags) }
     }
@@ -342,9 +403,25 @@ impl Entry {
         self.part(key_at(flags), self.key_len(flags))
     }
 
-    /// The value.
+    /// The value of a string: the one way to it, with [`EntryRef::string`](super::EntryRef::string).
+    ///
+    /// # Errors
+    /// [`WrongType`] where it is none.
     #[inline]
-    pub fn value(&self) -> Value<'_> {
+    pub fn string(&self) -> Result<&[u8], WrongType> {
+        self.check_string()?;
+        Ok(self.value().bytes())
+    }
+
+    /// Refuses what is no string.
+    #[inline]
+    pub(super) fn check_string(&self) -> Result<(), WrongType> {
+        if self.flags() & NO_STRING == 0 { Ok(()) } else { Err(WrongType) }
+    }
+
+    /// The value's bytes, whatever they are.
+    #[inline]
+    pub(super) fn value(&self) -> Value<'_> {
         let shape = self.shape();
         if shape.flags & SHARED == 0 {
             return Value::Inline(self.part(shape.value_at(), shape.value_len));
@@ -362,7 +439,7 @@ impl Entry {
 
     /// Bytes of the value, wherever they are.
     #[inline]
-    pub fn value_len(&self) -> usize {
+    pub(super) fn value_len(&self) -> usize {
         let flags = self.flags();
         if flags & SHARED != 0 {
             self.with_shared(|shared| shared.bytes().len())
@@ -372,7 +449,7 @@ impl Entry {
     }
 
     /// The shared buffer, counted up, where the value is one.
-    pub fn shared_value(&self) -> Option<SharedValue> {
+    pub(super) fn shared_value(&self) -> Option<SharedValue> {
         (self.flags() & SHARED != 0).then(|| self.with_shared(SharedValue::clone))
     }
 
@@ -398,7 +475,7 @@ impl Entry {
 
     /// Changes the shared buffer in place, where this entry alone holds it and
     /// it can be changed.
-    pub fn change_shared<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+    pub(super) fn change_shared<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         let shape = self.shape();
         if shape.flags & SHARED == 0 {
             return None;
@@ -435,7 +512,7 @@ impl Entry {
 
     /// Sets or clears the expiry. May move the entry to another block. Gives
     /// the bytes that the entry gained.
-    pub fn set_expire_at(&mut self, expire_at: Option<UnixMs>) -> i64 {
+    pub(super) fn set_expire_at(&mut self, expire_at: Option<UnixMs>) -> i64 {
         let flags = self.flags();
         if flags & HAS_EXPIRY != 0 {
             // SAFETY: HAS_EXPIRY says that the field is there.
@@ -453,7 +530,7 @@ impl Entry {
                 None => self.value(),
             };
             let mut new = Entry::new(self.key(), value, expire_at);
-            new.set_origin(self.origin());
+            new.set_type(self.flags());
             let gained = new.bytes() as i64 - self.bytes() as i64;
             *self = new;
             return gained;
@@ -461,11 +538,11 @@ impl Entry {
         0
     }
 
-    /// Gives the entry another value and expiry; in place where the block's
+    /// Gives the entry a string for a value, and an expiry; in place where the block's
     /// size class stays the same.
     ///
     /// Gives the bytes that the entry gained.
-    pub fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) -> i64 {
+    pub(super) fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) -> i64 {
         let old = self.shape();
         let key = self.part(old.key_at(), old.key_len);
         let new = Shape::of(key, value, expire_at.is_some());
@@ -593,6 +670,22 @@ mod tests {
             assert_eq!(entry.copy_as(b"other").origin(), origin);
             entry.overwrite(Value::Inline(b"w"), None);
             assert_eq!(entry.origin(), Origin::Given);
+        }
+    }
+
+    #[test]
+    fn a_type_stays_with_the_value() {
+        for value in [Value::Inline(b"v"), Value::Shared(&SharedValue::new(vec![5; 40_000]))] {
+            let mut entry = Entry::other(b"k", value, None);
+            for expire_at in [None, Some(10), None] {
+                entry.set_expire_at(expire_at);
+                check(&entry, b"k", value.bytes(), expire_at);
+                assert_eq!((entry.value_type(), entry.string()), (Type::Other, Err(WrongType)));
+            }
+            entry.set_origin(Origin::Edited);
+            assert_eq!(entry.copy_as(b"other").value_type(), Type::Other);
+            entry.overwrite(Value::Inline(b"w"), None);
+            assert_eq!((entry.value_type(), entry.string()), (Type::String, Ok(&b"w"[..])));
         }
     }
 

@@ -7,6 +7,7 @@
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry
 //! ```
 
+mod edit;
 mod entry;
 mod hash;
 mod observed;
@@ -16,9 +17,10 @@ mod table;
 mod time;
 mod watched;
 
-pub use entry::{Entry, Origin, Value, block_bytes, prefetch};
+pub use edit::{Done, Edit, read};
+pub use entry::{Entry, Origin, Type, Value, WrongType, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
-pub use segment::EntryRef;
+pub use segment::{EntryRef, StringRef};
 pub use shared::{SharedBytes, SharedValue};
 
 pub use table::{Census, Found, Remains, Table};
@@ -48,20 +50,34 @@ impl Store {
     }
 
     fn other(&mut self, db: u32) -> &mut Table {
-        let at = self.place(db).unwrap_or_else(|at| {
-            self.others.insert(at, (db, Table::default()));
-            at
-        });
+        let at = self.place_made(db);
         &mut self.others[at].1
     }
 
+    fn place_made(&mut self, db: u32) -> usize {
+        self.place(db).unwrap_or_else(|at| {
+            self.others.insert(at, (db, Table::default()));
+            at
+        })
+    }
+
     /// The table of database `db`, where there is one.
-    pub fn existing(&mut self, db: u32) -> Option<&mut Table> {
+    #[inline]
+    pub fn table(&self, db: u32) -> Option<&Table> {
         if db == 0 {
-            return Some(&mut self.first);
+            return Some(&self.first);
         }
-        let at = self.place(db).ok()?;
-        Some(&mut self.others[at].1)
+        Some(&self.others[self.place(db).ok()?].1)
+    }
+
+    /// The table of database `db`, made where there is none, and beside it the keys that are watched.
+    #[inline]
+    pub fn db_and_watched(&mut self, db: u32) -> (&mut Table, &mut Watched) {
+        if db == 0 {
+            return (&mut self.first, &mut self.watched);
+        }
+        let at = self.place_made(db);
+        (&mut self.others[at].1, &mut self.watched)
     }
 
     /// The first database from number `from` on that has a table.

@@ -9,14 +9,17 @@
 //! `passed`: a search goes on only from a bucket that somebody passed, and
 //! removing a key uncounts it, so there are no tombstones (the scheme of
 //! Folly's F14). One line decides most searches; the entry is the second.
+//!
+//! The low three bits of an address are zero. They are kept for how recently the key was used: eviction can then
+//! judge a bucket's keys by this line alone.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use super::entry::prefetch;
+use super::entry::{BLOCK_ALIGN, prefetch};
 use super::hash::{KeyHash, KeyHasher};
-use super::{Entry, UnixMs};
+use super::{Entry, Origin, SharedValue, UnixMs, WrongType};
 
 const SLOTS: usize = 9;
 
@@ -83,6 +86,7 @@ impl Bucket {
         // User space ends below 2^48 on x86-64 and arm64 unless a program
         // asks the kernel for more, which no allocator does.
         assert!(high == 0, "an address above 48 bits");
+        debug_assert!(address.is_multiple_of(BLOCK_ALIGN as u64));
         let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
         self.0[at..at + ADDRESS_BYTES].copy_from_slice(low);
     }
@@ -132,6 +136,46 @@ fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
 pub struct EntryRef<'a> {
     entry: ManuallyDrop<Entry>,
     bucket: PhantomData<&'a Bucket>,
+}
+
+impl<'a> EntryRef<'a> {
+    /// The entry, as one whose value is a string.
+    ///
+    /// # Errors
+    /// [`WrongType`] where it is none.
+    #[inline(always)]
+    pub fn string(self) -> Result<StringRef<'a>, WrongType> {
+        self.entry.check_string()?;
+        Ok(StringRef(self))
+    }
+}
+
+/// A look at an entry whose value is a string. Only these show their values.
+pub struct StringRef<'a>(EntryRef<'a>);
+
+impl StringRef<'_> {
+    /// The value.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.value().bytes()
+    }
+
+    /// How many bytes it has.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.0.value_len()
+    }
+
+    /// The value as a buffer, counted up, where it is kept as one.
+    pub fn shared(&self) -> Option<SharedValue> {
+        self.0.shared_value()
+    }
+
+    /// What the value came of.
+    pub fn origin(&self) -> Origin {
+        self.0.origin()
+    }
 }
 
 impl Deref for EntryRef<'_> {
@@ -393,7 +437,12 @@ impl Segment {
 
     /// Visits the keys whose home is the bucket that `order` falls into, from
     /// `order` on; gives the first order value after that bucket.
-    pub(super) fn visit_bucket(&self, hasher: &KeyHasher, order: u32, visit: &mut dyn FnMut(&Entry)) -> u64 {
+    pub(super) fn visit_bucket(
+        &self,
+        hasher: &KeyHasher,
+        order: u32,
+        visit: &mut dyn FnMut(EntryRef<'_>),
+    ) -> u64 {
         let home = self.home(order);
         let end = u64::from(self.start) + (home as u64 + 1) * self.bucket_width();
         let mut at = home;
@@ -403,7 +452,7 @@ impl Segment {
                 let entry = bucket.entry(slot);
                 let its = hasher.hash(entry.key()).order();
                 if its >= order && u64::from(its) < end && self.home(its) == home {
-                    visit(&entry);
+                    visit(entry);
                 }
             }
             if !bucket.was_passed() {

@@ -11,7 +11,7 @@
 
 use super::hash::{KeyHash, KeyHasher};
 use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
-use super::{Entry, Now, Origin, UnixMs, Value, block_bytes};
+use super::{Entry, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
 
 /// Directory bits. 2^24 segments of one shard hold four thousand million keys.
@@ -27,15 +27,10 @@ pub struct Table {
     /// Places in `segments` that were merged away.
     unused: Vec<u32>,
     census: Census,
+    /// What the census was when somebody last booked it.
+    booked: Census,
     next_due: UnixMs,
-    changes: u64,
-    /// Names of keys that expired, where they are wanted.
-    expired_keys: Option<Box<ExpiredKeys>>,
 }
-
-/// Boxed, because few tables have any: a shard is to stay within 256 bytes.
-#[derive(Default)]
-struct ExpiredKeys(Vec<Box<[u8]>>);
 
 impl Default for Table {
     fn default() -> Self {
@@ -46,9 +41,8 @@ impl Default for Table {
             deepest: 0,
             unused: Vec::new(),
             census: Census::default(),
+            booked: Census::default(),
             next_due: UnixMs::MAX,
-            changes: 0,
-            expired_keys: None,
         }
     }
 }
@@ -75,6 +69,7 @@ pub struct Census {
 
 impl std::ops::Sub for Census {
     type Output = Census;
+    #[inline]
     fn sub(self, before: Census) -> Census {
         Census {
             keys: self.keys - before.keys,
@@ -82,6 +77,24 @@ impl std::ops::Sub for Census {
             bytes: self.bytes - before.bytes,
             expired: self.expired - before.expired,
         }
+    }
+}
+
+impl std::ops::AddAssign for Census {
+    #[inline]
+    fn add_assign(&mut self, change: Census) {
+        self.keys += change.keys;
+        self.expiring += change.expiring;
+        self.bytes += change.bytes;
+        self.expired += change.expired;
+    }
+}
+
+impl Found {
+    /// Whether the entry has an expiry to be looked at.
+    #[inline]
+    pub(super) fn may_expire(self) -> bool {
+        self.place.may_expire
     }
 }
 
@@ -102,25 +115,21 @@ impl Table {
         self.census
     }
 
+    /// What the table has gained since that was last taken.
+    #[inline]
+    pub fn gained(&self) -> Census {
+        self.census - self.booked
+    }
+
+    /// Takes what the table has gained: whoever changes a table books that before letting go.
+    #[inline(never)]
+    pub fn take_gained(&mut self) -> Census {
+        self.census - std::mem::replace(&mut self.booked, self.census)
+    }
+
     /// Not later than the first expiry of any key; [`UnixMs::MAX`] for none.
     pub fn next_due(&self) -> UnixMs {
         self.next_due
-    }
-
-    /// Grows with everything that is done to a key; not when one expires.
-    #[inline]
-    pub fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// From here on the names of keys that expire are noted, until they are taken.
-    pub fn note_expired(&mut self) {
-        self.expired_keys = Some(Box::default());
-    }
-
-    /// Takes the names noted since [`Table::note_expired`].
-    pub fn take_expired(&mut self) -> Vec<Box<[u8]>> {
-        self.expired_keys.take().map_or_else(Vec::new, |keys| keys.0)
     }
 
     #[inline]
@@ -153,25 +162,10 @@ impl Table {
         Some(Found { segment, place })
     }
 
-    /// Finds a key that is still there at `now`. One that has expired is removed.
-    #[inline(always)]
-    pub fn find_live(&mut self, hasher: &KeyHasher, hash: KeyHash, key: &[u8], now: &Now) -> Option<Found> {
-        let found = self.find(hash, key)?;
-        if found.place.may_expire && self.entry(found).is_expired(now) {
-            self.expire(hasher, hash, found);
-            return None;
-        }
-        Some(found)
-    }
-
-    #[cold]
-    fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+    /// Removes a key because it was due.
+    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         self.census.expired += 1;
-        if let Some(keys) = &mut self.expired_keys {
-            let entry = self.segments[found.segment as usize].entry(found.place);
-            keys.0.push(entry.key().into());
-        }
-        self.take_out(hasher, hash, found);
+        self.remove(hasher, hash, found);
     }
 
     /// The entry that was found.
@@ -190,7 +184,7 @@ impl Table {
     }
 
     /// Adds a key that [`Table::find`] did not find.
-    pub fn insert(
+    pub(super) fn insert(
         &mut self,
         hasher: &KeyHasher,
         hash: KeyHash,
@@ -202,8 +196,7 @@ impl Table {
     }
 
     /// Adds an entry whose key [`Table::find`] did not find.
-    pub fn put(&mut self, hasher: &KeyHasher, hash: KeyHash, entry: Entry) {
-        self.changes += 1;
+    pub(super) fn put(&mut self, hasher: &KeyHasher, hash: KeyHash, entry: Entry) {
         self.census.keys += 1;
         self.census.bytes += entry.bytes() as i64;
         self.note_expiry(None, entry.expire_at());
@@ -212,37 +205,33 @@ impl Table {
     }
 
     /// Replaces the value and the expiry of a key.
-    pub fn overwrite(&mut self, found: Found, value: Value<'_>, expire_at: Option<UnixMs>) {
+    pub(super) fn overwrite(&mut self, found: Found, value: Value<'_>, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 
     /// Changes the buffer that is a key's value in place, where that can be
     /// done; see [`Entry::change_shared`].
-    pub fn change_shared<R>(&mut self, found: Found, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
-        let changed = self.segments[found.segment as usize].entry_mut(found.place).change_shared(change);
-        self.changes += u64::from(changed.is_some());
-        changed
+    pub(super) fn change_shared<R>(
+        &mut self,
+        found: Found,
+        change: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
     }
 
     /// Notes what a key's value came of.
-    pub fn set_origin(&mut self, found: Found, origin: Origin) {
+    pub(super) fn set_origin(&mut self, found: Found, origin: Origin) {
         self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
     }
 
-    /// Counts a write that left everything as it was.
-    pub fn count_change(&mut self) {
-        self.changes += 1;
-    }
-
     /// Sets or clears the expiry of a key.
-    pub fn set_expire_at(&mut self, found: Found, expire_at: Option<UnixMs>) {
+    pub(super) fn set_expire_at(&mut self, found: Found, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));
     }
 
     /// `change` tells how many bytes the entry gained.
     #[inline]
     fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry) -> i64) {
-        self.changes += 1;
         let segment = &mut self.segments[found.segment as usize];
         let mut entry = segment.entry_mut(found.place);
         let expiry = entry.expire_at();
@@ -270,12 +259,7 @@ impl Table {
     }
 
     /// Removes a key and frees it.
-    pub fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
-        self.changes += 1;
-        self.take_out(hasher, hash, found);
-    }
-
-    fn take_out(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
         drop(entry);
@@ -380,8 +364,7 @@ impl Table {
         }
         if self.is_empty() {
             let census = Census { expired: self.census.expired, ..Census::default() };
-            let expired_keys = self.expired_keys.take();
-            *self = Table { census, changes: self.changes, expired_keys, ..Table::default() };
+            *self = Table { census, booked: self.booked, ..Table::default() };
         } else if segment.depth > 0 {
             self.merge(hasher, at);
         } else if segment.bucket_bits() > 0 {
@@ -435,7 +418,12 @@ impl Table {
 
     /// Visits the keys from `cursor` to the end of its bucket (about eight),
     /// expired ones included. Gives the next cursor, `None` at the end.
-    pub fn scan_bucket(&self, hasher: &KeyHasher, cursor: u32, visit: &mut dyn FnMut(&Entry)) -> Option<u32> {
+    pub fn scan_bucket(
+        &self,
+        hasher: &KeyHasher,
+        cursor: u32,
+        visit: &mut dyn FnMut(EntryRef<'_>),
+    ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let end = self.segments[at as usize].visit_bucket(hasher, cursor, visit);
         u32::try_from(end).ok()
@@ -447,33 +435,36 @@ impl Table {
         &self,
         hasher: &KeyHasher,
         cursor: u32,
-        visit: &mut dyn FnMut(&Entry),
+        visit: &mut dyn FnMut(EntryRef<'_>),
     ) -> Option<u32> {
         let &at = self.directory.get(self.cell(cursor))?;
         let segment = &self.segments[at as usize];
         for entry in segment.entries() {
             if cursor == segment.start || hasher.hash(entry.key()).order() >= cursor {
-                visit(&entry);
+                visit(entry);
             }
         }
         u32::try_from(segment.end()).ok()
     }
 
-    /// Removes keys that are due at `now`, segment by segment from
-    /// `*position` on, while `more` says so. True when the last segment is
+    /// Removes keys that were due before `horizon`, segment by segment from
+    /// `*position` on, while `more` says so; `expired` sees each. True when the last segment is
     /// done; `next_due` is then up to date and `*position` 0.
+    ///
+    /// Besides [`Edit`](super::Edit) this is all that changes keys, and as there each is to be told of.
     pub fn remove_due(
         &mut self,
         hasher: &KeyHasher,
-        now: UnixMs,
+        horizon: UnixMs,
         position: &mut usize,
         more: &mut dyn FnMut() -> bool,
+        expired: &mut dyn FnMut(&Entry),
     ) -> bool {
         while *position < self.segments.len() {
             let at = *position;
             *position += 1;
-            if self.segments[at].next_due < now {
-                self.remove_due_of(hasher, now, at);
+            if self.segments[at].next_due < horizon {
+                self.remove_due_of(hasher, horizon, at, expired);
                 if !more() {
                     return false;
                 }
@@ -484,14 +475,18 @@ impl Table {
         true
     }
 
-    fn remove_due_of(&mut self, hasher: &KeyHasher, now: UnixMs, at: usize) {
+    fn remove_due_of(
+        &mut self,
+        hasher: &KeyHasher,
+        horizon: UnixMs,
+        at: usize,
+        expired: &mut dyn FnMut(&Entry),
+    ) {
         let mut segment = std::mem::replace(&mut self.segments[at], Segment::unused());
         let mut removed = 0;
-        segment.remove_due(hasher, now, |entry| {
+        segment.remove_due(hasher, horizon, |entry| {
             self.forget(&entry);
-            if let Some(keys) = &mut self.expired_keys {
-                keys.0.push(entry.key().into());
-            }
+            expired(&entry);
             removed += 1;
         });
         self.segments[at] = segment;

@@ -122,6 +122,22 @@ fn unsafe_stands_only_where_it_may() {
 }
 
 #[test]
+fn keys_are_changed_in_one_place() {
+    // The rest the compiler sees to: what else changes a table is private to the store.
+    let doors = ["Edit::new(", "Edit {", ".take_db(", ".swap_dbs(", "table.remove_due("];
+    let places = ["src/store/", "src/shard/edit.rs", "src/shard/call.rs", "src/shard/keyspace.rs"];
+    for (path, text) in all_sources() {
+        if places.iter().any(|place| path.starts_with(place)) {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            let found = doors.iter().find(|door| line.contains(**door) && !line.contains("engine.swap_dbs("));
+            assert!(found.is_none(), "{path}:{number}: {line}");
+        }
+    }
+}
+
+#[test]
 fn every_module_file_belongs_to_a_layer() {
     for (path, _) in all_sources() {
         let known = LAYERS.iter().any(|(layer, _)| path.starts_with(&format!("src/{layer}/")));

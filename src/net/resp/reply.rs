@@ -1,7 +1,7 @@
 //! What a client is answered: replies as bytes.
 
 use crate::command::Reply;
-use crate::store::Entry;
+use crate::store::StringRef;
 
 /// Writes replies in RESP2 or RESP3 behind what `out` holds.
 pub struct RespReply<'a> {
@@ -118,8 +118,8 @@ impl Reply for RespReply<'_> {
     }
 
     #[inline]
-    fn value(&mut self, entry: &Entry) {
-        self.bulk(entry.value().bytes());
+    fn value(&mut self, value: &StringRef<'_>) {
+        self.bulk(value.bytes());
     }
 
     fn verbatim(&mut self, text: &[u8]) {

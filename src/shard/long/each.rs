@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::command::{Args, OneKey, OwnedArgs, Reply};
+use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
 use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 
 /// Keys between two looks at the clock.
 const KEYS_AT_A_TIME: usize = 16;
 
 /// Calls `each` on every key; answers for how many it gave true.
-pub(super) fn work(engine: &Engine, call: &Call<'_>, each: fn(&mut OneKey<'_>) -> bool) -> Work {
+pub(super) fn work(engine: &Engine, call: &Call<'_>, each: OnEachKey) -> Work {
     let count = Arc::new(AtomicI64::new(0));
     let part = EachPart {
         args: call.args.to_owned(usize::MAX),
@@ -37,7 +37,7 @@ struct EachPart {
     db: u32,
     prefix: &'static str,
     next: usize,
-    each: fn(&mut OneKey<'_>) -> bool,
+    each: OnEachKey,
     count: Arc<AtomicI64>,
 }
 

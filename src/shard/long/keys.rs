@@ -47,7 +47,7 @@ impl Part for KeysPart {
         let now = slice.now();
         let mut busy = 0;
         while let Some((shard, cursor)) = self.shards.pop_front() {
-            let Some(mut held) = slice.take(shard) else {
+            let Some(held) = slice.take(shard) else {
                 self.shards.push_back((shard, cursor));
                 busy += 1;
                 if busy >= self.shards.len() || slice.spent() {
@@ -55,7 +55,7 @@ impl Part for KeysPart {
                 }
                 continue;
             };
-            let table = held.existing(self.db);
+            let table = held.table(self.db);
             let (pattern, chunk) = (&self.task.pattern, &mut self.chunk);
             let mut next = table.is_some().then_some(cursor);
             while let (Some(table), Some(at)) = (&table, next) {

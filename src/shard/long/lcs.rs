@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::command::{Error, Lcs, LcsOptions, ManyKeys, OwnedArgs, Reply};
+use crate::command::{Error, Lcs, LcsOptions, OwnedArgs, Reply};
 use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 use crate::store::SharedValue;
 
@@ -92,10 +92,8 @@ impl LcsPart {
                 author: Author::Nobody,
             };
             let keys = call.row().key_arguments(&call.args);
-            let values = engine.with_many(slice.seat, &call, keys, taking, |tables, events| {
-                let (hasher, now, limits) = (&engine.hasher, &call.now, &call.limits);
-                let (db, databases, cluster) = (call.db, engine.config.databases, engine.config.cluster);
-                ManyKeys { args, tables, db, databases, cluster, hasher, now, limits, events }.lcs_values()
+            let values = engine.with_many(slice.seat, &call, keys, taking, |keys, events| {
+                engine.many_keys(&call, keys, events).lcs_values()
             });
             // It reads only, so a token not to be had is all that can be in the way.
             values.ok()

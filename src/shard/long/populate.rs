@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SayOk;
 use crate::command::PopulateArgs;
+use crate::shard::edit::{Account, KeyAt};
+use crate::shard::watch::is_live;
 use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{KeyHash, Now, Value};
 
@@ -137,24 +139,20 @@ impl PopulatePart {
         self.done = 0;
     }
 
-    /// Watched keys among the next `run` ones, which are to be made in the held shard:
-    /// tells of them. False where the main thread must do so first.
+    /// Whether the host watches none of the next `run` keys that are to be made in the held shard. Where it does,
+    /// the main thread must tell it first, and is asked to.
     #[cold]
-    fn tell_watched(&mut self, slice: &Slice<'_>, held: &mut HeldShard<'_>, run: usize) -> bool {
-        let mut told = true;
+    fn may_make(&mut self, slice: &Slice<'_>, held: &HeldShard<'_>, run: usize, now: &Now) -> bool {
+        let mut may = true;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
-            if held.db(self.db).find(planned.hash, &self.key).is_some() {
-                continue;
-            }
-            if !slice.is_endless() && held.watched.concerns(self.db, &self.key) {
-                slice.engine.announce_change(self.db, &self.key);
-                told = false;
-            } else {
-                slice.engine.changed(slice.locked(), held, self.db, &self.key);
+            let (db, hash, key) = (self.db, planned.hash, &self.key);
+            if held.watched.concerns(db, key) && !is_live(held, db, hash, key, now) {
+                slice.engine.announce_change(db, key);
+                may = false;
             }
         }
-        told
+        may
     }
 
     /// Makes some keys of the next shard. False when it was busy; its keys are
@@ -169,36 +167,34 @@ impl PopulatePart {
             return false;
         };
         let run = run.min(self.between_looks);
-        if !held.watched.is_empty() && !self.tell_watched(slice, &mut held, run) {
+        if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now) {
             slice.engine.release(shard, held);
             self.planned.extend_from_slice(&self.sorted[self.done..self.done + run]);
             self.done += run;
             return false;
         }
         let table = held.db(self.db);
-        if slice.engine.is_listening() {
-            table.note_expired();
-        }
-        let before = table.census();
         for planned in &self.sorted[self.done..self.done + run] {
             table.prefetch(planned.hash);
         }
+        let account = Account { seat: slice.seat, metered: true };
+        let mut has_news = false;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
-            if table.find_live(&slice.engine.hasher, planned.hash, &self.key, now).is_none() {
-                self.args.value(planned.number, &mut self.value);
-                let value = Value::Inline(&self.value);
-                table.insert(&slice.engine.hasher, planned.hash, &self.key, value, None);
-            }
+            let at = KeyAt { shard, db: self.db, hash: planned.hash };
+            let (_, done) = slice.engine.edit_key(account, &mut held, at, &self.key, now, |edit| {
+                if !edit.is_there() {
+                    self.args.value(planned.number, &mut self.value);
+                    edit.set(Value::Inline(&self.value), None);
+                }
+            });
+            has_news |= done.expired;
         }
-        if slice.engine.leave_expired(self.db, table) {
+        if has_news && slice.engine.is_listening() {
             slice.engine.announce_news(slice.seat);
         }
-        let change = table.census() - before;
         slice.engine.release(shard, held);
         self.done += run;
-        slice.seat.book(self.db, change);
-        slice.engine.spend_credit(change.bytes);
         slice.advance(run as u64);
         true
     }

@@ -35,11 +35,11 @@ impl Part for RandomPart {
         let now = slice.now();
         while self.visited < engine.shard_count() {
             let shard = (self.first + self.visited) % engine.shard_count();
-            let Some(mut held) = slice.take(shard) else {
+            let Some(held) = slice.take(shard) else {
                 return Progress::Blocked;
             };
             let mut found = None;
-            let next = held.existing(self.db).and_then(|table| {
+            let next = held.table(self.db).and_then(|table| {
                 table.scan_segment(&engine.hasher, self.cursor, &mut |entry| {
                     if found.is_none() && !entry.is_expired(&now) {
                         found = Some(entry.key().to_vec());

@@ -12,12 +12,12 @@ use super::chunks::Chunks;
 use crate::command::glob::Pattern;
 use crate::command::{Reply, ScanArgs};
 use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
-use crate::store::Now;
+use crate::store::{Entry, Now};
 
 /// A walk that goes on until enough keys have been looked at.
 pub struct ScanState {
     pattern: Pattern,
-    strings: bool,
+    of_type: Option<Box<[u8]>>,
     db: u32,
     /// How many keys may still be looked at.
     left: usize,
@@ -35,7 +35,7 @@ impl ScanState {
         let shard = u32::try_from(args.cursor >> 32).unwrap_or(shards).min(shards);
         ScanState {
             pattern: args.pattern.clone(),
-            strings: args.strings,
+            of_type: args.of_type.clone(),
             db,
             left: args.count,
             shard,
@@ -65,17 +65,21 @@ impl ScanState {
     pub fn visit(
         &mut self,
         engine: &Engine,
-        held: &mut HeldShard<'_>,
+        held: &HeldShard<'_>,
         now: &Now,
         spent: &mut dyn FnMut() -> bool,
     ) {
-        let table = held.existing(self.db).filter(|table| !table.is_empty());
+        let wanted = self.of_type.as_deref();
+        let of_type = |entry: &Entry| {
+            wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(entry.value_type().name().as_bytes()))
+        };
+        let table = held.table(self.db).filter(|table| !table.is_empty());
         let mut next = table.is_some().then_some(self.place);
         while let (Some(table), Some(at)) = (&table, next) {
             let mut seen = 0;
             next = table.scan_bucket(&engine.hasher, at, &mut |entry| {
                 seen += 1;
-                if self.strings && self.pattern.matches(entry.key()) && !entry.is_expired(now) {
+                if of_type(&entry) && self.pattern.matches(entry.key()) && !entry.is_expired(now) {
                     self.found.push(entry.key());
                 }
             });
@@ -126,11 +130,11 @@ impl Part for ScanPart {
         let now = slice.now();
         let mut state = self.0.lock();
         while !state.is_done() {
-            let Some(mut held) = slice.take(state.shard()) else {
+            let Some(held) = slice.take(state.shard()) else {
                 return Progress::Blocked;
             };
             let (before, shard) = (state.left, state.shard());
-            state.visit(slice.engine, &mut held, &now, &mut || slice.spent());
+            state.visit(slice.engine, &held, &now, &mut || slice.spent());
             slice.engine.release(shard, held);
             slice.advance((before - state.left) as u64);
             if slice.spent() {

@@ -1,0 +1,336 @@
+//! Changes of keys: how they begin, and the one place where they end.
+//!
+//! Commands, jobs, copies from the host and the search for due keys change a key through an [`Edit`], whole
+//! databases go through [`Engine::edit_databases`]. Either ends here, while the shard is held: the books, the
+//! memory credit, the due times, the news, and whoever watches.
+
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+use smallvec::{SmallVec, smallvec};
+
+use super::call::{Call, Taking};
+use super::counters::Census;
+use super::engine::{Engine, HeldShard, ManyHeld};
+use super::lock::{Locked, Seat};
+use super::news::Author;
+use crate::command::{Event, Events, HeldKeys};
+use crate::store::{Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read};
+
+/// A key with its hash.
+pub(super) type Named<'k> = (KeyHash, &'k [u8]);
+
+/// A key's place among the databases and shards.
+#[derive(Clone, Copy)]
+pub(super) struct KeyAt {
+    pub(super) shard: u32,
+    pub(super) db: u32,
+    pub(super) hash: KeyHash,
+}
+
+/// Whose books a change goes into.
+#[derive(Clone, Copy)]
+pub(super) struct Account<'a> {
+    pub(super) seat: &'a Seat,
+    /// Whether it spends of the memory that the host grants.
+    pub(super) metered: bool,
+}
+
+impl Engine {
+    /// Every change of a key ends here, whoever made it and through whichever door: while its shard is held, once
+    /// for each command or job that changed it. So this is where a journal gets its record. What the key is now stands
+    /// in its table; what it was stood there until [`Edit`] changed it, which happens in one function, too.
+    ///
+    /// Before a worker changes a key it has made sure that the host, which only the main thread may tell, does not
+    /// watch it.
+    #[inline(always)]
+    fn key_ended<'k>(
+        &self,
+        seat: &Seat,
+        watched: &mut Watched,
+        db: u32,
+        key: impl Fn() -> &'k [u8],
+        done: &Done,
+    ) {
+        if done.expired {
+            self.tell_of_expired(db, key());
+        }
+        if done.changed && !watched.is_empty() {
+            self.changed(seat.locked(), watched, db, key());
+        }
+    }
+
+    #[cold]
+    fn tell_of_expired(&self, db: u32, key: &[u8]) {
+        if self.is_listening() {
+            self.leave_news(Author::Nobody, db, key, Event::EXPIRED);
+        }
+    }
+
+    /// Ends what was done to one key of a held shard, with its books. `key` says what it is called, if that is
+    /// of interest.
+    #[inline(always)]
+    pub(super) fn end_edit<'k>(
+        &self,
+        account: Account<'_>,
+        store: &mut Store,
+        at: KeyAt,
+        key: impl Fn() -> &'k [u8],
+        done: &Done,
+    ) {
+        let (table, watched) = store.db_and_watched(at.db);
+        if account.metered {
+            let shared = table.shared_bytes(at.hash, key());
+            self.spend_credit(table.gained().bytes + shared as i64);
+        }
+        if table.gained() != Census::default() {
+            account.seat.book(at.db, table.take_gained());
+        }
+        self.note_due(at.shard, table);
+        self.key_ended(account.seat, watched, at.db, key, done);
+    }
+
+    /// Whose books a command goes into.
+    #[inline]
+    pub(super) fn account<'a>(&self, seat: &'a Seat, call: &Call<'_>) -> Account<'a> {
+        Account { seat, metered: self.is_metered(seat, call) }
+    }
+
+    /// Does something to one key of a held shard, for no client's command.
+    pub(super) fn edit_key<R>(
+        &self,
+        account: Account<'_>,
+        store: &mut Store,
+        at: KeyAt,
+        key: &[u8],
+        now: &Now,
+        work: impl FnOnce(&mut Edit<'_>) -> R,
+    ) -> (R, Done) {
+        let mut done = Done::default();
+        let result = work(&mut Edit::new(store.db(at.db), &self.hasher, at.hash, key, now, &mut done));
+        if done.is_anything() {
+            self.end_edit(account, store, at, || key, &done);
+        }
+        (result, done)
+    }
+
+    /// Where a key is, in that database.
+    pub(super) fn key_at(&self, db: u32, key: &[u8]) -> KeyAt {
+        let hash = self.hasher.hash(key);
+        KeyAt { shard: self.shard_of(hash), db, hash }
+    }
+
+    /// Removes keys of a held shard's database that are due, bit by bit. True when all are gone;
+    /// see [`Table::remove_due`](crate::store::Table::remove_due).
+    pub(super) fn expire_due(
+        &self,
+        seat: &Seat,
+        store: &mut Store,
+        db: u32,
+        horizon: UnixMs,
+        position: &mut usize,
+        more: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let (table, watched) = store.db_and_watched(db);
+        let mut expired = |entry: &Entry| {
+            self.key_ended(seat, watched, db, || entry.key(), &Done::expired());
+        };
+        let done = table.remove_due(&self.hasher, horizon, position, more, &mut expired);
+        let gained = table.take_gained();
+        seat.book(db, gained);
+        if gained.expired > 0 && self.is_listening() {
+            self.announce_news(seat);
+        }
+        done
+    }
+
+    /// Leaves the news of a command, once its keys have ended: what expired comes first.
+    #[inline]
+    pub(super) fn leave_events<'k>(&self, author: Author, events: &Events, key: impl Fn(usize) -> &'k [u8]) {
+        for noted in events.list() {
+            self.leave_news(author, noted.db, key(noted.key), noted.event);
+        }
+    }
+
+    /// Puts a key in, unless it is there and `replace` is not wanted. True when
+    /// it was put in.
+    pub fn put(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        key: &[u8],
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+        replace: bool,
+    ) -> bool {
+        let at = self.key_at(db, key);
+        let mut held = self.take_waiting(locked, at.shard);
+        let account = Account { seat: self.main_seat(locked), metered: true };
+        let (_, done) = self.edit_key(account, &mut held, at, key, &self.main_now(locked), |edit| {
+            if replace || !edit.is_there() {
+                edit.set(value, expire_at);
+            }
+        });
+        if done.changed && self.is_listening() {
+            self.leave_news(Author::Nobody, db, key, Event::SET);
+        }
+        self.release(at.shard, held);
+        done.changed
+    }
+
+    /// Calls `change` on every shard, all tokens held at once, and books what databases gained.
+    pub(super) fn edit_all(&self, locked: Locked<'_>, mut change: impl FnMut(&mut Store, &mut Changes)) {
+        let all: Vec<u32> = (0..self.shard_count()).collect();
+        let Some(mut held) = self.take_many(&all, Taking::Wait(locked)) else {
+            return; // Waiting does not fail.
+        };
+        let mut changes = Changes::default();
+        for (shard, token) in &mut held {
+            change(token, &mut changes);
+            self.set_due(*shard, token);
+        }
+        self.age.fetch_add(1, Ordering::Relaxed);
+        for (db, change) in changes.0 {
+            self.main_seat(locked).book(db, change);
+        }
+        self.release_many(held);
+    }
+
+    /// Changes these databases of one of the shards that [`Engine::edit_all`] holds: every such change ends here. A
+    /// journal needs one record of all shards together, which is for `edit_all`.
+    pub(super) fn edit_databases<R>(
+        &self,
+        locked: Locked<'_>,
+        store: &mut Store,
+        databases: &[u32],
+        changes: &mut Changes,
+        change: impl FnOnce(&mut Store) -> R,
+    ) -> R {
+        // These keys are there now, and will not be, or be others.
+        let watched = self.watched_in(locked, store, databases);
+        changes.count(store, databases, |sum, census| *sum = *sum - census);
+        let result = change(store);
+        changes.count(store, databases, |sum, census| *sum += census);
+        for key in watched {
+            databases.iter().for_each(|&db| self.changed(Some(locked), &mut store.watched, db, &key));
+        }
+        databases.iter().for_each(|&db| store.watched.raise_long(db));
+        result
+    }
+}
+
+/// What databases have gained, in all shards together.
+#[derive(Default)]
+pub(super) struct Changes(HashMap<u32, Census>);
+
+impl Changes {
+    fn count(&mut self, store: &Store, databases: &[u32], count: impl Fn(&mut Census, Census)) {
+        for &db in databases {
+            let Some(table) = store.table(db) else { continue };
+            // How many keys have expired is nothing that a database takes along.
+            let census = Census { expired: 0, ..table.census() };
+            count(self.0.entry(db).or_default(), census);
+        }
+    }
+}
+
+/// Several keys whose shards are held: gives a command each, and notes what it does to them.
+pub(super) struct KeysInHand<'a, 'b> {
+    engine: &'a Engine,
+    now: &'a Now,
+    /// The client's database.
+    db: u32,
+    names: &'a [Named<'a>],
+    held: &'a mut ManyHeld<'b>,
+    /// What was done to each in the client's database.
+    done: SmallVec<[Done; 8]>,
+    /// The same in others.
+    elsewhere: SmallVec<[(usize, u32, Done); 1]>,
+}
+
+impl<'a, 'b> KeysInHand<'a, 'b> {
+    /// These keys, in the client's database. Their buckets and entries are asked for.
+    pub(super) fn new(
+        engine: &'a Engine,
+        call: &'a Call<'_>,
+        names: &'a [Named<'a>],
+        held: &'a mut ManyHeld<'b>,
+    ) -> Self {
+        let (now, db) = (&call.now, call.db);
+        let done = names.iter().map(|_| Done::default()).collect();
+        let keys = KeysInHand { engine, now, db, names, held, done, elsewhere: smallvec![] };
+        let each = || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
+        each().for_each(|(hash, table)| table.prefetch(hash));
+        each().for_each(|(hash, table)| table.prefetch_entry(hash));
+        keys
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn store(&self, hash: KeyHash) -> &HeldShard<'b> {
+        let shard = self.engine.shard_of(hash);
+        let at = self.held.partition_point(|&(number, _)| number < shard);
+        &self.held[at].1
+    }
+
+    /// The key's note, and what an edit of it needs.
+    fn place(&mut self, key: usize, db: u32) -> (&mut HeldShard<'b>, &mut Done) {
+        let (hash, _) = self.names[key];
+        let store = self.engine.among(self.held, hash);
+        if db == self.db {
+            return (store, &mut self.done[key]);
+        }
+        let known = self.elsewhere.iter().position(|&(number, of, _)| (number, of) == (key, db));
+        let at = known.unwrap_or_else(|| {
+            self.elsewhere.push((key, db, Done::default()));
+            self.elsewhere.len() - 1
+        });
+        (store, &mut self.elsewhere[at].2)
+    }
+
+    /// Ends what was done to all of them, and leaves the command's news.
+    pub(super) fn end(mut self, account: Account<'_>, author: Author, events: &Events) {
+        for number in 0..self.names.len() {
+            if self.done[number].has_met_hidden() {
+                drop(self.edit(number, self.db));
+            }
+        }
+        let (engine, own, db) = (self.engine, std::mem::take(&mut self.done), self.db);
+        let own = own.into_iter().enumerate().map(|(number, done)| (number, db, done));
+        for (number, db, done) in own.chain(std::mem::take(&mut self.elsewhere)) {
+            if done.is_anything() {
+                let (hash, key) = self.names[number];
+                let at = KeyAt { shard: engine.shard_of(hash), db, hash };
+                engine.end_edit(account, engine.among(self.held, hash), at, || key, &done);
+            }
+        }
+        engine.leave_events(author, events, |number| self.names[number].1);
+    }
+}
+
+impl HeldKeys for KeysInHand<'_, '_> {
+    fn read(&self, key: usize) -> Option<EntryRef<'_>> {
+        let (hash, name) = self.names[key];
+        read(self.store(hash).table(self.db)?, hash, name, self.now, &self.done[key])
+    }
+
+    fn edit(&mut self, key: usize, db: u32) -> Edit<'_> {
+        let (engine, now, (hash, name)) = (self.engine, self.now, self.names[key]);
+        let (store, done) = self.place(key, db);
+        Edit::new(store.db(db), &engine.hasher, hash, name, now, done)
+    }
+}
+
+/// Shards of several keys, each once, in ascending order.
+pub(super) fn shards_of(engine: &Engine, names: &[Named<'_>]) -> SmallVec<[u32; 8]> {
+    let mut shards: SmallVec<[u32; 8]> = names.iter().map(|&(hash, _)| engine.shard_of(hash)).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    shards
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! The one way to change a key.
+//!
+//! Nothing outside of this folder can change a table but through an [`Edit`] (or whole tables at once,
+//! through the [`Store`](super::Store)). What was done is noted in a [`Done`], for whoever keeps books of it.
+
+use std::cell::Cell;
+
+use super::segment::EntryRef;
+use super::{Entry, Found, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, Value};
+
+/// What was done to a key.
+#[derive(Default)]
+pub struct Done {
+    /// The key was changed: whoever watches it must hear of it.
+    pub changed: bool,
+    /// The key was removed because it was due. That is no change for those who watch it: it was expected.
+    pub expired: bool,
+    /// Somebody met it hidden; the next [`Edit`] that ends looks whether it may go.
+    met_hidden: Cell<bool>,
+}
+
+impl Done {
+    /// The key was due, and nothing else.
+    pub fn expired() -> Self {
+        Done { expired: true, ..Done::default() }
+    }
+
+    /// Whether the key, or its table, is not as it was.
+    #[inline]
+    pub fn is_anything(&self) -> bool {
+        self.changed || self.expired
+    }
+
+    /// Whether the key was met hidden by a read, and no edit has seen to it since.
+    #[inline]
+    pub fn has_met_hidden(&self) -> bool {
+        self.met_hidden.get()
+    }
+}
+
+/// Where a key stands, if it is there for those who ask.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Nobody has looked yet, or it may have moved.
+    Unknown,
+    /// Nowhere.
+    Absent,
+    /// It has expired, and is still in the table: nobody can see it.
+    Hidden,
+    /// Here.
+    Live(Found),
+}
+
+#[inline(always)]
+fn look(table: &Table, hash: KeyHash, name: &[u8], now: &Now, done: &Done) -> Place {
+    let Some(found) = table.find(hash, name) else { return Place::Absent };
+    if found.may_expire() && table.entry(found).is_expired(now) {
+        done.met_hidden.set(true);
+        return Place::Hidden;
+    }
+    Place::Live(found)
+}
+
+/// Reads a key that nobody wants to change.
+#[inline(always)]
+pub fn read<'t>(
+    table: &'t Table,
+    hash: KeyHash,
+    name: &[u8],
+    now: &Now,
+    done: &Done,
+) -> Option<EntryRef<'t>> {
+    match look(table, hash, name, now, done) {
+        Place::Live(found) => Some(table.entry(found)),
+        _ => None,
+    }
+}
+
+/// A key in the hands of whoever holds its shard. Who has it shared can only read.
+///
+/// To all that is done here, a key that has expired is not there. At the end it is removed if the
+/// [horizon](Now::horizon) lets it, and before that by what puts something else in its place.
+pub struct Edit<'a> {
+    table: &'a mut Table,
+    hasher: &'a KeyHasher,
+    hash: KeyHash,
+    name: &'a [u8],
+    now: &'a Now,
+    place: Cell<Place>,
+    done: &'a mut Done,
+}
+
+impl<'a> Edit<'a> {
+    /// The key of that name, whose hash is `hash`. `done` may have been used for the same key before.
+    #[inline]
+    pub fn new(
+        table: &'a mut Table,
+        hasher: &'a KeyHasher,
+        hash: KeyHash,
+        name: &'a [u8],
+        now: &'a Now,
+        done: &'a mut Done,
+    ) -> Self {
+        Edit { table, hasher, hash, name, now, place: Cell::new(Place::Unknown), done }
+    }
+
+    /// What the key is called.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// When it happens.
+    #[inline]
+    pub fn now(&self) -> &'a Now {
+        self.now
+    }
+
+    #[inline(always)]
+    fn place(&self) -> Place {
+        let known = self.place.get();
+        if !matches!(known, Place::Unknown) {
+            return known;
+        }
+        let place = look(self.table, self.hash, self.name, self.now, self.done);
+        self.place.set(place);
+        place
+    }
+
+    #[inline(always)]
+    fn found(&self) -> Option<Found> {
+        match self.place() {
+            Place::Live(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The key's entry, if it is there.
+    #[inline(always)]
+    pub fn read(&self) -> Option<EntryRef<'_>> {
+        self.found().map(|found| self.table.entry(found))
+    }
+
+    /// Whether it is there.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        self.found().is_some()
+    }
+
+    /// When it expires; `None` for never, or where it is not there.
+    pub fn expiry(&self) -> Option<UnixMs> {
+        self.read().and_then(|entry| entry.expire_at())
+    }
+
+    /// What the key takes in memory; see [`Table::bytes_of`].
+    pub fn bytes(&self) -> Option<usize> {
+        self.found().map(|found| self.table.bytes_of(found))
+    }
+
+    /// Gives the key a value and an expiry, in place of those it may have.
+    #[inline]
+    pub fn set(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
+        if let Some(found) = self.found() {
+            return self.apply(|table| table.overwrite(found, value, expire_at));
+        }
+        let (hasher, hash, name) = (self.hasher, self.hash, self.name);
+        self.make_room();
+        self.apply(|table| table.insert(hasher, hash, name, value, expire_at));
+        self.place.set(Place::Unknown);
+    }
+
+    /// Puts an entry of the key's name in the place of whatever is there.
+    pub fn put(&mut self, entry: Entry) {
+        debug_assert!(entry.key() == self.name);
+        let (hasher, hash) = (self.hasher, self.hash);
+        self.remove();
+        self.make_room();
+        self.apply(|table| table.put(hasher, hash, entry));
+        self.place.set(Place::Unknown);
+    }
+
+    /// Changes the buffer that is the key's value in place, where that can be done: see
+    /// [`Entry::change_shared`].
+    ///
+    /// # Errors
+    /// The error of `change`, which then must have left the buffer as it was.
+    pub fn change<R, E>(
+        &mut self,
+        change: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
+    ) -> Option<Result<R, E>> {
+        let found = self.found()?;
+        let changed = self.table.change_shared(found, change)?;
+        if changed.is_ok() {
+            self.touch();
+        }
+        Some(changed)
+    }
+
+    /// Notes what the key's value came of.
+    pub fn set_origin(&mut self, origin: Origin) {
+        if let Some(found) = self.found() {
+            self.table.set_origin(found, origin);
+        }
+    }
+
+    /// Sets or clears the expiry of a key that is there.
+    pub fn expire_at(&mut self, expire_at: Option<UnixMs>) {
+        if let Some(found) = self.found() {
+            self.apply(|table| table.set_expire_at(found, expire_at));
+        }
+    }
+
+    /// Removes the key. False where it was not there.
+    pub fn remove(&mut self) -> bool {
+        let Some(found) = self.found() else { return false };
+        let (hasher, hash) = (self.hasher, self.hash);
+        self.apply(|table| table.remove(hasher, hash, found));
+        self.place.set(Place::Absent);
+        true
+    }
+
+    /// Counts a write that left everything as it was.
+    pub fn touch(&mut self) {
+        self.apply(|_| ());
+    }
+
+    /// Every change of an entry is made in here: until then the table has what the key was, and from then
+    /// on what it is.
+    #[inline(always)]
+    fn apply(&mut self, change: impl FnOnce(&mut Table)) {
+        change(self.table);
+        self.done.changed = true;
+    }
+
+    /// Whoever puts something in the place of a hidden key removes that, wherever the horizon is.
+    #[inline]
+    fn make_room(&mut self) {
+        if self.done.met_hidden.get() {
+            self.remove_hidden(UnixMs::MAX);
+        }
+    }
+
+    /// Removes the key if it is hidden, and was due before that.
+    #[cold]
+    fn remove_hidden(&mut self, horizon: UnixMs) {
+        self.done.met_hidden.set(false);
+        let Some(found) = self.table.find(self.hash, self.name) else { return };
+        let entry = self.table.entry(found);
+        if !entry.is_expired(self.now) || entry.expire_at().is_none_or(|due| due >= horizon) {
+            return;
+        }
+        self.table.expire(self.hasher, self.hash, found);
+        self.done.expired = true;
+        self.place.set(Place::Absent);
+    }
+}
+
+impl Drop for Edit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.done.met_hidden.get() {
+            self.remove_hidden(self.now.horizon());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Census;
+    use super::*;
+
+    const DUE: UnixMs = 100;
+
+    struct Tested {
+        table: Table,
+        hasher: KeyHasher,
+        done: Done,
+    }
+
+    impl Tested {
+        fn new() -> Self {
+            let mut tested =
+                Tested { table: Table::default(), hasher: KeyHasher::default(), done: Done::default() };
+            tested.at(&Now::at(0), |edit| edit.set(Value::Inline(b"old"), Some(DUE)));
+            tested.done = Done::default();
+            tested.table.take_gained();
+            tested
+        }
+
+        fn at<R>(&mut self, now: &Now, work: impl FnOnce(&mut Edit<'_>) -> R) -> R {
+            let hash = self.hasher.hash(b"key");
+            work(&mut Edit::new(&mut self.table, &self.hasher, hash, b"key", now, &mut self.done))
+        }
+
+        fn keys(&self) -> i64 {
+            self.table.census().keys
+        }
+    }
+
+    /// A clock at which the key is hidden, and a horizon before which it was not due.
+    fn apart() -> Now {
+        Now::at(DUE + 10).with_horizon(DUE)
+    }
+
+    #[test]
+    fn what_has_expired_is_removed_by_whoever_meets_it() {
+        let mut tested = Tested::new();
+        assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "up to the end of that millisecond");
+        assert!(!tested.at(&Now::at(DUE + 1), |edit| edit.is_there()));
+        assert_eq!((tested.keys(), tested.done.expired, tested.done.changed), (0, true, false));
+        let gained = tested.table.take_gained();
+        assert_eq!((gained.keys, gained.expiring, gained.expired), (-1, -1, 1));
+        assert_eq!(tested.table.take_gained(), Census::default());
+    }
+
+    #[test]
+    fn before_the_horizon_it_is_hidden_and_stays() {
+        let mut tested = Tested::new();
+        tested.at(&apart(), |edit| {
+            assert!(edit.read().is_none() && !edit.is_there());
+            assert!(edit.expiry().is_none() && edit.bytes().is_none());
+            edit.expire_at(None);
+            assert!(!edit.remove() && edit.change(|_| Ok::<_, ()>(())).is_none());
+        });
+        let hash = tested.hasher.hash(b"key");
+        assert!(read(&tested.table, hash, b"key", &apart(), &tested.done).is_none());
+        tested.at(&apart(), |_| ());
+        assert!(tested.keys() == 1 && !tested.done.is_anything());
+        assert_eq!(tested.table.take_gained(), Census::default());
+        assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "for whom it has not expired");
+        tested.at(&Now::at(DUE + 10).with_horizon(DUE + 1), |edit| assert!(!edit.is_there()));
+        assert!(tested.keys() == 0 && tested.done.expired);
+    }
+
+    #[test]
+    fn a_write_over_a_hidden_key_finds_none_and_removes_it() {
+        let mut tested = Tested::new();
+        tested.at(&apart(), |edit| edit.set(Value::Inline(b"new"), None));
+        assert!(tested.done.changed && tested.done.expired);
+        let gained = tested.table.take_gained();
+        assert_eq!((gained.keys, gained.expiring, gained.expired), (0, -1, 1));
+        assert_eq!(gained.bytes, -16, "the new entry has no room for an expiry");
+        tested.at(&apart(), |edit| assert_eq!(edit.read().map(|entry| entry.expire_at()), Some(None)));
+
+        let mut tested = Tested::new();
+        tested.at(&apart(), |edit| edit.put(Entry::new(b"key", Value::Inline(b"new"), Some(DUE + 20))));
+        assert!(tested.done.changed && tested.done.expired && tested.keys() == 1);
+        assert_eq!(tested.at(&apart(), |edit| edit.expiry()), Some(DUE + 20));
+    }
+}
