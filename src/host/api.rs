@@ -139,7 +139,7 @@ impl Ctx<'_> {
         self.with_name(first, key, |name| {
             for &db in databases {
                 self.select_db(db);
-                // SAFETY: the context is valid under the global lock, and so is the name.
+                // SAFETY: a valid context and a live name.
                 unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
             }
         });

@@ -79,7 +79,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
         }
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             door().engine.main.awake(ctx.locked());
-            lock::main_turned();
+            lock::main_turned(ctx.locked());
             budget::renew();
             news::awake();
             door().turn(ctx.locked());

@@ -18,7 +18,7 @@ use super::context::DetachedCtx;
 use super::door::door;
 use super::unit;
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
-use crate::shard::{Part, Progress, Slice};
+use crate::shard::{Locked, Part, Progress, Slice};
 
 /// Turns of the main loop so far.
 static TURNS: AtomicU64 = AtomicU64::new(0);
@@ -45,8 +45,8 @@ pub trait LockWork: Send {
     fn advanced(&mut self) -> u64;
 }
 
-/// The main loop has turned. On the main thread, which alone writes the count.
-pub fn main_turned() {
+/// The main loop has turned.
+pub fn main_turned(_: Locked<'_>) {
     TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -134,7 +134,7 @@ fn too_early() -> bool {
     LAST.lock().is_some_and(|(last, ended)| last == turn && ended.elapsed() < LOCK_PAUSE)
 }
 
-/// On the main thread, before it sleeps: runs a slice of work that has not come
+/// Before the main loop sleeps: runs a slice of work that has not come
 /// by the lock for a while, because the main loop hardly sleeps.
 pub fn run_starving(ctx: Ctx<'_>) {
     if CONTEXTS.load(Ordering::Relaxed) == 0 {

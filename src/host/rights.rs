@@ -77,7 +77,7 @@ pub fn asker(ctx: Ctx<'_>) -> Asker {
 /// script's has its caller's, an RM_Call's has none. The only question that does
 /// not end the server where there is none is a call in the user's name.
 fn has_user(ctx: Ctx<'_>) -> bool {
-    // SAFETY: on the main thread with a command's context; the reply, an error
+    // SAFETY: a command's context; the reply, an error
     // where the call could not be made, is freed once.
     unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"PING".as_ptr(), c"CE".as_ptr());

@@ -98,8 +98,8 @@ fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// Whether what runs now is part of a unit; opens it where it is new. On the main
-/// thread, before anything is done to a shard.
+/// Whether what runs now is part of a unit; opens it where it is new.
+/// Before anything is done to a shard.
 #[inline]
 pub fn is_inside(ctx: Ctx<'_>) -> bool {
     ASK.load(Ordering::Relaxed) && ask(ctx)

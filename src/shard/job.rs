@@ -191,7 +191,7 @@ impl<'a> Slice<'a> {
         Slice { engine, seat, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
     }
 
-    /// All the time in the world, for the holder of the global lock.
+    /// All the time in the world.
     pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
         let seat = engine.main_seat(locked);
         Slice { engine, seat, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }

@@ -33,8 +33,7 @@ impl Engine {
         })
     }
 
-    /// All tokens are waited for, which only the holder of the global lock may
-    /// do; a worker says that it is work for that one.
+    /// All tokens are waited for; a worker says that it is work for that one.
     fn swap(&self, seat: &Seat, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.config.cluster != Cluster::Off {
             return said(call, Err(Error::NotInCluster("SWAPDB")), reply);

@@ -61,7 +61,7 @@ impl Seen {
 /// as this one is kept, another at the same address would be the same.
 struct HostText(OwnString);
 
-// SAFETY: made, read, compared and dropped under the global lock only.
+// SAFETY: kept in `SEEN`, which is looked at under the global lock only.
 unsafe impl Send for HostText {}
 
 impl PartialEq for HostText {
