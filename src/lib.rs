@@ -7,11 +7,13 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← shard ← net, host`. A module may use what
+//! Data flows one way: `store ← command ← shard ← net, host`, and `sync ← shard`. A module may use what
 //! stands before it in this list, never what stands after it; `net` and `host` do not
 //! know each other. A test sees to that.
 
 pub mod limits;
+
+pub mod sync;
 
 pub mod store;
 

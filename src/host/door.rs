@@ -460,7 +460,7 @@ impl Door {
             return engine.send_back(request);
         }
         let args = std::mem::take(&mut request.args);
-        let mut tape = request.tape(engine);
+        let mut tape = request.tape(engine.most_reply());
         let (outcome, work) = args.with(|args| {
             let call = engine.call_of(&request, args);
             // Whatever happens, there is a client that waits.

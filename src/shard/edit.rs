@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use smallvec::{SmallVec, smallvec};
 
+use super::call::Author;
 use super::call::{Call, Taking};
 use super::counters::Census;
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::lock::{Locked, Seat};
-use super::news::Author;
+use super::seat::Seat;
 use crate::command::{Event, Events, HeldKeys};
 use crate::store::{Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read};
+use crate::sync::Locked;
 
 /// A key with its hash.
 pub(super) type Named<'k> = (KeyHash, &'k [u8]);

@@ -9,104 +9,29 @@ use crossbeam::utils::CachePadded;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::call::Taking;
 use super::counters::{Census, CommandCount, SeatCounts};
-use super::gate::Gates;
+use super::gates::Gates;
 use super::host::Host;
-use super::job::Jobs;
-use super::lock::{Locked, MainInbox, Seat};
+use super::job::{Jobs, Progress};
+use super::marks::Watch;
 use super::news::NewsDesk;
-use super::port::{PortSettings, Ports};
-use super::queue::Request;
+use super::port::Ports;
 use super::refusals::Refusals;
-use super::token::{Held, Released, Token, WaitingRoom};
+use super::request::Request;
+use super::seat::Seat;
+use super::settings::{Config, Settings};
 use super::unit::Unit;
 use super::users::Users;
-use super::watch::Watch;
-use super::worker::{Message, Workers};
-use crate::command::{Cluster, Limits, Tape};
-use crate::limits;
-use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
-
-/// What cannot change while the engine lives.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Number of workers, at least 1.
-    pub workers: usize,
-    /// Number of shards, a power of two up to 65,536.
-    pub shards: usize,
-    /// Number of databases.
-    pub databases: u32,
-    /// What they are where the host is a node of a cluster.
-    pub cluster: Cluster,
-    /// Every command alone, in one serial order.
-    pub safemode: bool,
-    /// The wall clock.
-    pub clock: fn() -> UnixMs,
-}
-
-/// What can change at any time.
-#[derive(Debug)]
-pub struct Settings {
-    /// `midi.dispatch pool`: nothing runs at once.
-    pub pool: AtomicBool,
-    /// `midi.max-jobs`.
-    pub max_jobs: AtomicUsize,
-    /// `midi.max-queued-commands`.
-    pub max_queued: AtomicUsize,
-    /// `midi.max-pattern-bytes`.
-    pub max_pattern_bytes: AtomicUsize,
-    /// `midi.max-key-bytes`.
-    pub max_key_bytes: AtomicUsize,
-    /// `midi.max-value-bytes`.
-    pub max_value_bytes: AtomicUsize,
-    /// `midi.keep-bytes`.
-    pub keep_bytes: AtomicUsize,
-    /// `midi.max-atomic-keys`.
-    pub max_atomic_keys: AtomicUsize,
-    /// Those of the ports.
-    pub port: PortSettings,
-}
-
-/// What limits.rs says.
-impl Default for Settings {
-    fn default() -> Self {
-        let size = |limit: i64| AtomicUsize::new(limit as usize);
-        Settings {
-            pool: AtomicBool::new(false),
-            max_jobs: size(limits::MAX_JOBS_DEFAULT),
-            max_queued: size(limits::MAX_QUEUED_DEFAULT),
-            max_pattern_bytes: size(limits::MAX_PATTERN_BYTES_DEFAULT),
-            max_key_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
-            max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
-            keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
-            max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
-            port: PortSettings::default(),
-        }
-    }
-}
-
-impl Settings {
-    /// The limits of a command on a thread that may make replies of up to
-    /// `max_reply_bytes`.
-    #[inline]
-    pub fn limits(&self, max_reply_bytes: usize) -> Limits {
-        Limits {
-            max_pattern_bytes: self.max_pattern_bytes.load(Ordering::Relaxed),
-            max_key_bytes: self.max_key_bytes.load(Ordering::Relaxed),
-            max_value_bytes: self.max_value_bytes.load(Ordering::Relaxed),
-            keep_bytes: self.keep_bytes.load(Ordering::Relaxed),
-            max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
-            max_reply_bytes,
-        }
-    }
-}
+use super::workers::Workers;
+use crate::command::Tape;
+use crate::store::{KeyHash, KeyHasher, Store, UnixMs, prefetch};
+use crate::sync::{Held, Inbox, Locked, Token, WaitingRoom};
 
 /// A shard: token, mailbox and data, and when something in it is due next.
 pub struct Shard {
     /// Who holds this may touch the data.
     pub token: Token<Store, Box<Request>>,
-    due: AtomicI64,
+    pub(super) due: AtomicI64,
 }
 
 /// What limits.rs says that a shard costs.
@@ -131,7 +56,7 @@ pub struct Engine {
     pub users: Users,
     /// Where the holder of the global lock waits for a token.
     pub room: WaitingRoom,
-    pub(super) workers: Workers,
+    pub(super) workers: Workers<Message>,
     pub(super) unit: Unit,
     pub(super) watch: Watch,
     pub(super) news: NewsDesk,
@@ -382,66 +307,6 @@ impl Engine {
         (self.wake_main)();
     }
 
-    #[inline]
-    pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
-        let token = &self.shard(shard).token;
-        match taking {
-            Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
-            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
-        }
-    }
-
-    /// Keeps the shard's due time, which others read without the token.
-    #[inline]
-    pub(super) fn note_due(&self, shard: u32, table: &Table) {
-        let due = &self.shard(shard).due;
-        if table.next_due() < due.load(Ordering::Relaxed) {
-            due.store(table.next_due(), Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn due(&self, shard: u32) -> UnixMs {
-        self.shard(shard).due.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_due(&self, shard: u32, held: &HeldShard<'_>) {
-        self.shard(shard).due.store(held.next_due(), Ordering::Relaxed);
-    }
-
-    /// Gives a token back, and tells the owner where messages are left.
-    #[inline]
-    pub fn release(&self, shard: u32, held: HeldShard<'_>) {
-        if held.release(&self.room) == Released::Pending {
-            self.tell_owner(shard);
-        }
-    }
-
-    #[cold]
-    pub(super) fn tell_owner(&self, shard: u32) {
-        self.workers.send(self.owner(shard), Message::Shard(shard));
-    }
-
-    /// Takes the tokens of all these shards (in ascending order, each once), or none.
-    pub(super) fn take_many(&self, shards: &[u32], taking: Taking<'_>) -> Option<ManyHeld<'_>> {
-        let mut held = ManyHeld::new();
-        for &shard in shards {
-            match self.take(shard, taking) {
-                Some(token) => held.push((shard, token)),
-                None => {
-                    self.release_many(held);
-                    return None;
-                }
-            }
-        }
-        Some(held)
-    }
-
-    pub(super) fn release_many(&self, held: ManyHeld<'_>) {
-        for (shard, token) in held {
-            self.release(shard, token);
-        }
-    }
-
     /// Keys and expiring keys of a database, all threads' books added up.
     pub fn census(&self, db: u32) -> Census {
         let mut sum = Census::default();
@@ -492,5 +357,88 @@ impl Engine {
     pub fn book_long(&self, seat: &Seat, command: usize, started: Instant) {
         seat.called(command);
         seat.timed(command, started.elapsed());
+    }
+}
+
+/// What a worker can be asked.
+pub enum Message {
+    /// Run this command.
+    Run(Box<Request>),
+    /// All of these.
+    Batch(Vec<Message>),
+    /// A command of our port's has come home.
+    Home(Box<Request>),
+    /// Write this request's reply, which is too large for the main thread.
+    Reply(Box<Request>),
+    /// Messages lie in this shard's mailbox.
+    Shard(u32),
+    /// Take part in a job.
+    Share(Box<dyn Share>),
+    /// Go home.
+    Stop,
+}
+
+/// A worker's share of a job.
+pub trait Share: Send {
+    /// One slice. `Done` when this share is finished for good.
+    fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress;
+
+    /// After a panic in a slice: the job ends with an error, and its client is answered.
+    fn failed(&mut self, engine: &Engine, seat: &Seat) -> Progress;
+}
+
+/// What the host's main thread finds in its inbox.
+pub enum ForMain {
+    /// A command that came home, or that only the main thread can go on with.
+    Request(Box<Request>),
+    /// Something to be done there.
+    Errand(Errand),
+}
+
+/// Something that only the holder of the host's global lock can do. There is no host
+/// for it where the host is busy with a script that takes too long: then the errand
+/// answers that.
+pub type Errand = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;
+/// Messages for the host's main thread. Anybody may leave one; the holder of the global lock takes them out.
+#[derive(Default)]
+pub struct MainInbox(Inbox<ForMain>);
+
+impl MainInbox {
+    /// Leaves a message. True when the caller must wake the main thread.
+    #[must_use]
+    pub(super) fn push(&self, message: ForMain) -> bool {
+        self.0.push(message)
+    }
+
+    /// The same with several, the oldest first.
+    #[must_use]
+    pub(super) fn push_all(&self, messages: impl Iterator<Item = ForMain>) -> bool {
+        self.0.push_all(messages)
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the main thread has said that it sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.0.is_asleep()
+    }
+
+    /// Takes all messages, the oldest first.
+    pub fn take(&self, _: Locked<'_>) -> std::collections::VecDeque<ForMain> {
+        self.0.take()
+    }
+
+    /// See [`Inbox::may_sleep`].
+    pub fn may_sleep(&self, _: Locked<'_>) -> bool {
+        self.0.may_sleep()
+    }
+
+    /// See [`Inbox::awake`].
+    pub fn awake(&self, _: Locked<'_>) {
+        self.0.awake();
     }
 }

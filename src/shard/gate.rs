@@ -1,6 +1,4 @@
-//! What stands in front of commands: reasons of the host's to let none of them through
-//! now, or no writes. The holder of the global lock looks, and leaves what it saw in one
-//! word; whoever runs commands reads that.
+//! What stands in front of commands: whoever runs them reads the word of [`Gates`] first.
 //!
 //! A worker that has just read the word may run its command a moment after the holder of
 //! the lock has changed it, as if the two had happened the other way round.
@@ -9,72 +7,9 @@ use std::sync::atomic::Ordering;
 
 use super::call::Call;
 use super::engine::Engine;
-use super::lock::Seat;
+use super::gates::Gates;
+use super::seat::Seat;
 use crate::command::{Error, Flags};
-
-/// Reasons, any number of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gates(u32);
-
-impl Gates {
-    /// None.
-    pub const OPEN: Gates = Gates(0);
-    /// The host loads its data.
-    pub const LOADING: Gates = Gates(1);
-    /// A replica without its master, that is not to serve stale data.
-    pub const STALE: Gates = Gates(1 << 1);
-    /// Clients are paused, whatever they send.
-    pub const PAUSED: Gates = Gates(1 << 2);
-    /// Clients are paused if they write.
-    pub const WRITES_PAUSED: Gates = Gates(1 << 3);
-    /// A replica that clients may not write to.
-    pub const READ_ONLY: Gates = Gates(1 << 4);
-    /// The host could not save its data, and is set to refuse writes then.
-    pub const DISK_ERROR: Gates = Gates(1 << 5);
-    /// Fewer replicas are there than the host is set to have for writes.
-    pub const FEW_REPLICAS: Gates = Gates(1 << 6);
-    /// Memory is above the host's limit: what needs more is refused.
-    pub const OUT_OF_MEMORY: Gates = Gates(1 << 7);
-    /// Memory has a limit: what needs more must have credit.
-    pub const METERED: Gates = Gates(1 << 8);
-    /// The host has AOF on.
-    pub const AOF_ON: Gates = Gates(1 << 9);
-    /// The host has replicas.
-    pub const HAS_REPLICAS: Gates = Gates(1 << 10);
-    /// The host is a replica. It concerns no command by itself, but HELLO tells.
-    pub const REPLICA: Gates = Gates(1 << 11);
-    /// The main thread has not told enough of the changes so far. Unlike the others, workers find that out.
-    pub const NEWS: Gates = Gates(1 << 12);
-
-    /// These and those.
-    pub const fn and(self, others: Gates) -> Gates {
-        Gates(self.0 | others.0)
-    }
-
-    /// Those too, if so.
-    pub const fn and_if(self, so: bool, others: Gates) -> Gates {
-        if so { self.and(others) } else { self }
-    }
-
-    /// Whether any of those is among these.
-    #[inline]
-    pub const fn has(self, any: Gates) -> bool {
-        self.0 & any.0 != 0
-    }
-
-    /// Those without these.
-    pub const fn without(self, others: Gates) -> Gates {
-        Gates(self.0 & !others.0)
-    }
-
-    pub(super) const fn bits(self) -> u32 {
-        self.0
-    }
-
-    pub(super) const fn of_bits(bits: u32) -> Gates {
-        Gates(bits)
-    }
-}
 
 /// What concerns all commands.
 const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::PAUSED);
@@ -104,7 +39,7 @@ impl Engine {
     /// The reasons as last seen.
     #[inline]
     pub fn gates(&self) -> Gates {
-        Gates(self.gates.load(Ordering::Relaxed))
+        Gates::of_bits(self.gates.load(Ordering::Relaxed))
     }
 
     /// What a port is to do with a command of the table, once its user may run it.
@@ -218,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_in_redis_order_is_given() {
-        let all = Gates(u32::MAX);
+        let all = Gates::of_bits(u32::MAX);
         let order = [
             (Gates::OUT_OF_MEMORY, Error::OutOfMemory),
             (Gates::DISK_ERROR, Error::DiskError),

@@ -4,15 +4,14 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use super::call::Call;
-use super::engine::Engine;
 use super::job::{JobOwner, JobReply};
-use super::lock::Locked;
-use super::users::{Denied, PasswordSum, User};
-use crate::command::{Args, DoorCommand, HostCommand, Tape};
-use crate::limits::REFUSED_NAME_BYTES;
+use super::refusals::Refusal;
+use super::users::{PasswordSum, User};
+use crate::command::{DoorCommand, HostCommand, Tape};
+use crate::sync::Locked;
 
 /// The host. Questions are asked by the holder of its global lock, between
-/// commands: from elsewhere they go there as an [`Errand`].
+/// commands: from elsewhere they go there as an [`Errand`](super::Errand).
 pub trait Host: Send + Sync {
     /// Its version in terms of Redis's.
     fn version(&self) -> &str;
@@ -52,50 +51,3 @@ pub trait Host: Send + Sync {
     /// Settings whose names match any of these patterns, each with its value.
     fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
 }
-
-/// Something that a user was refused.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The user's name.
-    pub user: Box<[u8]>,
-    /// The command or the key that it was about; for a password, the command that brought it.
-    pub object: Box<[u8]>,
-    /// What it was.
-    pub reason: RefusalReason,
-}
-
-impl Refusal {
-    /// Of a command of that name.
-    pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
-        let (object, reason) = match denied {
-            Denied::Key(at) => (args.get(at), RefusalReason::Key),
-            Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
-        };
-        Refusal { user: user.name.clone(), object: beginning(object).into(), reason }
-    }
-
-    /// Of a login by that name.
-    pub fn of_login(name: &[u8]) -> Self {
-        Refusal { user: beginning(name).into(), object: (*b"AUTH").into(), reason: RefusalReason::Auth }
-    }
-}
-
-fn beginning(name: &[u8]) -> &[u8] {
-    &name[..name.len().min(REFUSED_NAME_BYTES)]
-}
-
-/// Kinds of refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// A wrong password.
-    Auth,
-    /// A command that the user may not call.
-    Command,
-    /// A key that the user may not touch.
-    Key,
-}
-
-/// Something that only the holder of the host's global lock can do. There is no host
-/// for it where the host is busy with a script that takes too long: then the errand
-/// answers that.
-pub type Errand = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;

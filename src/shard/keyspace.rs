@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::call::{Call, Outcome, Taking, said};
+use super::call::{Call, Outcome, Taking};
+use super::dispatch::said;
 use super::engine::Engine;
-use super::lock::{Locked, Seat};
 use super::long::ScanState;
+use super::seat::Seat;
 use crate::command::{Cluster, Error, Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};
+use crate::sync::Locked;
 
 impl Engine {
     pub(super) fn attempt_keyspace(

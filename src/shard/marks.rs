@@ -1,11 +1,15 @@
 //! Names that clients of the host may watch: how old each mark is, and whose, where the host tells.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
 
 use crate::limits::{WATCHED_BYTES, WATCHED_KEYS, WATCHED_NAME_BYTES};
+use crate::store::UnixMs;
+use crate::sync::Locked;
 
 /// A name that shards, ages and clients share.
 pub(super) type Name = Arc<[u8]>;
@@ -142,4 +146,25 @@ impl Marks {
             }
         }
     }
+}
+
+/// A key of a database.
+pub(super) type KeyName = (u32, Name);
+
+/// Tells the host that a key has changed in these databases.
+pub(super) type Tell = fn(Locked<'_>, &[u32], &[u8]);
+
+/// What is known of watched keys beside the marks in their shards.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Tells the host that a key has changed.
+    pub(super) tell: OnceLock<Tell>,
+    /// Marks by age and client.
+    pub(super) marks: Mutex<Marks>,
+    /// When watched keys expire.
+    pub(super) due: Mutex<BTreeSet<(UnixMs, KeyName)>>,
+    /// Changes that jobs are about to make.
+    pub(super) announced: Mutex<HashSet<KeyName>>,
+    /// Whether there are any; looked at every turn.
+    pub(super) any_announced: AtomicBool,
 }

@@ -1,4 +1,9 @@
-//! Who may touch a shard, and when: tokens, mailboxes, workers, jobs.
+//! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
+//!
+//! Its parts know nothing of it (`call`, `request`, `job`, `gates`, `marks`, `news`, `refusals`, `unit`, `users`, `workers`, and what
+//! it asks of the world: `host`, `port`). `engine.rs` puts them together; what is done with all of them stands above that:
+//! taking tokens (`holding`), changing keys (`edit`), running commands (`dispatch`, `queue`, `transaction`, `keyspace`), long work (`work`,
+//! `long/`), judging gates (`gate`), WATCH (`watch`), news (`notify`) and the loop of the workers (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::attempt ── token free ──► runs here, at once
@@ -9,43 +14,50 @@
 
 mod call;
 mod counters;
+mod dispatch;
 mod edit;
 mod engine;
 mod gate;
+mod gates;
+mod holding;
 mod host;
-mod inbox;
 mod job;
 mod keyspace;
-mod lock;
 mod long;
 mod marks;
 mod news;
+mod notify;
 mod port;
 mod queue;
 mod refusals;
-mod sync;
-mod token;
+mod request;
+mod seat;
+mod settings;
 mod transaction;
 mod unit;
 mod users;
-mod wake;
 mod watch;
+mod work;
 mod worker;
+mod workers;
 
-pub use call::{Call, Outcome, Taking};
+pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, SeatCounts};
-pub use engine::{Config, Engine, HeldShard, Settings, Shard};
-pub use gate::{Gate, Gates};
-pub use host::{Errand, Host, Refusal, RefusalReason};
-pub use inbox::Inbox;
-pub use job::{Job, JobDoor, JobOwner, JobReply, Part, Progress, Slice, Task, Work};
-pub use lock::{Locked, MainInbox, Seat};
+pub use engine::{Engine, Errand, ForMain, HeldShard, MainInbox, Shard};
+pub use gate::Gate;
+pub use gates::Gates;
+pub use host::Host;
+pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
 pub use long::{is_long, long_work};
-pub use news::{Author, News};
+pub use news::News;
 pub use port::{Port, PortConfig, PortSettings, Ports};
-pub use queue::{ForMain, Home, HostClient, Request, Verdict};
-pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
+pub use refusals::{Refusal, RefusalReason};
+pub use request::{Home, HostClient, Request, Verdict};
+pub use seat::Seat;
+pub use settings::{Config, Settings};
 pub use transaction::{Holding, Shards, Watching};
 pub use users::{Commands, DEFAULT_USER, Denied, KeyRule, PasswordSum, Rules, User, Users};
-pub use wake::Waker;
-pub use worker::Workers;
+pub use work::{Part, Slice, Task, Work};
+pub use workers::Workers;
+
+pub use crate::sync::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom, Waker};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::queue::Request;
+use super::request::Request;
 use crate::limits;
 
 /// A worker's share of the ports. It lives on the worker's thread.

@@ -1,146 +1,16 @@
-//! Commands that could not run at once: requests, and their way home.
+//! Commands that could not run at once: where they wait, and how they come home; and errands to the main thread.
 
-use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::call::{Call, Outcome};
-use super::engine::{Engine, HeldShard};
-use super::host::Errand;
-use super::job::{JobOwner, JobReply};
-use super::lock::{Locked, Seat};
-use super::news::Author;
-use super::token::Left;
-use super::worker::Message;
-use crate::command::{Args, COMMANDS, Error, Keys, OwnedArgs, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
+use super::engine::{Engine, Errand, ForMain, HeldShard, Message};
+use super::host::Host;
+use super::refusals::Refusal;
+use super::request::{Home, Request, Verdict};
+use super::seat::Seat;
+use crate::command::{Args, Error, Tape};
 use crate::store::Now;
-
-/// Who wants a queued command's completion back.
-pub enum Home {
-    /// The host's main thread, for this client of the host's door.
-    Main(Box<dyn HostClient>),
-    /// The port of this worker, for the connection of that number.
-    Worker {
-        /// The worker.
-        worker: usize,
-        /// The connection, as its port numbers it.
-        connection: u64,
-    },
-}
-
-/// A client of the host's door that waits for a command's reply, or for a job.
-pub trait HostClient: Any + Send {
-    /// Writes a reply that is too large for the main thread; [`HostClient::answer`] follows. On any thread.
-    fn write_large(&self, tape: &Tape);
-
-    /// Answers it; nothing is left to be said where the reply is empty.
-    fn answer(self: Box<Self>, locked: Locked<'_>, author: Author, reply: Tape);
-
-    /// Has it wait for a job: whom the job is for, and how it answers.
-    fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
-}
-
-/// What the host's main thread finds in its inbox.
-pub enum ForMain {
-    /// A command that came home, or that only the main thread can go on with.
-    Request(Box<Request>),
-    /// Something to be done there.
-    Errand(Errand),
-}
-
-/// What must happen to a request that came home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It ran: give its reply to the client.
-    Done,
-    /// Only the main thread can go on with it: tokens were not to be had
-    /// together, it turned out to be long work, or it writes to a watched key.
-    NeedsMain,
-    /// It is long work: the port that asked for it starts the job.
-    Long,
-}
-
-/// A queued command.
-pub struct Request {
-    /// The command's number.
-    pub command: usize,
-    /// Its arguments, copied or kept.
-    pub args: OwnedArgs,
-    /// The client's database.
-    pub db: u32,
-    /// See [`Call::prefix`].
-    pub prefix: &'static str,
-    /// See [`Call::author`].
-    pub author: Author,
-    /// Who gets the completion.
-    pub home: Home,
-    /// The reply, once it has run.
-    pub reply: Tape,
-    /// What happened to it.
-    pub verdict: Verdict,
-    /// How often tokens were not to be had.
-    pub(super) tries: u8,
-    /// Raised when the client's connection is closed, where the door tells.
-    pub client_gone: Option<Arc<AtomicBool>>,
-}
-
-impl Request {
-    /// It ran, and this is its reply.
-    pub(super) fn finish(&mut self, seat: &Seat, tape: Tape) {
-        seat.ran_queued.add(1);
-        self.verdict = Verdict::Done;
-        match &self.home {
-            Home::Main(client) if tape.len() > MAX_MAIN_REPLY_BYTES => client.write_large(&tape),
-            _ => self.reply = tape,
-        }
-    }
-
-    /// Whether it is one of the host's door.
-    pub fn is_of_host(&self) -> bool {
-        matches!(self.home, Home::Main(_))
-    }
-
-    /// Where its reply is said: a port's client is not answered more than may wait for it.
-    pub fn tape(&self, engine: &Engine) -> Tape {
-        match self.home {
-            Home::Main(_) => Tape::default(),
-            Home::Worker { .. } => Tape::up_to(engine.settings.port.most_output()),
-        }
-    }
-
-    /// Whether nobody waits for it any more: then it is not run.
-    pub fn is_abandoned(&self) -> bool {
-        self.client_gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
-    }
-
-    /// Whether one shard is all it needs.
-    pub(super) fn is_on_one_shard(&self) -> bool {
-        COMMANDS[self.command].is_on_one_shard(self.args.len())
-    }
-
-    /// The key that says which shard it needs, or needs first.
-    fn first_key(&self) -> Option<&[u8]> {
-        let row = COMMANDS[self.command];
-        (row.keys != Keys::None).then(|| self.args.get(row.first_key()))
-    }
-
-    /// A copy of a call, for another thread.
-    pub fn new(call: &Call<'_>, home: Home) -> Self {
-        Request {
-            command: call.command,
-            args: call.args.to_owned(call.limits.keep_bytes),
-            db: call.db,
-            prefix: call.prefix,
-            author: call.author,
-            home,
-            reply: Tape::default(),
-            verdict: Verdict::Done,
-            tries: 0,
-            client_gone: None,
-        }
-    }
-}
+use crate::sync::{Left, Locked};
 
 impl Engine {
     /// Runs a queued command that needs one shard in the hands of its shard's holder.
@@ -154,7 +24,7 @@ impl Engine {
         if request.is_abandoned() {
             return self.done(seat, request, Tape::default());
         }
-        let (args, mut tape) = (std::mem::take(&mut request.args), request.tape(self));
+        let (args, mut tape) = (std::mem::take(&mut request.args), request.tape(self.most_reply()));
         let outcome = args.with(|args| {
             let call = self.call_of(&request, args);
             if let Some(error) = self.late_refusal(&call) {
@@ -169,6 +39,11 @@ impl Engine {
             return self.needs_main(request);
         }
         self.done(seat, request, tape);
+    }
+
+    /// What a port's client may be answered, in bytes.
+    pub fn most_reply(&self) -> usize {
+        self.settings.port.most_output()
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
@@ -289,5 +164,25 @@ impl Engine {
     /// shard; any, where it has none.
     fn addressed(&self, request: Box<Request>) -> (usize, Message) {
         (self.owner(self.shard_of_request(&request)), Message::Run(request))
+    }
+}
+
+impl Engine {
+    /// Has the host note that a user was refused something. Any thread may say so.
+    pub fn note_refusal(&self, refusal: Refusal) {
+        if self.refusals.add(refusal) {
+            self.send_errand(Box::new(tell));
+        }
+    }
+}
+
+/// While a script keeps the host from it, nobody is told.
+fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
+    let (some, more) = engine.refusals.take_some();
+    if let Some(host) = host {
+        some.iter().for_each(|refusal| host.refused(locked, refusal));
+    }
+    if more {
+        engine.send_errand(Box::new(tell));
     }
 }

@@ -5,10 +5,51 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::engine::Engine;
-use super::host::{Host, Refusal};
-use super::lock::Locked;
-use crate::limits::{REFUSALS_PER_TURN, REFUSALS_WAITING};
+use super::users::{Denied, User};
+use crate::command::Args;
+use crate::limits::{REFUSALS_PER_TURN, REFUSALS_WAITING, REFUSED_NAME_BYTES};
+
+/// Something that a user was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The user's name.
+    pub user: Box<[u8]>,
+    /// The command or the key that it was about; for a password, the command that brought it.
+    pub object: Box<[u8]>,
+    /// What it was.
+    pub reason: RefusalReason,
+}
+
+impl Refusal {
+    /// Of a command of that name.
+    pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
+        let (object, reason) = match denied {
+            Denied::Key(at) => (args.get(at), RefusalReason::Key),
+            Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
+        };
+        Refusal { user: user.name.clone(), object: beginning(object).into(), reason }
+    }
+
+    /// Of a login by that name.
+    pub fn of_login(name: &[u8]) -> Self {
+        Refusal { user: beginning(name).into(), object: (*b"AUTH").into(), reason: RefusalReason::Auth }
+    }
+}
+
+fn beginning(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(REFUSED_NAME_BYTES)]
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// A wrong password.
+    Auth,
+    /// A command that the user may not call.
+    Command,
+    /// A key that the user may not touch.
+    Key,
+}
 
 /// Those that the host has not been told of.
 #[derive(Default)]
@@ -23,7 +64,7 @@ struct Waiting {
 
 impl Refusals {
     /// Adds one, if it is new and there is room; whether the main thread must be called.
-    fn add(&self, refusal: Refusal) -> bool {
+    pub(super) fn add(&self, refusal: Refusal) -> bool {
         let mut waiting = self.0.lock();
         if waiting.list.len() < REFUSALS_WAITING && !waiting.list.contains(&refusal) {
             waiting.list.push_back(refusal);
@@ -32,32 +73,12 @@ impl Refusals {
     }
 
     /// As many as may be told of in one go, and whether there are more.
-    fn take_some(&self) -> (Vec<Refusal>, bool) {
+    pub(super) fn take_some(&self) -> (Vec<Refusal>, bool) {
         let mut waiting = self.0.lock();
         let count = waiting.list.len().min(REFUSALS_PER_TURN);
         let some = waiting.list.drain(..count).collect();
         waiting.called = !waiting.list.is_empty();
         (some, waiting.called)
-    }
-}
-
-impl Engine {
-    /// Has the host note that a user was refused something. Any thread may say so.
-    pub fn note_refusal(&self, refusal: Refusal) {
-        if self.refusals.add(refusal) {
-            self.send_errand(Box::new(tell));
-        }
-    }
-}
-
-/// While a script keeps the host from it, nobody is told.
-fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
-    let (some, more) = engine.refusals.take_some();
-    if let Some(host) = host {
-        some.iter().for_each(|refusal| host.refused(locked, refusal));
-    }
-    if more {
-        engine.send_errand(Box::new(tell));
     }
 }
 

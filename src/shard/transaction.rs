@@ -15,14 +15,16 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::call::{Call, Outcome, Taking, of_shard};
+use super::call::{Call, Outcome, Taking};
+use super::dispatch::of_shard;
 use super::edit::Account;
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::lock::{Locked, Seat};
 use super::long::long_work;
+use super::seat::Seat;
 use crate::command::{Action, Error, Reply};
 use crate::limits::KEYS_AT_ONCE;
 use crate::store::{Now, UnixMs};
+use crate::sync::Locked;
 
 /// The keys that a connection watches. Dropping it ends that.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::lock::Locked;
 use crate::command::glob::Pattern;
 use crate::command::{Access, Args, COMMANDS, Error, Keys, PORT_COMMANDS};
+use crate::sync::Locked;
 
 /// What a user may do.
 #[derive(Clone, Default)]
@@ -346,7 +346,7 @@ impl Users {
 mod tests {
     use super::*;
     use crate::command::find;
-    use crate::shard::lock::LOCKED;
+    use crate::sync::LOCKED;
 
     const ALL: Option<std::iter::Empty<&[u8]>> = None;
 

@@ -10,38 +10,14 @@
 //! that is out of date costs little: the next write of that key goes by the main
 //! thread, once. There is a limit to them.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::engine::{Engine, HeldShard};
-use super::lock::Locked;
-use super::marks::{self, Marks};
+use super::marks::{KeyName, Name, Tell};
 use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
 use crate::store::{KeyHash, Now, Store, UnixMs, Watched};
-
-/// A key of a database.
-type Name = (u32, marks::Name);
-
-/// Tells the host that a key has changed in these databases.
-type Tell = fn(Locked<'_>, &[u32], &[u8]);
-
-/// What is known of watched keys beside the marks in their shards.
-#[derive(Default)]
-pub(super) struct Watch {
-    /// Tells the host that a key has changed.
-    tell: OnceLock<Tell>,
-    /// Marks by age and client.
-    marks: Mutex<Marks>,
-    /// When watched keys expire.
-    due: Mutex<BTreeSet<(UnixMs, Name)>>,
-    /// Changes that jobs are about to make.
-    announced: Mutex<HashSet<Name>>,
-    /// Whether there are any; looked at every turn.
-    any_announced: AtomicBool,
-}
+use crate::sync::Locked;
 
 impl Engine {
     /// Sets how the holder of the global lock tells the host of changes.
@@ -108,7 +84,7 @@ impl Engine {
         names.iter().for_each(|name| self.forget_mark(locked, name, false));
     }
 
-    fn forget_mark(&self, locked: Locked<'_>, name: &marks::Name, may_be_watched: bool) {
+    fn forget_mark(&self, locked: Locked<'_>, name: &Name, may_be_watched: bool) {
         let shard = self.shard_of(self.hasher.hash(name));
         let mut held = self.take_waiting(locked, shard);
         if let Some(mark) = held.watched.remove(name) {
@@ -182,7 +158,7 @@ impl Engine {
         }
     }
 
-    fn next_expired(&self, now: &Now) -> Option<(UnixMs, Name)> {
+    fn next_expired(&self, now: &Now) -> Option<(UnixMs, KeyName)> {
         let mut due = self.watch.due.lock();
         let expired = due.first().is_some_and(|&(at, _)| at < now.ms());
         if expired { due.pop_first() } else { None }

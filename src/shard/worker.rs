@@ -10,64 +10,30 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::call::{Outcome, Taking};
-use super::engine::{Engine, HeldShard};
-use super::inbox::Inbox;
-use super::job::{Progress, Share};
-use super::lock::Seat;
+use super::engine::{Engine, HeldShard, Message, Share};
+use super::job::Progress;
 use super::port::Port;
-use super::queue::{Request, Verdict};
-use super::token::{Pushed, Released};
-use super::wake::Waker;
+use super::request::{Request, Verdict};
+use super::seat::Seat;
+use super::workers::Workers;
 use crate::command::{Error, Tape};
 use crate::limits::{
     BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
 use crate::store::{Now, UnixMs};
+use crate::sync::{Pushed, Released};
 
 /// How long a worker sleeps when all its work was blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
-/// What a worker can be asked.
-pub(super) enum Message {
-    /// Run this command.
-    Run(Box<Request>),
-    /// All of these.
-    Batch(Vec<Message>),
-    /// A command of our port's has come home.
-    Home(Box<Request>),
-    /// Write this request's reply, which is too large for the main thread.
-    Reply(Box<Request>),
-    /// Messages lie in this shard's mailbox.
-    Shard(u32),
-    /// Take part in a job.
-    Share(Box<Share>),
-    /// Go home.
-    Stop,
-}
-
-/// The workers' inboxes, and what they sleep on.
-pub struct Workers {
-    desks: Vec<Desk>,
-}
-
-struct Desk {
-    inbox: Inbox<Message>,
-    waker: Waker,
-}
-
-impl Workers {
-    pub(super) fn new(count: usize) -> io::Result<Self> {
-        let desk = |_| Ok(Desk { inbox: Inbox::default(), waker: Waker::new()? });
-        Ok(Workers { desks: (0..count).map(desk).collect::<io::Result<_>>()? })
+impl Engine {
+    /// The workers.
+    pub fn workers(&self) -> &Workers<Message> {
+        &self.workers
     }
+}
 
-    pub(super) fn send(&self, worker: usize, message: Message) {
-        let desk = &self.desks[worker];
-        if desk.inbox.push(message) {
-            desk.waker.wake();
-        }
-    }
-
+impl Workers<Message> {
     /// Starts the threads, each with its share of the ports, if there are any.
     ///
     /// # Errors
@@ -88,27 +54,11 @@ impl Workers {
             .collect()
     }
 
-    pub(super) fn wake_all(&self) {
-        self.desks.iter().for_each(|desk| desk.waker.wake());
-    }
-
-    /// What ends the sleep of a worker.
-    pub fn waker(&self, worker: usize) -> &Waker {
-        &self.desks[worker].waker
-    }
-
     /// Asks all threads to end.
     pub fn stop(&self) {
-        for worker in 0..self.desks.len() {
+        for worker in 0..self.len() {
             self.send(worker, Message::Stop);
         }
-    }
-}
-
-impl Engine {
-    /// The workers.
-    pub fn workers(&self) -> &Workers {
-        &self.workers
     }
 }
 
@@ -125,7 +75,7 @@ struct Worker<'a> {
     homeward: Vec<Box<Request>>,
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,
-    shares: VecDeque<Box<Share>>,
+    shares: VecDeque<Box<dyn Share>>,
     expiry: Expiry,
     /// When this turn began, roughly.
     now: Instant,
@@ -182,7 +132,7 @@ impl<'a> Worker<'a> {
 
     fn turn(&mut self) {
         self.seat.turns.add(1);
-        let desk = &self.engine.workers.desks[self.number];
+        let desk = self.engine.workers.desk(self.number);
         if !desk.inbox.is_empty() {
             for message in desk.inbox.take() {
                 self.accept(message);
@@ -208,7 +158,7 @@ impl<'a> Worker<'a> {
 
     /// Sleeps, or waits for the port's connections, until woken or until the time is over.
     fn sleep(&mut self, nap: Duration) {
-        let desk = &self.engine.workers.desks[self.number];
+        let desk = self.engine.workers.desk(self.number);
         if !desk.inbox.may_sleep() {
             return;
         }
@@ -264,7 +214,7 @@ impl<'a> Worker<'a> {
             std::thread::yield_now();
         }
         if self.rested.elapsed() >= BREATHER_EVERY {
-            let desk = &self.engine.workers.desks[self.number];
+            let desk = self.engine.workers.desk(self.number);
             if desk.inbox.may_sleep() {
                 desk.waker.sleep(BREATHER);
                 desk.inbox.awake();
@@ -305,7 +255,7 @@ impl<'a> Worker<'a> {
         }
         let args = std::mem::take(&mut request.args);
         let (outcome, tape) = args.with(|args| {
-            let mut tape = request.tape(engine);
+            let mut tape = request.tape(engine.most_reply());
             let call = engine.call_of(&request, args);
             if let Some(error) = engine.late_refusal(&call) {
                 call.refuse(error, &mut tape);

@@ -499,7 +499,7 @@ fn a_sleeper_is_woken() {
     }
 }
 
-/// What an owner is sent, as in shard/worker.rs.
+/// What an owner is sent, as in shard/engine.rs.
 enum Message {
     Run(Letter),
     Look,

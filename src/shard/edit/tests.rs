@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::lock::LOCKED;
 use super::super::{Config, Outcome, Settings};
 use super::*;
 use crate::command::{Action, Args, COMMANDS, Cluster, Error, Reply, find};
 use crate::store::Type;
+use crate::sync::LOCKED;
 
 /// When the keys of these tests are due.
 const DUE: UnixMs = 1000;

@@ -13,11 +13,11 @@ pub use scan::ScanState;
 
 use super::call::Call;
 use super::engine::Engine;
-use super::job::{Slice, Task, Work};
-use super::lock::Locked;
+use super::work::{Slice, Task, Work};
 use crate::command::{Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern};
 use crate::limits::{KEYS_AT_ONCE, SCAN_AT_ONCE};
 use crate::store::Remains;
+use crate::sync::Locked;
 
 /// Whether a call is long work whatever the tokens say.
 pub fn is_long(call: &Call<'_>) -> bool {

@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-use super::lock::Locked;
-use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
+use super::locked::Locked;
+use super::primitives::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, spin_loop};
 
 const HELD: usize = 1;
 const LONG: usize = 1 << 1;

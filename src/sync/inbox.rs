@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ptr;
 
-use super::sync::{AtomicBool, AtomicPtr, Ordering};
+use super::primitives::{AtomicBool, AtomicPtr, Ordering};
 
 struct Node<M> {
     older: *mut Node<M>,

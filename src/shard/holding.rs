@@ -1,0 +1,113 @@
+//! Taking the tokens of shards and giving them back; and units, which keep those that they were given.
+
+use std::sync::atomic::Ordering;
+
+use super::call::Taking;
+use super::engine::{Engine, HeldShard, ManyHeld, Message};
+use crate::limits::MAIN_SPINS;
+use crate::store::{Now, Table, UnixMs};
+use crate::sync::{Locked, Released};
+
+impl Engine {
+    #[inline]
+    pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
+        let token = &self.shard(shard).token;
+        match taking {
+            Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
+            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
+        }
+    }
+
+    /// Keeps the shard's due time, which others read without the token.
+    #[inline]
+    pub(super) fn note_due(&self, shard: u32, table: &Table) {
+        let due = &self.shard(shard).due;
+        if table.next_due() < due.load(Ordering::Relaxed) {
+            due.store(table.next_due(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn due(&self, shard: u32) -> UnixMs {
+        self.shard(shard).due.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_due(&self, shard: u32, held: &HeldShard<'_>) {
+        self.shard(shard).due.store(held.next_due(), Ordering::Relaxed);
+    }
+
+    /// Gives a token back, and tells the owner where messages are left.
+    #[inline]
+    pub fn release(&self, shard: u32, held: HeldShard<'_>) {
+        if held.release(&self.room) == Released::Pending {
+            self.tell_owner(shard);
+        }
+    }
+
+    #[cold]
+    pub(super) fn tell_owner(&self, shard: u32) {
+        self.workers.send(self.owner(shard), Message::Shard(shard));
+    }
+
+    /// Takes the tokens of all these shards (in ascending order, each once), or none.
+    pub(super) fn take_many(&self, shards: &[u32], taking: Taking<'_>) -> Option<ManyHeld<'_>> {
+        let mut held = ManyHeld::new();
+        for &shard in shards {
+            match self.take(shard, taking) {
+                Some(token) => held.push((shard, token)),
+                None => {
+                    self.release_many(held);
+                    return None;
+                }
+            }
+        }
+        Some(held)
+    }
+
+    pub(super) fn release_many(&self, held: ManyHeld<'_>) {
+        for (shard, token) in held {
+            self.release(shard, token);
+        }
+    }
+
+    /// What the holder of the global lock does from here on is one unit.
+    pub fn open_unit(&self, _: Locked<'_>) {
+        self.unit.began.store((self.config.clock)(), Ordering::Relaxed);
+        self.unit.open.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a unit is open.
+    #[inline]
+    pub fn is_in_unit(&self, _: Locked<'_>) -> bool {
+        self.unit.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends the unit, if one is open: gives back what it kept.
+    pub fn end_unit(&self, locked: Locked<'_>) {
+        self.unit.open.store(false, Ordering::Relaxed);
+        let kept = std::mem::take(&mut *self.unit.kept.lock());
+        for shard in kept {
+            if self.shard(shard).token.leave_unit(locked) == Released::Pending {
+                self.tell_owner(shard);
+            }
+        }
+    }
+
+    /// The time of a command that the holder of the global lock runs.
+    pub fn main_now(&self, locked: Locked<'_>) -> Now {
+        let began: Option<UnixMs> = self.is_in_unit(locked).then(|| self.unit.began.load(Ordering::Relaxed));
+        began.map_or_else(|| Now::lazy(self.config.clock), Now::at)
+    }
+
+    /// Waits for a shard's token.
+    pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
+        let token = &self.shard(shard).token;
+        if !self.is_in_unit(locked) {
+            return token.take_waiting(locked, &self.room, MAIN_SPINS);
+        }
+        let (held, new) = token.take_for_unit(locked, &self.room, MAIN_SPINS);
+        if new {
+            self.unit.kept.lock().push(shard);
+        }
+        held
+    }
+}

@@ -1,0 +1,82 @@
+//! How the engine is set.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::port::PortSettings;
+use crate::command::{Cluster, Limits};
+use crate::limits;
+use crate::store::UnixMs;
+
+/// What cannot change while the engine lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Number of workers, at least 1.
+    pub workers: usize,
+    /// Number of shards, a power of two up to 65,536.
+    pub shards: usize,
+    /// Number of databases.
+    pub databases: u32,
+    /// What they are where the host is a node of a cluster.
+    pub cluster: Cluster,
+    /// Every command alone, in one serial order.
+    pub safemode: bool,
+    /// The wall clock.
+    pub clock: fn() -> UnixMs,
+}
+
+/// What can change at any time.
+#[derive(Debug)]
+pub struct Settings {
+    /// `midi.dispatch pool`: nothing runs at once.
+    pub pool: AtomicBool,
+    /// `midi.max-jobs`.
+    pub max_jobs: AtomicUsize,
+    /// `midi.max-queued-commands`.
+    pub max_queued: AtomicUsize,
+    /// `midi.max-pattern-bytes`.
+    pub max_pattern_bytes: AtomicUsize,
+    /// `midi.max-key-bytes`.
+    pub max_key_bytes: AtomicUsize,
+    /// `midi.max-value-bytes`.
+    pub max_value_bytes: AtomicUsize,
+    /// `midi.keep-bytes`.
+    pub keep_bytes: AtomicUsize,
+    /// `midi.max-atomic-keys`.
+    pub max_atomic_keys: AtomicUsize,
+    /// Those of the ports.
+    pub port: PortSettings,
+}
+
+/// What limits.rs says.
+impl Default for Settings {
+    fn default() -> Self {
+        let size = |limit: i64| AtomicUsize::new(limit as usize);
+        Settings {
+            pool: AtomicBool::new(false),
+            max_jobs: size(limits::MAX_JOBS_DEFAULT),
+            max_queued: size(limits::MAX_QUEUED_DEFAULT),
+            max_pattern_bytes: size(limits::MAX_PATTERN_BYTES_DEFAULT),
+            max_key_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
+            max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
+            keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
+            max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
+            port: PortSettings::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The limits of a command on a thread that may make replies of up to
+    /// `max_reply_bytes`.
+    #[inline]
+    pub fn limits(&self, max_reply_bytes: usize) -> Limits {
+        Limits {
+            max_pattern_bytes: self.max_pattern_bytes.load(Ordering::Relaxed),
+            max_key_bytes: self.max_key_bytes.load(Ordering::Relaxed),
+            max_value_bytes: self.max_value_bytes.load(Ordering::Relaxed),
+            keep_bytes: self.keep_bytes.load(Ordering::Relaxed),
+            max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
+            max_reply_bytes,
+        }
+    }
+}

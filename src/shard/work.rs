@@ -1,0 +1,317 @@
+//! Long work in short slices, shared out among the workers: what a job (`job.rs`) does.
+//!
+//! A job's *parts* run on the workers, a slice each turn, round-robin with the
+//! parts of other jobs. When the last part is done, its worker makes the reply,
+//! in slices too.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::call::Taking;
+use super::engine::{Engine, HeldShard, Message, Share};
+use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
+use super::seat::Seat;
+use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Reply};
+use crate::limits::SLICE;
+use crate::store::Now;
+use crate::sync::Locked;
+
+/// What every part of a job shares, and how its reply is made.
+pub trait Task: Send + Sync {
+    /// Goes on with the reply, as far as the slice allows. True when it is complete.
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
+}
+
+/// One worker's share of a job.
+pub trait Part: Send {
+    /// Works until the slice is over.
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress;
+
+    /// Whether it goes on when its job was stopped.
+    fn must_finish(&self) -> bool {
+        false
+    }
+}
+
+/// Long work, ready to be started.
+pub struct Work {
+    /// What the parts share.
+    pub task: Arc<dyn Task>,
+    /// The shares; each goes to the worker of its place, modulo their number.
+    pub parts: Vec<Box<dyn Part>>,
+    /// What `done` counts up to.
+    pub total: u64,
+    /// The worker of the first part.
+    pub first_worker: usize,
+}
+
+/// How long a slice may take.
+#[derive(Clone, Copy)]
+enum Time<'a> {
+    Until(Instant),
+    /// As long as it takes: this thread holds the global lock.
+    Endless(Locked<'a>),
+}
+
+/// The time a slice has, and the means to use it.
+pub struct Slice<'a> {
+    /// The keyspace.
+    pub engine: &'a Engine,
+    /// The thread's books.
+    pub seat: &'a Seat,
+    /// The job, where it is one that can be watched and stopped.
+    pub job: Option<&'a Job>,
+    time: Time<'a>,
+    refusal: Cell<Option<Error>>,
+}
+
+impl<'a> Slice<'a> {
+    /// A slice of a worker's turn.
+    pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
+        Slice { engine, seat, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
+    }
+
+    /// All the time in the world.
+    pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
+        let seat = engine.main_seat(locked);
+        Slice { engine, seat, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
+    }
+
+    /// Whether it is time to stop.
+    pub fn spent(&self) -> bool {
+        matches!(self.time, Time::Until(deadline) if Instant::now() >= deadline)
+    }
+
+    /// The proof, where the work runs to its end on the thread that holds the global lock.
+    pub fn locked(&self) -> Option<Locked<'a>> {
+        match self.time {
+            Time::Until(_) => None,
+            Time::Endless(locked) => Some(locked),
+        }
+    }
+
+    /// Whether the work runs to its end on the thread that holds the global lock.
+    pub fn is_endless(&self) -> bool {
+        self.locked().is_some()
+    }
+
+    /// How it comes by tokens of several shards.
+    pub(super) fn taking(&self) -> Taking<'a> {
+        self.locked().map_or(Taking::WORKER, Taking::Wait)
+    }
+
+    /// The time of what is done in it.
+    pub fn now(&self) -> Now {
+        let lazy = || Now::lazy(self.engine.config.clock);
+        self.locked().map_or_else(lazy, |locked| self.engine.main_now(locked))
+    }
+
+    /// A shard's token, marked as held by long work; `None` when busy.
+    pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
+        match self.time {
+            Time::Until(_) => self.engine.shard(shard).token.try_take_long(),
+            Time::Endless(locked) => Some(self.engine.take_waiting(locked, shard)),
+        }
+    }
+
+    /// Stops the work; the error becomes its reply.
+    pub fn refuse(&self, error: Error) {
+        match self.job {
+            Some(job) => job.refuse(error),
+            None => self.refusal.set(Some(error)),
+        }
+    }
+
+    /// Whether there is memory left for writes. Where this thread holds the
+    /// global lock the host is asked; elsewhere the main thread is told to.
+    pub fn has_credit(&self) -> bool {
+        let Some(locked) = self.locked() else {
+            return self.engine.has_credit();
+        };
+        if !self.engine.credit_left() {
+            self.engine.ask_host(locked);
+        }
+        true
+    }
+
+    /// Counts finished units.
+    pub fn advance(&self, units: u64) {
+        if let Some(job) = self.job {
+            job.done.fetch_add(units, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Engine {
+    /// Whether one more long command may start. A flush always may: it has its effect at once, and an
+    /// administrator must be able to empty a keyspace whose clients have started all the jobs there can be.
+    ///
+    /// # Errors
+    /// [`Error::TooManyJobs`] at the limit.
+    pub fn room_for_job(&self, command: usize) -> Result<(), Error> {
+        if matches!(COMMANDS[command].action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll)) {
+            return Ok(());
+        }
+        let max = self.settings.max_jobs.load(Ordering::Relaxed);
+        let clients = self.jobs.running.lock().iter().filter(|job| job.command.is_some()).count();
+        if clients >= max { Err(Error::TooManyJobs(max)) } else { Ok(()) }
+    }
+
+    /// Starts a job for a client; `reply` gets its reply on some worker.
+    pub fn start_job(&self, command: usize, owner: JobOwner, work: Work, reply: Box<dyn JobReply>) {
+        self.launch(Some(command), COMMANDS[command].name, owner, work, Some(reply));
+    }
+
+    /// Starts work of midi's own.
+    pub fn start_own_job(&self, name: &'static str, work: Work) {
+        self.launch(None, name, JobOwner::default(), work, None);
+    }
+
+    fn launch(
+        &self,
+        command: Option<usize>,
+        name: &'static str,
+        owner: JobOwner,
+        work: Work,
+        reply: Option<Box<dyn JobReply>>,
+    ) {
+        let job = Arc::new(Job {
+            id: self.jobs.started.fetch_add(1, Ordering::Relaxed) + 1,
+            command,
+            name,
+            db: owner.db,
+            client: owner.client,
+            door: owner.door,
+            started: Instant::now(),
+            total: AtomicU64::new(work.total),
+            done: AtomicU64::new(0),
+            stop: AtomicU8::new(GO_ON),
+            client_gone: owner.gone,
+            cut_short: AtomicBool::new(false),
+            refusal: Mutex::new(None),
+        });
+        self.jobs.add(&job);
+        let parts_left = AtomicUsize::new(work.parts.len());
+        let common = Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
+        for (number, part) in work.parts.into_iter().enumerate() {
+            let worker = (work.first_worker + number) % self.config.workers;
+            let share = PartShare { common: Arc::clone(&common), stage: Stage::Work(part) };
+            self.workers.send(worker, Message::Share(Box::new(share)));
+        }
+    }
+
+    /// Runs long work to its end on this thread, which holds the global lock:
+    /// SAFEMODE, MULTI, scripts, and wherever no client may be blocked.
+    pub fn run_to_end(&self, locked: Locked<'_>, work: Work, reply: &mut dyn Reply) {
+        let slice = Slice::endless(self, locked);
+        for mut part in work.parts {
+            while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
+        }
+        match slice.refusal.get() {
+            Some(error) => reply.error(&error.text("", &Args::new(&[]))),
+            None => while !work.task.reply(reply, &slice) {},
+        }
+    }
+}
+
+/// What all parts of a running job share.
+struct Common {
+    job: Arc<Job>,
+    task: Arc<dyn Task>,
+    parts_left: AtomicUsize,
+    reply: Mutex<Option<Box<dyn JobReply>>>,
+}
+
+/// A part on its worker.
+struct PartShare {
+    common: Arc<Common>,
+    stage: Stage,
+}
+
+enum Stage {
+    Work(Box<dyn Part>),
+    Reply(Box<dyn JobReply>),
+}
+
+impl Share for PartShare {
+    fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        let common = Arc::clone(&self.common);
+        let slice = Slice::short(engine, seat, Some(&common.job));
+        match &mut self.stage {
+            Stage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
+                self.common.job.cut_short.store(true, Ordering::Relaxed);
+                self.finish_part(engine, seat)
+            }
+            Stage::Work(part) => match part.slice(&slice) {
+                Progress::Done => self.finish_part(engine, seat),
+                other => other,
+            },
+            // The reply of a client that went away need not be complete.
+            Stage::Reply(reply)
+                if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
+            {
+                self.finish_job(engine, seat)
+            }
+            Stage::Reply(reply) => {
+                if common.task.reply(reply.sink(), &slice) {
+                    self.finish_job(engine, seat)
+                } else {
+                    Progress::More
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        self.common.job.refuse(Error::Internal);
+        match self.stage {
+            Stage::Work(_) => self.finish_part(engine, seat),
+            Stage::Reply(_) => self.finish_job(engine, seat),
+        }
+    }
+}
+
+impl PartShare {
+    /// The last part to be done makes the reply.
+    fn finish_part(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        if self.common.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Progress::Done;
+        }
+        let Some(mut reply) = self.common.reply.lock().take() else {
+            engine.jobs.remove(&self.common.job);
+            return Progress::Done;
+        };
+        let error = self.common.job.error();
+        if let Some(error) = error {
+            reply.sink().error(&error.text(self.common.job.name, &Args::new(&[])));
+        }
+        // The part is freed before the reply is made.
+        self.stage = Stage::Reply(reply);
+        if error.is_some() { self.finish_job(engine, seat) } else { Progress::More }
+    }
+
+    fn finish_job(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+        engine.jobs.remove(&self.common.job);
+        if let Some(command) = self.common.job.command {
+            seat.called(command);
+            seat.timed(command, self.common.job.started.elapsed());
+        }
+        if let Stage::Reply(reply) = std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing))) {
+            reply.finish();
+        }
+        Progress::Done
+    }
+}
+
+/// The part of a finished job.
+struct Nothing;
+
+impl Part for Nothing {
+    fn slice(&mut self, _: &Slice<'_>) -> Progress {
+        Progress::Done
+    }
+}
