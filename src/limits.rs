@@ -81,7 +81,7 @@ pub const MAIN_ARGUMENTS: usize = 64;
 /// handing a command to a worker costs it.
 pub const TOUCHED_PER_REPLIED: usize = 16;
 
-/// Values that APPEND and SETRANGE make from this size on stand in a buffer of
+/// Values that APPEND, SETRANGE, SETBIT, BITFIELD and BITOP make from this size on stand in a buffer of
 /// their own, which can grow; smaller ones are cheap to copy.
 pub const GROWING_BYTES: usize = 16 << 10;
 

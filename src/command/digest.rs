@@ -1,5 +1,5 @@
 //! Values compared before they are changed: SET's and DELEX's IFEQ, IFNE, IFDEQ
-//! and IFDNE, and DIGEST, after Redis 8.4.
+//! and IFDNE, and DIGEST, after Redis 8.4; and DELIFEQ, after Valkey 9.0.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -58,6 +58,21 @@ pub(super) static DELEX: Command = Command {
     action: Action::OneKey(Run::Edit(delex)),
 };
 
+pub(super) static DELIFEQ: Command = Command {
+    name: "delifeq",
+    arity: 3,
+    flags: Flags { write: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Remove),
+    categories: "write string fast",
+    twins: &["delifeq", "delex", "getdel"],
+    docs: Docs {
+        summary: "Deletes a key if its value is the given one.",
+        complexity: "O(N), N being the length of the value",
+        args: &[KEY, arg("value", ArgKind::String)],
+    },
+    action: Action::OneKey(Run::Edit(delifeq)),
+};
+
 fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     match cx.string()? {
         None => reply.null(),
@@ -89,6 +104,16 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         cx.tell(Event::DEL);
     }
     reply.integer(i64::from(due));
+    Ok(())
+}
+
+fn delifeq(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let same = Comparison { argument: 2, by_digest: false, equal: true }.holds_for(cx)?;
+    if same {
+        cx.key.remove();
+        cx.tell(Event::DEL);
+    }
+    reply.integer(i64::from(same));
     Ok(())
 }
 

@@ -117,6 +117,20 @@ pub enum Error {
     NotFinite,
     /// SETRANGE before the beginning.
     OffsetOutOfRange,
+    /// A bit's offset is no number, or behind the longest value.
+    BitOffsetOutOfRange,
+    /// SETBIT of neither 0 nor 1.
+    NotABit,
+    /// BITPOS of neither 0 nor 1.
+    NoBitToFind,
+    /// BITOP NOT of several keys.
+    BitopNotOfSeveral,
+    /// BITFIELD does not know the type.
+    InvalidField,
+    /// BITFIELD does not know what to do with overflows.
+    InvalidOverflow,
+    /// BITFIELD_RO is to write.
+    FieldsReadOnly,
     /// MSETEX does not say how many pairs follow.
     InvalidPairCount,
     /// MSETEX has fewer pairs than it says.
@@ -255,6 +269,15 @@ impl Error {
             Error::NotAFloat => "ERR value is not a valid float".into(),
             Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
             Error::OffsetOutOfRange => "ERR offset is out of range".into(),
+            Error::BitOffsetOutOfRange => "ERR bit offset is not an integer or out of range".into(),
+            Error::NotABit => "ERR bit is not an integer or out of range".into(),
+            Error::NoBitToFind => "ERR The bit argument must be 1 or 0.".into(),
+            Error::BitopNotOfSeveral => "ERR BITOP NOT must be called with a single source key.".into(),
+            Error::InvalidField => "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not \
+                                    supported but i64 is."
+                .into(),
+            Error::InvalidOverflow => "ERR Invalid OVERFLOW type specified".into(),
+            Error::FieldsReadOnly => "ERR BITFIELD_RO only supports the GET subcommand".into(),
             Error::InvalidPairCount => "ERR invalid numkeys value".into(),
             Error::MissingPairs => "ERR wrong number of key-value pairs".into(),
             Error::InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into(),

@@ -39,6 +39,8 @@ impl Event {
     pub const APPEND: Event = Event { class: Class::String, name: c"append" };
     /// A part of the value was overwritten.
     pub const SETRANGE: Event = Event { class: Class::String, name: c"setrange" };
+    /// Bits of the value were written.
+    pub const SETBIT: Event = Event { class: Class::String, name: c"setbit" };
     /// The key has another name now: told of the old one.
     pub const RENAME_FROM: Event = Event { class: Class::Generic, name: c"rename_from" };
     /// The same, told of the new one.

@@ -5,6 +5,9 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod args;
+mod bitfield;
+mod bitmap;
+mod bits;
 mod connection;
 mod counter;
 mod digest;
@@ -105,6 +108,8 @@ pub enum Keys {
     Second(Access),
     /// Arguments 1 and 2, each with its own access.
     Two(Access, Access),
+    /// Argument 2, behind a word, is made of those from 3 on.
+    MadeOf(Access, Access),
     /// Every argument.
     All(Access),
     /// Every other argument, each followed by its value.
@@ -165,7 +170,7 @@ impl Keys {
     /// Where the first one stands, if there is any.
     #[inline]
     fn first(self) -> usize {
-        if matches!(self, Keys::Second(_) | Keys::CountedPairs(_)) { 2 } else { 1 }
+        if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) { 2 } else { 1 }
     }
 
     /// Where the arguments stand that are keys.
@@ -174,7 +179,7 @@ impl Keys {
             Keys::None => (1, 1),
             Keys::One(_) | Keys::ByOptions(_) => (2, 1),
             Keys::Second(_) | Keys::Two(..) => (3, 1),
-            Keys::All(_) => (usize::MAX, 1),
+            Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
             Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
         };
@@ -185,10 +190,11 @@ impl Keys {
     pub fn access(self, number: usize, args: &Args<'_>) -> Access {
         match self {
             Keys::ByOptions(options) => options.access(args),
-            Keys::Two(_, second) if number > 0 => second,
+            Keys::Two(_, others) | Keys::MadeOf(_, others) if number > 0 => others,
             Keys::One(access)
             | Keys::Second(access)
             | Keys::Two(access, _)
+            | Keys::MadeOf(access, _)
             | Keys::All(access)
             | Keys::Pairs(access)
             | Keys::CountedPairs(access) => access,
@@ -239,7 +245,7 @@ pub struct Arg {
 pub enum ArgKind {
     /// A key of the keyspace.
     Key,
-    /// The second key of [`Keys::Two`].
+    /// The second key of [`Keys::Two`], or what [`Keys::MadeOf`] is made of.
     SecondKey,
     /// Any bytes.
     String,

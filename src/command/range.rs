@@ -1,7 +1,7 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply, Run, arg,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Origin, SharedValue, Value};
@@ -125,24 +125,37 @@ fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let offset = usize::try_from(cx.args.integer(2)?).map_err(|_| Error::OffsetOutOfRange)?;
     let bytes = cx.args.get(3);
     let before = cx.len()?;
-    let len = match before {
-        _ if bytes.is_empty() => before.unwrap_or(0),
-        Some(_) => cx.write_at(offset, bytes)?,
-        None => {
-            let len = cx.checked_len(offset, bytes.len())?;
-            cx.limits.touch(len)?;
-            let mut value = vec![0; len];
-            value[offset..].copy_from_slice(bytes);
-            cx.replace_with(value)?;
-            len
-        }
-    };
+    let len = if bytes.is_empty() { before.unwrap_or(0) } else { cx.write_at(offset, bytes)? };
     if !bytes.is_empty() {
         cx.key.set_origin(Origin::Edited);
         cx.tell(Event::SETRANGE);
     }
     reply.integer(len as i64);
     Ok(())
+}
+
+/// Makes a value so long at least, with zeros at its end, in a buffer that can grow on.
+fn lengthen(value: &mut Vec<u8>, len: usize, limits: &Limits) -> Result<(), Error> {
+    let before = value.len();
+    // New bytes are filled in; where they do not fit, the old ones are moved.
+    limits.touch(len.saturating_sub(before))?;
+    if len > value.capacity() {
+        limits.touch(before)?;
+        value.reserve_exact((len - before).max(before / GROWTH_DIVISOR));
+    }
+    if len > before {
+        value.resize(len, 0);
+    }
+    Ok(())
+}
+
+/// Lends a value that was made here, as a buffer that can grow if it is large.
+pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) -> R {
+    if value.len() < GROWING_BYTES {
+        lend(Value::Inline(&value))
+    } else {
+        lend(Value::Shared(&SharedValue::new(value)))
+    }
 }
 
 impl OneKey<'_> {
@@ -160,14 +173,6 @@ impl OneKey<'_> {
         Ok(())
     }
 
-    /// The same with a value that was made here, as a buffer that can grow if it is large.
-    fn replace_with(&mut self, value: Vec<u8>) -> Result<(), Error> {
-        if value.len() < GROWING_BYTES {
-            return self.replace(Value::Inline(&value));
-        }
-        self.replace(Value::Shared(&SharedValue::new(value)))
-    }
-
     /// The length of a value that has `bytes` bytes at its end, at `offset`.
     fn checked_len(&self, offset: usize, bytes: usize) -> Result<usize, Error> {
         let len = offset.saturating_add(bytes);
@@ -175,7 +180,7 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Writes bytes into the value of a key that is there; it grows as needed. Tells its length.
+    /// Writes bytes into the key's value, which is made if there is none; it grows as needed. Tells its length.
     fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
@@ -183,35 +188,59 @@ impl OneKey<'_> {
             self.key.touch();
             return Ok(self.len()?.unwrap_or(0));
         }
-        let limits = *self.limits;
-        let write = |value: &mut Vec<u8>| {
-            let before = value.len();
-            // New bytes are filled in; where they do not fit, the old ones are moved.
-            limits.touch(end.saturating_sub(before))?;
-            if end > value.capacity() {
-                limits.touch(before)?;
-                value.reserve_exact((end - before).max(before / GROWTH_DIVISOR));
-            }
-            if end > before {
-                value.resize(end, 0);
-            }
+        let mut len = 0;
+        self.change_bytes(end, |value| {
             value[offset..end].copy_from_slice(bytes);
-            Ok(value.len())
-        };
-        if let Some(len) = self.key.change(write) {
-            return len;
-        }
-        let mut value = {
-            let entry = self.string()?;
-            let old = entry.as_ref().map_or(&[][..], |entry| entry.bytes());
-            limits.touch(old.len().max(end))?;
-            let mut value = Vec::with_capacity(old.len().max(end));
-            value.extend_from_slice(old);
-            value
-        };
-        let len = write(&mut value)?;
-        self.replace_with(value)?;
+            len = value.len();
+            true
+        })?;
         Ok(len)
+    }
+
+    /// Lets `change` write into the key's value, which is made if there is none, and so long at least, with
+    /// zeros at its end. Where that is no change, and `change` says by false that it made none either, nobody
+    /// hears of one.
+    ///
+    /// # Errors
+    /// Before `change` is called: that it is too much work here. The caller has asked whether the value may be so long.
+    pub(super) fn change_bytes(
+        &mut self,
+        len: usize,
+        mut change: impl FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), Error> {
+        let limits = *self.limits;
+        // The error is none where there was nothing to be changed.
+        let mut edit = |value: &mut Vec<u8>| {
+            let grows = len > value.len();
+            lengthen(value, len, &limits)?;
+            if change(value) || grows { Ok(()) } else { Err(None) }
+        };
+        let edited = match self.key.change(&mut edit) {
+            Some(edited) => edited,
+            None => {
+                let mut value = self.copied(len)?;
+                let edited = edit(&mut value);
+                if edited.is_ok() || !self.key.is_there() {
+                    with_made(value, |value| self.replace(value))?;
+                }
+                edited
+            }
+        };
+        edited.or_else(|refused| refused.map_or(Ok(()), Err))
+    }
+
+    /// A copy of the key's value, with room for so many bytes; or so many zeros, which cost nothing before they
+    /// are looked at.
+    fn copied(&self, len: usize) -> Result<Vec<u8>, Error> {
+        let Some(old) = self.string()? else {
+            self.limits.touch(len)?;
+            return Ok(vec![0; len]);
+        };
+        let capacity = old.len().max(len);
+        self.limits.touch(capacity)?;
+        let mut value = Vec::with_capacity(capacity);
+        value.extend_from_slice(old.bytes());
+        Ok(value)
     }
 }
 

@@ -57,6 +57,7 @@ impl Keys {
             Keys::One(_) | Keys::ByOptions(_) => (1, 1, 1),
             Keys::Second(_) => (2, 2, 1),
             Keys::Two(..) => (1, 2, 1),
+            Keys::MadeOf(..) => (2, -1, 1),
             Keys::All(_) => (1, -1, 1),
             Keys::Pairs(_) => (1, -1, 2),
         }
@@ -76,6 +77,7 @@ impl Keys {
             Keys::Second(access) => vec![spec(access, 2, 0, 1)],
             Keys::Two(first, second) if first == second => vec![spec(first, 1, 1, 1)],
             Keys::Two(first, second) => vec![spec(first, 1, 0, 1), spec(second, 2, 0, 1)],
+            Keys::MadeOf(first, others) => vec![spec(first, 2, 0, 1), spec(others, 3, -1, 1)],
             Keys::All(access) => vec![spec(access, 1, -1, 1)],
             Keys::Pairs(access) => vec![spec(access, 1, -1, 2)],
             Keys::CountedPairs(access) => {
@@ -182,6 +184,7 @@ impl Command {
             Action::Keyspace(Keyspace::Keys | Keyspace::Scan | Keyspace::RandomKey) => "generic",
             Action::Keyspace(_) | Action::Door(_) => "server",
             _ if has("string") => "string",
+            _ if has("bitmap") => "bitmap",
             _ => "generic",
         }
     }

@@ -131,7 +131,7 @@ pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 /// What an element takes in a reply beside its value, roughly.
-const ELEMENT_BYTES: usize = 8;
+pub(super) const ELEMENT_BYTES: usize = 8;
 
 fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let keys = cx.args.from(1).len();

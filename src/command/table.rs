@@ -2,10 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Command, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set, string};
+use super::{
+    Command, bitfield, bitmap, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set,
+    string,
+};
 
 /// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 60] = [
+pub static COMMANDS: [&Command; 68] = [
     &string::GET,
     &string::SET,
     &string::MGET,
@@ -66,13 +69,22 @@ pub static COMMANDS: [&Command; 60] = [
     &digest::DIGEST,
     &digest::DELEX,
     &lcs::LCS,
+    &digest::DELIFEQ,
+    &bitmap::SETBIT,
+    &bitmap::GETBIT,
+    &bitmap::BITCOUNT,
+    &bitmap::BITPOS,
+    &bitmap::BITOP,
+    &bitfield::BITFIELD,
+    &bitfield::BITFIELD_RO,
 ];
 
 /// Longest name that the look-up's packed form holds.
 pub(super) const NAME_BYTES: usize = 16;
 
 /// Places of the look-up's table: a power of two, and few of them taken.
-const PLACES: usize = 256;
+const PLACES: usize = 1 << PLACE_BITS;
+const PLACE_BITS: u32 = 9;
 
 /// Stands for no command.
 const NONE: u8 = u8::MAX;
@@ -111,7 +123,8 @@ static NAMES: [(u64, u64); COMMANDS.len()] = {
 /// Where to begin looking.
 #[inline]
 const fn first_place(packed: (u64, u64)) -> usize {
-    (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - 8)
+    (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
+        >> (u64::BITS - PLACE_BITS)
 }
 
 /// Commands that are not to be found any more.

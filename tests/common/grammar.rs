@@ -279,6 +279,14 @@ impl Grammar {
             ("setrange", "offset", _) => {
                 random.pick(&["536870912", "536870911x", "-1", "9223372036854775807"]).to_owned()
             }
+            ("bitop", "operation", _) => {
+                random.pick(&["and", "or", "xor", "not", "AND", "Or", "nosuch"]).to_owned()
+            }
+            (_, "encoding", _) => encoding(random),
+            ("setbit" | "getbit" | "bitfield" | "bitfield_ro", "offset", _) => bit_offset(random),
+            ("setbit", "value", _) | ("bitpos", "bit", _) if random.below(8) > 0 => {
+                random.below(2).to_string()
+            }
             (_, "db" | "destination-db" | "index1" | "index2", _) => random
                 .pick(&["0", "1", "2", "3", "0", "1", "15", "16", "-1", "abc", "99999999999"])
                 .to_owned(),
@@ -383,6 +391,27 @@ fn integer(random: &mut Random) -> String {
     }
 }
 
+/// A type of BITFIELD's numbers.
+fn encoding(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => random.pick(&["u64", "i65", "u0", "u", "8", "U8", "i-1", "u08", ""]).to_owned(),
+        1 => random.pick(&["u63", "i64", "u1", "i1"]).to_owned(),
+        2..7 => format!("u{}", 1 + random.below(63)),
+        _ => format!("i{}", 1 + random.below(64)),
+    }
+}
+
+/// Not the largest that is allowed: it would be made.
+fn bit_offset(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => {
+            random.pick(&["4294967296", "-1", "#-1", "9223372036854775807", "1x", "#", "##1", ""]).to_owned()
+        }
+        1..4 => format!("#{}", random.below(60)),
+        _ => random.below(3000).to_string(),
+    }
+}
+
 /// Far away, and never twice the same: two clocks must not decide which is later.
 fn relative_time(argument: &str, random: &mut Random) -> String {
     if random.below(6) == 0 {
@@ -432,7 +461,7 @@ fn is_one_of(word: &[u8], names: &[&str]) -> bool {
 /// server would compute what C leaves undefined: RESTORE does not ask whether its time
 /// fits 64 bits. Or whether two clocks decide.
 fn is_unfit(args: &[Vec<u8>]) -> bool {
-    if is_answered_twice(args) {
+    if is_answered_twice(args) || is_of_large_offset(args) || is_newer_bitop(args) {
         return true;
     }
     let time_first = is_one_of(&args[0], &TIME_FIRST);
@@ -463,4 +492,17 @@ fn compares_twice(args: &[Vec<u8>]) -> bool {
 fn is_answered_twice(args: &[Vec<u8>]) -> bool {
     let has = |words: &[&str]| args.iter().skip(3).any(|word| is_one_of(word, words));
     is_one_of(&args[0], &["set"]) && has(&["ifdeq", "ifdne"]) && has(&["get"])
+}
+
+/// Whether a bit may be far behind all that are there: a value of up to 512 MB would be made.
+fn is_of_large_offset(args: &[Vec<u8>]) -> bool {
+    let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.trim_start_matches('#').parse::<i64>().ok();
+    is_one_of(&args[0], &["setbit", "bitfield"])
+        && args[1..].iter().filter_map(number).any(|number| (100_000..1 << 32).contains(&number))
+}
+
+/// Whether it is an operation that Redis 8.6 has and midi has not.
+fn is_newer_bitop(args: &[Vec<u8>]) -> bool {
+    is_one_of(&args[0], &["bitop"])
+        && args.get(1).is_some_and(|word| is_one_of(word, &["diff", "diff1", "andor", "one"]))
 }

@@ -53,7 +53,7 @@ const FINE: &str = "";
 const ANY: &str = "";
 
 /// Where, the command, what the host's reply begins with, what midi's begins with.
-const DIFFERENCES: [(On, &str, &str, &str); 15] = [
+const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is wrong comes after.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
     (On::Newer, "scan", "ERR invalid cursor", "ERR "),
@@ -74,6 +74,12 @@ const DIFFERENCES: [(On, &str, &str, &str); 15] = [
     (On::Valkey, "msetex", "ERR ", "ERR "),
     // Valkey looks at the time to live first, then whether there is a key.
     (On::Valkey, "getex", "ERR ", FINE),
+    // Newer hosts look at all arguments first, then whether there is a key; and Valkey does without an end.
+    (On::Newer, "bitcount", "ERR ", FINE),
+    (On::Newer, "bitcount", "ERR ", "ERR "),
+    (On::Valkey, "bitcount", FINE, "ERR syntax error"),
+    (On::Newer, "bitpos", "ERR ", FINE),
+    (On::Newer, "bitpos", "ERR ", "ERR "),
 ];
 
 /// Whether midi's reply to a command is the host's, or the one of Redis 7.0 where the host's is known to be another.

@@ -123,6 +123,9 @@ fn after(state: &State, operation: &Operation) -> Option<State> {
 
 /// The keys of a command that [`run`] knows.
 fn keys_of(args: &Words) -> Vec<&[u8]> {
+    if args[0] == b"BITOP" {
+        return args[2..].iter().map(Vec::as_slice).collect();
+    }
     let step = if matches!(args[0].as_slice(), b"MSET" | b"MSETNX") { 2 } else { 1 };
     let several = matches!(args[0].as_slice(), b"MSET" | b"MSETNX" | b"MGET" | b"DEL" | b"EXISTS");
     let two = matches!(args[0].as_slice(), b"RENAME" | b"RENAMENX" | b"COPY");
@@ -147,6 +150,19 @@ pub fn run(state: &mut State, args: &Words) -> Value {
             count(value.len())
         }
         b"INCR" => incr(state, key),
+        b"SETBIT" | b"GETBIT" => one_bit(state, args),
+        b"BITCOUNT" => {
+            count(state.get(key).map_or(0, |value| value.iter().map(|byte| byte.count_ones() as usize).sum()))
+        }
+        b"BITFIELD" => increment_bytes(state, args),
+        b"BITOP" => bitop(state, args),
+        b"DELIFEQ" => {
+            let same = state.get(key) == Some(&args[2]);
+            if same {
+                state.remove(key);
+            }
+            count(same.into())
+        }
         b"SETNX" => {
             let is_new = !state.contains_key(key);
             if is_new {
@@ -213,4 +229,52 @@ fn incr(state: &mut State, key: &[u8]) -> Value {
             Value::Integer(old + 1)
         }
     }
+}
+
+/// SETBIT key offset value, or GETBIT key offset.
+fn one_bit(state: &mut State, args: &Words) -> Value {
+    let at: usize = String::from_utf8_lossy(&args[2]).parse().expect("made so");
+    let (byte, mask) = (at / 8, 0x80 >> (at % 8));
+    let old = state.get(&args[1]).and_then(|value| value.get(byte)).is_some_and(|byte| byte & mask != 0);
+    if let Some(on) = args.get(3) {
+        let value = state.entry(args[1].clone()).or_default();
+        value.resize(value.len().max(byte + 1), 0);
+        value[byte] = if on == b"1" { value[byte] | mask } else { value[byte] & !mask };
+    }
+    count(old.into())
+}
+
+/// BITFIELD key INCRBY u8 #number increment, once or more.
+fn increment_bytes(state: &mut State, args: &Words) -> Value {
+    let number =
+        |text: &[u8]| String::from_utf8_lossy(text).replace('#', "").parse::<usize>().expect("made so");
+    let value = state.entry(args[1].clone()).or_default();
+    let sums = args[2..].chunks(4).map(|step| {
+        assert!(step[0] == b"INCRBY" && step[1] == b"u8");
+        let byte = number(&step[2]);
+        value.resize(value.len().max(byte + 1), 0);
+        value[byte] = value[byte].wrapping_add(number(&step[3]) as u8);
+        count(value[byte].into())
+    });
+    Value::Array(sums.collect())
+}
+
+/// BITOP operation destination source [source].
+fn bitop(state: &mut State, args: &Words) -> Value {
+    let values: Vec<Vec<u8>> =
+        args[3..].iter().map(|key| state.get(key).cloned().unwrap_or_default()).collect();
+    let longest = values.iter().map(Vec::len).max().unwrap_or(0);
+    let byte = |number: usize, at: usize| values[number].get(at).copied().unwrap_or(0);
+    let result: Vec<u8> = (0..longest)
+        .map(|at| match args[1].as_slice() {
+            b"NOT" => !byte(0, at),
+            b"XOR" => byte(0, at) ^ byte(1, at),
+            _ => byte(0, at) | byte(1, at),
+        })
+        .collect();
+    state.remove(&args[2]);
+    if longest > 0 {
+        state.insert(args[2].clone(), result);
+    }
+    count(longest)
 }

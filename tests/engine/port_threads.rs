@@ -474,7 +474,7 @@ const MARK: u8 = 0xf0;
 const ALIKE: u8 = 4;
 
 /// What clients send: `K` is a key, `V` a value.
-const LINES: [&str; 37] = [
+const LINES: [&str; 39] = [
     "SET K V",
     "SET K V",
     "SET K V",
@@ -496,6 +496,8 @@ const LINES: [&str; 37] = [
     "STRLEN K",
     "SETRANGE K 3 V",
     "GETRANGE K 1 -2",
+    "GETBIT K 3",
+    "BITOP OR K K",
     "COPY K K",
     "RENAME K K",
     "TYPE K",

@@ -6,7 +6,7 @@ use crate::common::hosts::has_newer_tips;
 use crate::common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
 
 /// Every MIDI command that has a stock command of the same kind.
-const STOCK: [&str; 49] = [
+const STOCK: [&str; 56] = [
     "get",
     "set",
     "mget",
@@ -56,11 +56,20 @@ const STOCK: [&str; 49] = [
     "getdel",
     "getex",
     "lcs",
+    "setbit",
+    "getbit",
+    "bitcount",
+    "bitpos",
+    "bitop",
+    "bitfield",
+    "bitfield_ro",
 ];
 
 /// Those that are midi's own, or newer hosts', or have subcommands where the stock has commands.
-const OWN: [&str; 11] =
-    ["populate", "import", "export", "jobs", "info", "help", "digest", "delex", "msetex", "object", "memory"];
+const OWN: [&str; 12] = [
+    "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex", "object",
+    "memory",
+];
 
 fn every_command() -> impl Iterator<Item = String> {
     STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))
@@ -433,7 +442,7 @@ fn command_info_is_that_of_the_stock_command() {
     for name in STOCK {
         let native = command_info(&mut client, name);
         let mut midi = command_info(&mut client, &format!("midi.{name}"));
-        if name == "set" {
+        if ["set", "bitfield"].contains(&name) {
             // A module's command can only tell what its options do to a key by giving the key itself.
             let at =
                 midi.1.iter().position(|flag| flag == "movablekeys").expect("the module is asked for keys");

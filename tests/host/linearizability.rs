@@ -144,7 +144,7 @@ const KEYS: [&str; 3] = ["x", "y", "z"];
 
 /// What is drawn for one key; `K` is the key, `V` a value of its own. A command that
 /// midi does not have is left out.
-const ON_ONE_KEY: [&str; 15] = [
+const ON_ONE_KEY: [&str; 23] = [
     "GET K",
     "GET K",
     "SET K V",
@@ -160,13 +160,21 @@ const ON_ONE_KEY: [&str; 15] = [
     "GETSET K V",
     "STRLEN K",
     "SETNX K V",
+    "SET K one",
+    "DELIFEQ K one",
+    "SETBIT K 3 1",
+    "SETBIT K 3 0",
+    "SETBIT K 33 1",
+    "GETBIT K 3",
+    "BITCOUNT K",
+    "BITFIELD K INCRBY u8 #1 7 INCRBY u8 #6 1",
 ];
 
 /// For keys that are numbers only.
 const ON_A_COUNTER: [&str; 4] = ["INCR K", "INCR K", "GET K", "DEL K"];
 
 /// What is drawn for several keys at once.
-const ON_SEVERAL_KEYS: [&str; 13] = [
+const ON_SEVERAL_KEYS: [&str; 17] = [
     "MSET x V y V z V",
     "MSET z V x V",
     "MGET x y z",
@@ -180,6 +188,10 @@ const ON_SEVERAL_KEYS: [&str; 13] = [
     "RENAMENX y z",
     "COPY z x",
     "COPY x y REPLACE",
+    "BITOP OR z x y",
+    "BITOP XOR x x z",
+    "BITOP NOT y z",
+    "SETBIT y 5 0",
 ];
 
 /// Those of the lines whose command midi has.

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bitmaps;
 mod cluster;
 mod commands;
 mod config;

@@ -47,7 +47,7 @@ fn encoding_and_refcount_are_those_of_a_value_that_was_set() {
     });
 }
 
-/// What a value came of decides, too: APPEND and SETRANGE leave `raw`, INCRBYFLOAT never leaves `int`.
+/// What a value came of decides, too: APPEND, SETRANGE and what writes bits leave `raw`, INCRBYFLOAT never leaves `int`.
 #[test]
 fn encoding_is_that_of_a_value_that_was_made() {
     let beginnings =
@@ -58,6 +58,11 @@ fn encoding_is_that_of_a_value_that_was_made() {
         "SETRANGE k 0 5",
         "SETRANGE k 3 5",
         "SETRANGE k 0 \"\"",
+        "SETBIT k 0 0",
+        "SETBIT k 3 0",
+        "BITFIELD k SET u1 0 0",
+        "BITFIELD k GET u8 0",
+        "BITOP OR k k",
         "INCRBYFLOAT k 5",
         "INCRBYFLOAT k 0.5",
         "INCRBY k 5",

@@ -1,10 +1,11 @@
 //! The promise: commands answer what Redis 7.0 answers.
 //!
 //! Random programs run on the engine, on one thread with a clock of their own,
-//! and on a plain map that does what Redis's t_string.c, expire.c and db.c say.
+//! and on a plain map that does what Redis's t_string.c, bitops.c, expire.c and db.c say.
 //! Replies must be the same, and the engine's books must be right at the end.
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Tape, find};
@@ -21,6 +22,8 @@ const START: UnixMs = 1_600_000_000_000;
 /// From here on values are kept, not copied.
 const KEEP_BYTES: usize = 600;
 
+const MAX_VALUE_BYTES: usize = 10_000;
+
 const DATABASES: u32 = 3;
 
 fn engine(shards: usize) -> Engine {
@@ -36,7 +39,7 @@ fn engine(shards: usize) -> Engine {
     let settings = Settings {
         max_pattern_bytes: AtomicUsize::new(100),
         max_key_bytes: AtomicUsize::new(1000),
-        max_value_bytes: AtomicUsize::new(10_000),
+        max_value_bytes: AtomicUsize::new(MAX_VALUE_BYTES),
         keep_bytes: AtomicUsize::new(KEEP_BYTES),
         ..Settings::default()
     };
@@ -239,6 +242,35 @@ impl Model {
                 }
                 ok()
             }
+            "setbit" | "getbit" => self.one_bit(db, args),
+            "bitcount" if is_backwards(&args[2..]) => integer(0),
+            "bitcount" => integer(match self.range_of_bits(db, &args[1], &args[2..]) {
+                None => 0,
+                Some((value, range)) => range.filter(|&at| bit(&value, at)).count() as i64,
+            }),
+            "bitpos" => {
+                let wanted = args[2] == b"1";
+                integer(match self.range_of_bits(db, &args[1], &args[3..]) {
+                    None => -i64::from(wanted),
+                    Some((value, mut range)) => range.find(|&at| bit(&value, at) == wanted).map_or(
+                        if wanted || args.len() > 3 || value.is_empty() {
+                            -1
+                        } else {
+                            8 * value.len() as i64
+                        },
+                        |at| at as i64,
+                    ),
+                })
+            }
+            "bitfield" => self.increment(db, args),
+            "bitop" => self.bitop(db, args),
+            "delifeq" => {
+                let same = self.live(db, &args[1]).is_some_and(|(value, _)| *value == args[2]);
+                if same {
+                    self.dbs[db as usize].remove(&args[1]);
+                }
+                integer(same.into())
+            }
             "flushdb" => {
                 self.dbs[db as usize].clear();
                 ok()
@@ -269,6 +301,77 @@ impl Model {
             Some((_, None)) => -1,
             Some((_, Some(at))) => unit(*at),
         })
+    }
+
+    /// The key's value, made so many bytes long at least, or made anew.
+    fn lengthened(&mut self, db: u32, key: &[u8], len: usize) -> &mut Vec<u8> {
+        let (mut value, at) = self.live(db, key).cloned().unwrap_or_default();
+        value.resize(value.len().max(len), 0);
+        let place = self.dbs[db as usize].entry(key.to_vec()).or_default();
+        *place = (value, at);
+        &mut place.0
+    }
+
+    /// setbitCommand and getbitCommand.
+    fn one_bit(&mut self, db: u32, args: &[Vec<u8>]) -> Vec<Said> {
+        let at = integer_argument(&args[2]).and_then(|at| usize::try_from(at).ok());
+        let Some(at) = at.filter(|at| at / 8 < MAX_VALUE_BYTES) else {
+            return error("ERR bit offset is not an integer or out of range");
+        };
+        let old = self.live(db, &args[1]).is_some_and(|(value, _)| bit(value, at));
+        if args.len() > 3 {
+            let byte = &mut self.lengthened(db, &args[1], at / 8 + 1)[at / 8];
+            let mask = 0x80 >> (at % 8);
+            *byte = if args[3] == b"1" { *byte | mask } else { *byte & !mask };
+        }
+        integer(old.into())
+    }
+
+    /// A value, and the bits that two offsets and BIT are about; none where there is no key.
+    fn range_of_bits(&self, db: u32, key: &[u8], range: &[Vec<u8>]) -> Option<(Vec<u8>, Range<usize>)> {
+        let (value, _) = self.live(db, key)?;
+        let bits = 8 * value.len() as i64;
+        let offset = |at: usize| {
+            let number = integer_argument(&range[at]).expect("made so");
+            if number < 0 { (bits + number).max(0) } else { number }
+        };
+        let (start, end) = if range.is_empty() { (0, bits) } else { (offset(0), (offset(1) + 1).min(bits)) };
+        Some((value.clone(), start as usize..end as usize))
+    }
+
+    /// bitfieldCommand with INCRBY u16.
+    fn increment(&mut self, db: u32, args: &[Vec<u8>]) -> Vec<Said> {
+        let at = integer_argument(&args[4]).expect("made so") as usize;
+        let more = integer_argument(&args[5]).expect("made so");
+        let value = self.lengthened(db, &args[1], (at + 16).div_ceil(8));
+        let old = (at..at + 16).fold(0u16, |number, at| number << 1 | u16::from(bit(value, at)));
+        let new = old.wrapping_add(more as u16);
+        for place in 0..16 {
+            let (byte, mask) = (&mut value[(at + place) / 8], 0x80 >> ((at + place) % 8));
+            *byte = if new >> (15 - place) & 1 == 1 { *byte | mask } else { *byte & !mask };
+        }
+        vec![Said::Array(1), Said::Integer(new.into())]
+    }
+
+    /// bitopCommand.
+    fn bitop(&mut self, db: u32, args: &[Vec<u8>]) -> Vec<Said> {
+        let values: Vec<Vec<u8>> =
+            args[3..].iter().map(|key| self.live(db, key).cloned().unwrap_or_default().0).collect();
+        let longest = values.iter().map(Vec::len).max().unwrap_or(0);
+        let bytes = |at: usize| values.iter().map(move |value| value.get(at).copied().unwrap_or(0));
+        let result: Option<Vec<u8>> = (0..longest)
+            .map(|at| match args[1].as_slice() {
+                b"and" => bytes(at).reduce(|a, b| a & b),
+                b"or" => bytes(at).reduce(|a, b| a | b),
+                b"xor" => bytes(at).reduce(|a, b| a ^ b),
+                _ => bytes(at).next().map(|byte| !byte),
+            })
+            .collect();
+        self.dbs[db as usize].remove(&args[2]);
+        if let Some(result) = result.filter(|_| longest > 0) {
+            self.dbs[db as usize].insert(args[2].clone(), (result, None));
+        }
+        integer(longest as i64)
     }
 
     /// renameGenericCommand.
@@ -448,6 +551,17 @@ impl Model {
     }
 }
 
+/// Whether both offsets count from the end, and the range is the wrong way round: BITCOUNT judges that as they are
+/// written, and BITPOS where they come to lie.
+fn is_backwards(range: &[Vec<u8>]) -> bool {
+    let numbers: Vec<i64> = range.iter().filter_map(|word| integer_argument(word)).collect();
+    numbers.len() == 2 && numbers[1] < 0 && numbers[0] < 0 && numbers[0] > numbers[1]
+}
+
+fn bit(value: &[u8], at: usize) -> bool {
+    value.get(at / 8).is_some_and(|byte| byte & (0x80 >> (at % 8)) != 0)
+}
+
 /// Whether a key with that expiry is gone.
 fn is_due(at: Option<UnixMs>) -> bool {
     at.is_some_and(|at| at < CLOCK.get())
@@ -578,6 +692,35 @@ fn copy_options() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(option, 0..3).prop_map(|options| options.concat())
 }
 
+/// Commands about bits.
+fn bits() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let offset = || prop_oneof![8 => 0..300i64, 2 => 0..9000i64];
+    let end = || prop_oneof![4 => offset(), 2 => -300..0i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX - 1)];
+    let range = prop_oneof![
+        1 => Just(String::new()),
+        3 => (end(), end()).prop_map(|(start, end)| format!(" {start} {end} BIT")),
+    ];
+    let far = proptest::sample::select(&["-1", "80000", "abc"][..]);
+    let line = prop_oneof![
+        4 => (offset(), 0..2).prop_map(|(at, bit)| format!("setbit KEY {at} {bit}")),
+        2 => offset().prop_map(|at| format!("getbit KEY {at}")),
+        1 => far.prop_map(|at| format!("setbit KEY {at} 1")),
+        2 => range.clone().prop_map(|range| format!("bitcount KEY{range}")),
+        2 => (0..2, range).prop_map(|(bit, range)| format!("bitpos KEY {bit}{range}")),
+        2 => (offset(), -9..9).prop_map(|(at, more)| format!("bitfield KEY incrby u16 {at} {more}")),
+        2 => proptest::sample::select(&["bitop and KEY OTHER KEY", "bitop or OTHER KEY OTHER", "bitop xor KEY OTHER",
+            "bitop not KEY OTHER", "bitop or KEY many:1 many:2 OTHER"][..]).prop_map(str::to_owned),
+    ];
+    (line, key(), key()).prop_map(|(line, first, second)| {
+        let word = |word: &str| match word {
+            "KEY" => first.clone(),
+            "OTHER" => second.clone(),
+            word => word.as_bytes().to_vec(),
+        };
+        line.split(' ').map(word).collect()
+    })
+}
+
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = |names: &'static [&'static str]| {
         (proptest::sample::select(names), key()).prop_map(|(name, key)| vec![name.into(), key])
@@ -612,6 +755,8 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
         2 => (key(), key(), copy_options())
             .prop_map(|(from, to, options)| [vec![b"copy".to_vec(), from, to], options].concat()),
         2 => (key(), db_number()).prop_map(|(key, db)| vec![b"move".to_vec(), key, db]),
+        4 => bits(),
+        1 => (key(), value()).prop_map(|(key, value)| vec![b"delifeq".to_vec(), key, value]),
     ]
 }
 

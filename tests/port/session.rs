@@ -564,7 +564,7 @@ fn commands_about_keys_are_not_said_to_be_elsewhere() {
     let mut client = ported.client();
     for line in [
         "LPUSH l a",
-        "BITCOUNT k",
+        "GEOPOS k",
         "SORT k",
         "XGROUP CREATE k g 0",
         "PFCOUNT k",

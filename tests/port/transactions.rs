@@ -129,7 +129,7 @@ fn greetings_aside(value: Value) -> Value {
 }
 
 /// Commands that run the same on both, right ones and wrong ones. K is a key, N a small number.
-const COMMANDS: [&str; 44] = [
+const COMMANDS: [&str; 47] = [
     "SET K N",
     "SET K v NX",
     "GET K",
@@ -150,6 +150,9 @@ const COMMANDS: [&str; 44] = [
     "GETEX K PERSIST",
     "SETRANGE K N x",
     "STRLEN K",
+    "SETBIT K N 1",
+    "BITFIELD K INCRBY u4 #3 1",
+    "BITOP OR K K K",
     "RENAME K K",
     "COPY K K",
     "COPY K K DB 1",

@@ -156,6 +156,7 @@ fn syntax(argument: &Argument) -> String {
     let list = |between: &str| argument.inner.iter().map(syntax).collect::<Vec<_>>().join(between);
     let body = match argument.kind.as_str() {
         "pure-token" => String::new(),
+        "oneof" if argument.token.is_some() => format!("<{}>", list(" | ")),
         "oneof" => list(" | "),
         "block" => list(" "),
         _ => argument.name.clone(),
@@ -173,19 +174,21 @@ fn syntax(argument: &Argument) -> String {
 
 /// A row for every argument that is written; choices and blocks are opened.
 fn argument_rows(argument: &Argument, outer: &str, page: &mut String) {
-    let mut notes: Vec<&str> = Vec::from_iter([outer].into_iter().filter(|note| !note.is_empty()));
-    if argument.optional {
-        notes.push("optional");
-    }
-    if argument.multiple {
-        notes.push("may be repeated");
-    }
-    if argument.kind == "oneof" {
-        notes.push("one of these");
-    }
-    let notes = notes.join(", ");
+    let mut notes: Vec<&str> = outer.split(", ").filter(|note| !note.is_empty()).collect();
+    let mut note = |is_so: bool, note| {
+        if is_so && !notes.contains(&note) {
+            notes.push(note);
+        }
+        notes.join(", ")
+    };
+    note(argument.optional, "optional");
+    let notes = note(argument.multiple, "may be repeated");
+    let inner_notes = note(argument.kind == "oneof", "one of these");
     if matches!(argument.kind.as_str(), "oneof" | "block") {
-        argument.inner.iter().for_each(|inner| argument_rows(inner, &notes, page));
+        if let Some(token) = &argument.token {
+            let _ = writeln!(page, "| `{token}` | word | {notes} |");
+        }
+        argument.inner.iter().for_each(|inner| argument_rows(inner, &inner_notes, page));
         return;
     }
     let (token, name) = (argument.token.as_deref().unwrap_or_default(), argument.name.as_str());
@@ -201,14 +204,16 @@ fn index() -> String {
         let is = |category: &str| command.categories.split(' ').any(|name| name == category);
         match () {
             _ if is("string") => 0,
+            _ if is("bitmap") => 1,
             _ if command.key_arguments(&midi::command::Args::new(&[b"", b"", b"", b""])).next().is_some() => {
-                1
+                2
             }
-            _ => 2,
+            _ => 3,
         }
     };
     let mut page = String::new();
-    for (number, title) in ["Strings", "Keys", "The keyspace, and midi itself"].iter().enumerate() {
+    for (number, title) in ["Strings", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
+    {
         let _ = write!(page, "## {title}\n\n| | |\n|---|---|\n");
         for command in COMMANDS.iter().filter(|command| family(command) == number) {
             let (name, file) = (host_name(command), command.name);

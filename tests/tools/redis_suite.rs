@@ -1,4 +1,4 @@
-//! The promise, as Redis's own tests judge it: its units for strings, counters, keys,
+//! The promise, as Redis's own tests judge it: its units for strings, counters, bitmaps, keys,
 //! expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
 //! for transactions runs on midi's own port.
 //!
@@ -30,7 +30,15 @@ const TAGS: &str = "-needs:repl -needs:debug";
 const KEPT: [&str; 9] =
     ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
 
-const UNITS: [&str; 5] = ["unit/type/string", "unit/type/incr", "unit/keyspace", "unit/expire", "unit/scan"];
+const UNITS: [&str; 7] = [
+    "unit/type/string",
+    "unit/type/incr",
+    "unit/bitops",
+    "unit/bitfield",
+    "unit/keyspace",
+    "unit/expire",
+    "unit/scan",
+];
 
 #[test]
 fn adaptive() {

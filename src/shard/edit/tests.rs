@@ -278,6 +278,18 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("digest k", None),
     ("delex k", Some("1")),
     ("delex k ifeq 12", None),
+    ("delifeq k 12", None),
+    ("setbit k 0 0", None),
+    ("getbit k 0", None),
+    ("bitcount k", None),
+    ("bitpos k 0", None),
+    ("bitop not l k", None),
+    ("bitop or k nosuch k", None),
+    ("bitop or k nosuch", Some("0")),
+    ("bitfield k", None),
+    ("bitfield k get u8 0", None),
+    ("bitfield k set u8 0 1", None),
+    ("bitfield_ro k get u8 0", None),
 ];
 
 #[test]

@@ -1,0 +1,227 @@
+//! Numbers of any width at any bit of a value: BITFIELD and BITFIELD_RO, after Redis's bitops.c.
+
+use smallvec::SmallVec;
+
+use super::bitmap::bit_offset;
+use super::bits::{Field, Overflow};
+use super::string::ELEMENT_BYTES;
+use super::{
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
+    Reply, Run, arg, parse_integer, word,
+};
+use crate::store::Origin;
+
+const KEY: Arg = arg("key", ArgKind::Key);
+const ENCODING: Arg = arg("encoding", ArgKind::String);
+const OFFSET: Arg = arg("offset", ArgKind::Integer);
+
+const GET: Arg = arg("get", ArgKind::Block(&[ENCODING, OFFSET])).token("GET");
+
+const WRITE: &[Arg] = &[
+    arg("overflow", ArgKind::OneOf(&[word("wrap", "WRAP"), word("sat", "SAT"), word("fail", "FAIL")]))
+        .token("OVERFLOW")
+        .optional(),
+    arg(
+        "write-operation",
+        ArgKind::OneOf(&[
+            arg("set", ArgKind::Block(&[ENCODING, OFFSET, arg("value", ArgKind::Integer)])).token("SET"),
+            arg("incrby", ArgKind::Block(&[ENCODING, OFFSET, arg("increment", ArgKind::Integer)]))
+                .token("INCRBY"),
+        ]),
+    ),
+];
+
+pub(super) static BITFIELD: Command = Command {
+    name: "bitfield",
+    arity: -2,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::ByOptions(ByOptions {
+        most: Access::ReadOverwrite,
+        plain: Access::Read,
+        words: &[("set", Access::ReadOverwrite), ("incrby", Access::ReadOverwrite)],
+        first: 2,
+    }),
+    categories: "write bitmap slow",
+    twins: &[],
+    docs: Docs {
+        summary: "Reads, writes and adds to numbers of any width at any bit of a key's value.",
+        complexity: "O(1) for each operation, where the value is not to grow",
+        args: &[
+            KEY,
+            arg("operation", ArgKind::OneOf(&[GET, arg("write", ArgKind::Block(WRITE))]))
+                .optional()
+                .multiple(),
+        ],
+    },
+    action: Action::OneKey(Run::Edit(bitfield)),
+};
+
+pub(super) static BITFIELD_RO: Command = Command {
+    name: "bitfield_ro",
+    arity: -2,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "read bitmap fast",
+    twins: &[],
+    docs: Docs {
+        summary: "Reads numbers of any width at any bit of a key's value.",
+        complexity: "O(1) for each operation",
+        args: &[KEY, GET.optional().multiple()],
+    },
+    action: Action::OneKey(Run::Read(bitfield_ro)),
+};
+
+/// One thing to be done.
+#[derive(Clone, Copy)]
+struct Step {
+    field: Field,
+    /// Where it begins.
+    at: u64,
+    /// What is written, if anything is.
+    write: Option<Write>,
+}
+
+#[derive(Clone, Copy)]
+struct Write {
+    number: i64,
+    /// It is added to what is there.
+    adds: bool,
+    overflow: Overflow,
+}
+
+type Steps = SmallVec<[Step; 4]>;
+
+/// What one step says; null where a number was not written because it did not fit.
+type Said = SmallVec<[Option<i64>; 4]>;
+
+fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let steps = parse(&cx.args, cx.limits)?;
+    let ends = steps.iter().filter(|step| step.write.is_some()).map(Step::end);
+    match ends.max() {
+        None => read(cx, &steps, reply),
+        Some(end) => write(cx, &steps, end.div_ceil(8) as usize, reply),
+    }
+}
+
+fn bitfield_ro(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let steps = parse(&cx.args, cx.limits)?;
+    if steps.iter().any(|step| step.write.is_some()) {
+        return Err(Error::FieldsReadOnly);
+    }
+    read(cx, &steps, reply)
+}
+
+fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
+    let value = cx.string()?;
+    let bytes = value.as_ref().map_or(&[][..], |value| value.bytes());
+    say(&steps.iter().map(|step| Some(step.field.read(bytes, step.at))).collect(), reply);
+    Ok(())
+}
+
+/// Where any step writes, the value must have so many bytes.
+fn write(cx: &mut OneKey<'_>, steps: &Steps, len: usize, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
+    let grows = cx.string()?.is_none_or(|value| value.len() < len);
+    cx.limits.value(len)?;
+    let mut said = Said::new();
+    let mut changed = false;
+    cx.change_bytes(len, |bytes| {
+        for step in steps {
+            let (answer, changes) = step.take(bytes, grows);
+            said.push(answer);
+            changed |= changes;
+        }
+        changed
+    })?;
+    cx.key.set_origin(Origin::Edited);
+    // A value that has grown for numbers that were not written then is no event: so it is in Redis.
+    if changed {
+        cx.tell(Event::SETBIT);
+    }
+    say(&said, reply);
+    Ok(())
+}
+
+fn say(said: &Said, reply: &mut dyn Reply) {
+    reply.array(said.len());
+    for answer in said {
+        match answer {
+            Some(number) => reply.integer(*number),
+            None => reply.null(),
+        }
+    }
+}
+
+impl Step {
+    /// The bit behind its field.
+    fn end(&self) -> u64 {
+        self.at + u64::from(self.field.bits)
+    }
+
+    /// Does it, on a value that its field is in if it writes. Tells what it says, and whether it is a change;
+    /// in a value that has just grown every write is one.
+    fn take(&self, bytes: &mut [u8], has_grown: bool) -> (Option<i64>, bool) {
+        let old = self.field.read(bytes, self.at);
+        let Some(write) = self.write else { return (Some(old), false) };
+        let wanted = match write {
+            Write { adds: true, number, .. } => i128::from(old) + i128::from(number),
+            Write { number, .. } => self.field.meant(number),
+        };
+        let Some(new) = self.field.fit(wanted, write.overflow) else { return (None, false) };
+        self.field.write(bytes, self.at, new);
+        (Some(if write.adds { new } else { old }), has_grown || new != old)
+    }
+}
+
+/// Reads the arguments behind the key.
+fn parse(args: &Args<'_>, limits: &Limits) -> Result<Steps, Error> {
+    let mut steps = Steps::new();
+    let mut overflow = Overflow::Wrap;
+    let mut at = 2;
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        if args.is(at, "overflow") && left >= 1 {
+            overflow = parse_overflow(args, at + 1)?;
+            at += 2;
+            continue;
+        }
+        let (writes, adds) = match () {
+            _ if args.is(at, "get") && left >= 2 => (false, false),
+            _ if args.is(at, "set") && left >= 3 => (true, false),
+            _ if args.is(at, "incrby") && left >= 3 => (true, true),
+            _ => return Err(Error::Syntax),
+        };
+        let field = parse_field(args.get(at + 1))?;
+        let offset = args.get(at + 2);
+        let place = match offset.strip_prefix(b"#") {
+            Some(number) => bit_offset(number, field.bits, limits)?,
+            None => bit_offset(offset, 1, limits)?,
+        };
+        let number = if writes { args.integer(at + 3)? } else { 0 };
+        let write = writes.then_some(Write { number, adds, overflow });
+        steps.push(Step { field, at: place, write });
+        at += if writes { 4 } else { 3 };
+    }
+    Ok(steps)
+}
+
+/// `i` and up to 64, or `u` and up to 63.
+fn parse_field(text: &[u8]) -> Result<Field, Error> {
+    let (signed, bits, most) = match text {
+        [b'i', bits @ ..] => (true, bits, 64),
+        [b'u', bits @ ..] => (false, bits, 63),
+        _ => return Err(Error::InvalidField),
+    };
+    let bits = parse_integer(bits).filter(|bits| (1..=most).contains(bits)).ok_or(Error::InvalidField)?;
+    Ok(Field { signed, bits: bits as u32 })
+}
+
+fn parse_overflow(args: &Args<'_>, at: usize) -> Result<Overflow, Error> {
+    match () {
+        _ if args.is(at, "wrap") => Ok(Overflow::Wrap),
+        _ if args.is(at, "sat") => Ok(Overflow::Saturate),
+        _ if args.is(at, "fail") => Ok(Overflow::Fail),
+        _ => Err(Error::InvalidOverflow),
+    }
+}

@@ -1,0 +1,317 @@
+//! Values as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP, after Redis's bitops.c.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::bits::{self, Operation};
+use super::range::with_made;
+use super::{
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, ManyKeys, OneKey,
+    Reply, Run, arg, parse_integer, word,
+};
+use crate::store::{Origin, StringRef};
+
+const KEY: Arg = arg("key", ArgKind::Key);
+const OFFSET: Arg = arg("offset", ArgKind::Integer);
+const START: Arg = arg("start", ArgKind::Integer);
+const END: Arg = arg("end", ArgKind::Integer);
+const UNIT: Arg = arg("unit", ArgKind::OneOf(&[word("byte", "BYTE"), word("bit", "BIT")])).optional();
+
+pub(super) static SETBIT: Command = Command {
+    name: "setbit",
+    arity: 4,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::One(Access::ReadOverwrite),
+    categories: "write bitmap slow",
+    twins: &[],
+    docs: Docs {
+        summary: "Writes one bit of a key's value, which is filled with zeros up to there, and returns what it was.",
+        complexity: "O(1) where the value is not to grow",
+        args: &[KEY, OFFSET, arg("value", ArgKind::Integer)],
+    },
+    action: Action::OneKey(Run::Edit(setbit)),
+};
+
+pub(super) static GETBIT: Command = Command {
+    name: "getbit",
+    arity: 3,
+    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "read bitmap fast",
+    twins: &[],
+    docs: Docs {
+        summary: "Returns one bit of a key's value; behind its end all are 0.",
+        complexity: "O(1)",
+        args: &[KEY, OFFSET],
+    },
+    action: Action::OneKey(Run::Read(getbit)),
+};
+
+pub(super) static BITCOUNT: Command = Command {
+    name: "bitcount",
+    arity: -2,
+    flags: Flags { readonly: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "read bitmap slow",
+    twins: &[],
+    docs: Docs {
+        summary: "Counts the bits of a key's value, or of a part of it, that are 1.",
+        complexity: "O(N), N being the length of the part",
+        args: &[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()],
+    },
+    action: Action::OneKey(Run::Read(bitcount)),
+};
+
+pub(super) static BITPOS: Command = Command {
+    name: "bitpos",
+    arity: -3,
+    flags: Flags { readonly: true, ..Flags::NONE },
+    keys: Keys::One(Access::Read),
+    categories: "read bitmap slow",
+    twins: &[],
+    docs: Docs {
+        summary: "Finds the first bit of a key's value, or of a part of it, that is 0 or 1.",
+        complexity: "O(N), N being the length of the part",
+        args: &[
+            KEY,
+            arg("bit", ArgKind::Integer),
+            arg("range", ArgKind::Block(&[START, arg("end-unit", ArgKind::Block(&[END, UNIT])).optional()]))
+                .optional(),
+        ],
+    },
+    action: Action::OneKey(Run::Read(bitpos)),
+};
+
+pub(super) static BITOP: Command = Command {
+    name: "bitop",
+    arity: -4,
+    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
+    keys: Keys::MadeOf(Access::Overwrite, Access::Read),
+    categories: "write bitmap slow",
+    twins: &[],
+    docs: Docs {
+        summary: "Combines the values of several keys bit by bit and gives the result to a key, at one moment.",
+        complexity: "O(N), N being the length of all values together",
+        args: &[
+            arg(
+                "operation",
+                ArgKind::OneOf(&[
+                    word("and", "AND"),
+                    word("or", "OR"),
+                    word("xor", "XOR"),
+                    word("not", "NOT"),
+                ]),
+            ),
+            arg("destkey", ArgKind::Key),
+            arg("key", ArgKind::SecondKey).multiple(),
+        ],
+    },
+    action: Action::ManyKeys(Run::Edit(bitop)),
+};
+
+/// An offset that counts units of so many bits; a bit that the longest value does not have is out of range.
+pub(super) fn bit_offset(text: &[u8], unit: u32, limits: &Limits) -> Result<u64, Error> {
+    let offset = parse_integer(text).and_then(|number| number.checked_mul(unit.into()));
+    let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+    offset.filter(|offset| offset / 8 < limits.max_value_bytes as u64).ok_or(Error::BitOffsetOutOfRange)
+}
+
+fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let at = bit_offset(cx.args.get(2), 1, cx.limits)?;
+    let on = match cx.args.integer(3) {
+        Ok(0) => false,
+        Ok(1) => true,
+        _ => return Err(Error::NotABit),
+    };
+    let len = (at / 8) as usize + 1;
+    let value = cx.string()?;
+    let was = value.as_ref().is_some_and(|value| bits::bit(value.bytes(), at));
+    let has_it = value.is_some_and(|value| value.len() >= len);
+    if !has_it || was != on {
+        cx.change_bytes(len, |value| {
+            bits::set_bit(value, at, on);
+            true
+        })?;
+        cx.tell(Event::SETBIT);
+    }
+    // Redis makes another form of it before it looks whether there is anything to be changed.
+    cx.key.set_origin(Origin::Edited);
+    reply.integer(was.into());
+    Ok(())
+}
+
+fn getbit(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let at = bit_offset(cx.args.get(2), 1, cx.limits)?;
+    reply.integer(cx.string()?.is_some_and(|value| bits::bit(value.bytes(), at)).into());
+    Ok(())
+}
+
+/// What the offsets of a range count.
+#[derive(Clone, Copy)]
+enum Unit {
+    Byte,
+    Bit,
+}
+
+impl Unit {
+    /// The word at that argument, or bytes where there is none.
+    fn parse(args: &Args<'_>, at: usize) -> Result<Self, Error> {
+        match () {
+            _ if at >= args.len() || args.is(at, "byte") => Ok(Unit::Byte),
+            _ if args.is(at, "bit") => Ok(Unit::Bit),
+            _ => Err(Error::Syntax),
+        }
+    }
+
+    /// The bits from `start` to `end`, both included, of a value of so many bytes; negative ones count from
+    /// the end.
+    fn range(self, start: i64, end: i64, bytes: usize) -> Range<u64> {
+        let (count, bits) = match self {
+            Unit::Byte => (bytes as i64, 8),
+            Unit::Bit => (8 * bytes as i64, 1),
+        };
+        let from_start = |offset: i64| if offset < 0 { (count + offset).max(0) } else { offset };
+        let (start, end) = (from_start(start), from_start(end).min(count - 1));
+        if start > end { 0..0 } else { start as u64 * bits..(end as u64 + 1) * bits }
+    }
+}
+
+/// All bits of a value.
+fn all_bits(value: &[u8]) -> Range<u64> {
+    0..8 * value.len() as u64
+}
+
+impl Limits {
+    /// Refuses to look at so many bits on this thread.
+    fn look_at(&self, bits: &Range<u64>) -> Result<(), Error> {
+        self.touch(((bits.end - bits.start) / 8) as usize)
+    }
+}
+
+fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let value = cx.string()?;
+    // What else is wrong Redis 7.0 says only where there is a key.
+    let Some(value) = value.as_ref().map(|value| value.bytes()) else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let counted = match cx.args.len() {
+        2 => all_bits(value),
+        4 | 5 => {
+            let (start, end) = (cx.args.integer(2)?, cx.args.integer(3)?);
+            // And this before the unit.
+            if start < 0 && end < 0 && start > end {
+                0..0
+            } else {
+                Unit::parse(&cx.args, 4)?.range(start, end, value.len())
+            }
+        }
+        _ => return Err(Error::Syntax),
+    };
+    cx.limits.look_at(&counted)?;
+    reply.integer(bits::count(value, counted) as i64);
+    Ok(())
+}
+
+fn bitpos(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let wanted = match cx.args.integer(2)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Error::NoBitToFind),
+    };
+    let value = cx.string()?;
+    let Some(value) = value.as_ref().map(|value| value.bytes()) else {
+        reply.integer(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    let ends = cx.args.len() > 4;
+    let searched = match cx.args.len() {
+        3 => all_bits(value),
+        4..=6 => {
+            let start = cx.args.integer(3)?;
+            let unit = Unit::parse(&cx.args, 5)?;
+            unit.range(start, if ends { cx.args.integer(4)? } else { -1 }, value.len())
+        }
+        _ => return Err(Error::Syntax),
+    };
+    cx.limits.look_at(&searched)?;
+    // Zeros follow the value, unless the range ends.
+    let behind = if wanted || ends || searched.is_empty() { -1 } else { searched.end as i64 };
+    reply.integer(bits::find(value, searched, wanted).map_or(behind, |at| at as i64));
+    Ok(())
+}
+
+fn operation(args: &Args<'_>) -> Result<Operation, Error> {
+    match () {
+        _ if args.is(1, "and") => Ok(Operation::And),
+        _ if args.is(1, "or") => Ok(Operation::Or),
+        _ if args.is(1, "xor") => Ok(Operation::Xor),
+        _ if args.is(1, "not") && args.len() > 4 => Err(Error::BitopNotOfSeveral),
+        _ if args.is(1, "not") => Ok(Operation::Not),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn bitop(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    let result = cx.combined(operation(&cx.args)?)?;
+    let len = result.len();
+    let mut key = cx.edit(0);
+    if len > 0 {
+        with_made(result, |value| key.set(value, None));
+        key.set_origin(Origin::Edited);
+        drop(key);
+        cx.tell(0, Event::SET);
+    } else {
+        let removed = key.remove();
+        drop(key);
+        if removed {
+            cx.tell(0, Event::DEL);
+        }
+    }
+    reply.integer(len as i64);
+    Ok(())
+}
+
+impl ManyKeys<'_> {
+    /// What BITOP gives to its first key; keys that are not there count as empty.
+    fn combined(&self, operation: Operation) -> Result<Vec<u8>, Error> {
+        let sources = 1..self.args.from(2).len();
+        let found = |number| self.keys.read(number).map(|entry| entry.string()).transpose();
+        let found = sources.map(found).collect::<Result<SmallVec<[_; 8]>, _>>()?;
+        let values: SmallVec<[&[u8]; 8]> =
+            found.iter().map(|value| value.as_ref().map_or(&[][..], StringRef::bytes)).collect();
+        let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+        if longest > 0 {
+            self.limits.key(self.args.get(2))?;
+            self.limits.value(longest)?;
+        }
+        self.limits.touch(longest + values.iter().map(|value| value.len()).sum::<usize>())?;
+        Ok(bits::combine(operation, &values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_by_offsets_from_both_ends() {
+        for (unit, start, end, expected) in [
+            (Unit::Byte, 0, -1, 0..32),
+            (Unit::Byte, 1, 2, 8..24),
+            (Unit::Byte, -2, 100, 16..32),
+            (Unit::Byte, -100, -100, 0..8),
+            (Unit::Byte, 4, 4, 0..0),
+            (Unit::Byte, 2, 1, 0..0),
+            (Unit::Bit, 0, -1, 0..32),
+            (Unit::Bit, 3, 9, 3..10),
+            (Unit::Bit, -3, -2, 29..31),
+            (Unit::Bit, i64::MIN, i64::MAX, 0..32),
+            (Unit::Bit, i64::MAX, i64::MIN, 0..0),
+        ] {
+            assert_eq!(unit.range(start, end, 4), expected, "{start} {end}");
+            assert_eq!(unit.range(start, end, 0), 0..0, "{start} {end}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Values as rows of bits, bit 0 being the highest of the first byte: read and written one by one, counted,
+//! searched, combined, and taken as numbers. Offsets count bits.
+
+use std::ops::Range;
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// The bit at that offset; behind the end all are 0.
+pub(super) fn bit(bytes: &[u8], at: u64) -> bool {
+    let byte = usize::try_from(at / 8).ok().and_then(|place| bytes.get(place));
+    byte.is_some_and(|byte| byte & (0x80 >> (at % 8)) != 0)
+}
+
+/// Writes the bit at that offset, which must be there.
+pub(super) fn set_bit(bytes: &mut [u8], at: u64, on: bool) {
+    let (byte, mask) = (&mut bytes[(at / 8) as usize], 0x80 >> (at % 8));
+    *byte = if on { *byte | mask } else { *byte & !mask };
+}
+
+/// How many bits are 1 in the range, which must be within the bytes.
+pub(super) fn count(bytes: &[u8], bits: Range<u64>) -> u64 {
+    if bits.is_empty() {
+        return 0;
+    }
+    let bytes = &bytes[(bits.start / 8) as usize..bits.end.div_ceil(8) as usize];
+    // Of the first and the last byte, what lies outside.
+    let before = u16::from(bytes[0]) >> (8 - bits.start % 8);
+    let behind = if bits.end.is_multiple_of(8) { 0 } else { bytes[bytes.len() - 1] << (bits.end % 8) };
+    count_all(bytes) - u64::from(before.count_ones()) - u64::from(behind.count_ones())
+}
+
+fn count_all(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+    let in_words: u64 = words.iter().map(|word| u64::from(u64::from_ne_bytes(*word).count_ones())).sum();
+    in_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+}
+
+/// Where the first bit of that kind is in the range, which must be within the bytes.
+pub(super) fn find(bytes: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
+    if bits.is_empty() {
+        return None;
+    }
+    let bytes = &bytes[..bits.end.div_ceil(8) as usize];
+    // What is searched is a 1, then.
+    let flip = if wanted { 0 } else { u8::MAX };
+    let first = (bits.start / 8) as usize;
+    let head = (bytes[first] ^ flip) & (u8::MAX >> (bits.start % 8));
+    let (byte, found) = if head != 0 {
+        (first, head)
+    } else {
+        let byte = first + 1 + whole_words(&bytes[first + 1..], flip);
+        let place = bytes[byte..].iter().position(|byte| byte ^ flip != 0)?;
+        (byte + place, bytes[byte + place] ^ flip)
+    };
+    Some(byte as u64 * 8 + u64::from(found.leading_zeros())).filter(|&at| at < bits.end)
+}
+
+/// How many bytes at the beginning are whole words of this byte alone.
+fn whole_words(bytes: &[u8], byte: u8) -> usize {
+    let (words, _) = bytes.as_chunks::<WORD_BYTES>();
+    let other = words.iter().position(|word| *word != [byte; WORD_BYTES]);
+    other.unwrap_or(words.len()) * WORD_BYTES
+}
+
+/// What BITOP does with several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    And,
+    Or,
+    Xor,
+    /// Of the first one alone.
+    Not,
+}
+
+/// So much of the result is made at once: it stays in the processor's first cache while one value after the
+/// other is read.
+const BLOCK_BYTES: usize = 8 << 10;
+
+/// As long as the longest value; the others count as filled with zeros up to there.
+pub(super) fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
+    let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+    let mut result = vec![0; longest];
+    let Some((first, others)) = values.split_first() else { return result };
+    for (number, block) in result.chunks_mut(BLOCK_BYTES).enumerate() {
+        let start = number * BLOCK_BYTES;
+        let own = part(first, start, block.len());
+        block[..own.len()].copy_from_slice(own);
+        if operation == Operation::Not {
+            block.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        others.iter().for_each(|value| apply(operation, block, part(value, start, block.len())));
+    }
+    result
+}
+
+/// What there is of so many bytes from `start` on.
+fn part(value: &[u8], start: usize, len: usize) -> &[u8] {
+    &value[start.min(value.len())..(start + len).min(value.len())]
+}
+
+/// Short loops without a choice inside: the compiler makes them work on many bytes at once.
+fn apply(operation: Operation, block: &mut [u8], other: &[u8]) {
+    let (both, alone) = block.split_at_mut(other.len());
+    let pairs = both.iter_mut().zip(other);
+    match operation {
+        Operation::And => {
+            pairs.for_each(|(byte, other)| *byte &= other);
+            alone.fill(0);
+        }
+        Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
+        Operation::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+        Operation::Not => {}
+    }
+}
+
+/// A number of so many bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Whether its highest bit is a sign.
+    pub(super) signed: bool,
+    /// 1 to 64, one less without a sign: what is read fits an `i64`.
+    pub(super) bits: u32,
+}
+
+/// What becomes of a number that does not fit its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// Its lowest bits are taken.
+    Wrap,
+    /// The nearest number that fits is.
+    Saturate,
+    /// It is not written.
+    Fail,
+}
+
+/// A field touches so many bytes at most: 64 bits that begin in the middle of a byte.
+const FIELD_BYTES: usize = 9;
+
+impl Field {
+    /// The number at that offset; behind the end all bits are 0.
+    pub(super) fn read(self, bytes: &[u8], at: u64) -> i64 {
+        let (window, _) = window(bytes, at);
+        self.number((window << (at % 8) >> (u128::BITS - self.bits)) as u64)
+    }
+
+    /// Writes the lowest bits of a number at that offset, where all of the field must be there.
+    pub(super) fn write(self, bytes: &mut [u8], at: u64, number: i64) {
+        let (window, range) = window(bytes, at);
+        let shift = u128::BITS - self.bits - (at % 8) as u32;
+        let mask = (u128::MAX >> (u128::BITS - self.bits)) << shift;
+        let written = window & !mask | (number as u128) << shift & mask;
+        let len = range.len();
+        bytes[range].copy_from_slice(&written.to_be_bytes()[..len]);
+    }
+
+    /// The number that is written, if any, where this one is to be.
+    pub(super) fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
+        let (least, most) = self.limits();
+        match overflow {
+            _ if (least..=most).contains(&number) => Some(number as i64),
+            Overflow::Wrap => Some(self.number(number as u64)),
+            Overflow::Saturate => Some(number.clamp(least, most) as i64),
+            Overflow::Fail => None,
+        }
+    }
+
+    /// The number that BITFIELD is told to set. A negative one is a large one where there is no sign. And Redis takes
+    /// one for too large, too, whose distance from the largest does not fit 64 bits.
+    pub(super) fn meant(self, number: i64) -> i128 {
+        let (number, (_, most)) = (i128::from(number), self.limits());
+        let is_above = match self.signed {
+            true => self.bits < i64::BITS && most - number > i128::from(i64::MAX),
+            false => number < 0,
+        };
+        if is_above { number + (1 << u64::BITS) } else { number }
+    }
+
+    /// What the lowest bits say.
+    fn number(self, bits: u64) -> i64 {
+        let shift = u64::BITS - self.bits;
+        if self.signed { (bits << shift) as i64 >> shift } else { (bits << shift >> shift) as i64 }
+    }
+
+    fn limits(self) -> (i128, i128) {
+        if self.signed {
+            let half = 1i128 << (self.bits - 1);
+            (-half, half - 1)
+        } else {
+            (0, (1i128 << self.bits) - 1)
+        }
+    }
+}
+
+/// The bytes that a field at that offset may touch, as one number, filled with zeros; and which of them are there.
+fn window(bytes: &[u8], at: u64) -> (u128, Range<usize>) {
+    let start = usize::try_from(at / 8).map_or(bytes.len(), |start| start.min(bytes.len()));
+    let range = start..(start + FIELD_BYTES).min(bytes.len());
+    let mut window = [0; size_of::<u128>()];
+    window[..range.len()].copy_from_slice(&bytes[range.clone()]);
+    (u128::from_be_bytes(window), range)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same, one bit at a time.
+    fn naive(bytes: &[u8]) -> Vec<bool> {
+        bytes.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1 == 1)).collect()
+    }
+
+    fn bytes_of(bits: &[bool]) -> Vec<u8> {
+        bits.chunks(8).map(|bits| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit))).collect()
+    }
+
+    /// Many of them all alike, so that there is something to skip.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let alike = (prop_oneof![Just(0), Just(u8::MAX), any::<u8>()], 0..40usize)
+            .prop_map(|(byte, len)| vec![byte; len]);
+        let any = proptest::collection::vec(any::<u8>(), 0..12);
+        (alike.clone(), any, alike).prop_map(|parts| [parts.0, parts.1, parts.2].concat())
+    }
+
+    /// A range within so many bits.
+    fn range(len: usize, ends: (usize, usize)) -> Range<u64> {
+        let (a, b) = (ends.0 % (len + 1), ends.1 % (len + 1));
+        a.min(b) as u64..a.max(b) as u64
+    }
+
+    fn field() -> impl Strategy<Value = Field> {
+        (any::<bool>(), 1..=64u32)
+            .prop_map(|(signed, bits)| Field { signed, bits: bits.min(if signed { 64 } else { 63 }) })
+    }
+
+    proptest! {
+        #[test]
+        fn bits_are_found_where_they_are(
+            bytes in bytes(), ends in any::<(usize, usize)>(), wanted in any::<bool>(),
+        ) {
+            let all = naive(&bytes);
+            let range = range(all.len(), ends);
+            let part = &all[range.start as usize..range.end as usize];
+            prop_assert_eq!(count(&bytes, range.clone()), part.iter().filter(|bit| **bit).count() as u64);
+            let place = part.iter().position(|&bit| bit == wanted).map(|at| range.start + at as u64);
+            prop_assert_eq!(find(&bytes, range, wanted), place);
+        }
+
+        #[test]
+        fn one_bit_is_read_and_written(bytes in bytes(), at in 0..2000usize, on in any::<bool>()) {
+            let mut all = naive(&bytes);
+            prop_assert_eq!(bit(&bytes, at as u64), all.get(at).copied().unwrap_or(false));
+            if at < all.len() {
+                all[at] = on;
+                let mut bytes = bytes;
+                set_bit(&mut bytes, at as u64, on);
+                prop_assert_eq!(bytes, bytes_of(&all));
+            }
+        }
+
+        #[test]
+        fn values_are_combined_bit_by_bit(
+            values in proptest::collection::vec((bytes(), 1..400usize), 1..5),
+            which in 0..4usize,
+        ) {
+            // Some reach over several blocks.
+            let values: Vec<Vec<u8>> = values.into_iter().map(|(bytes, times)| bytes.repeat(times)).collect();
+            let (operation, of_two): (_, fn(u8, u8) -> u8) = [
+                (Operation::And, (|a, b| a & b) as fn(u8, u8) -> u8),
+                (Operation::Or, |a, b| a | b),
+                (Operation::Xor, |a, b| a ^ b),
+                (Operation::Not, |a, _| !a),
+            ][which];
+            let values = if operation == Operation::Not { &values[..1] } else { &values };
+            let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+            let byte = |value: &&[u8], at: usize| value.get(at).copied().unwrap_or(0);
+            let expected: Vec<u8> = (0..slices.iter().map(|value| value.len()).max().unwrap_or(0))
+                .map(|at| match operation {
+                    Operation::Not => of_two(byte(&slices[0], at), 0),
+                    _ => slices[1..].iter().fold(byte(&slices[0], at), |a, b| of_two(a, byte(b, at))),
+                })
+                .collect();
+            prop_assert_eq!(combine(operation, &slices), expected);
+        }
+
+        #[test]
+        fn fields_are_read_and_written(
+            bytes in bytes(), field in field(), at in 0..700u64, number in any::<i64>(),
+        ) {
+            let all = naive(&bytes);
+            let raw = (at..at + u64::from(field.bits))
+                .fold(0u64, |raw, at| raw << 1 | u64::from(all.get(at as usize).copied().unwrap_or(false)));
+            let negative = field.signed && raw >> (field.bits - 1) == 1;
+            let expected = i128::from(raw) - if negative { 1 << field.bits } else { 0 };
+            prop_assert_eq!(i128::from(field.read(&bytes, at)), expected);
+
+            let mut written = bytes.clone();
+            written.resize(written.len().max((at + u64::from(field.bits)).div_ceil(8) as usize), 0);
+            let mut expected = naive(&written);
+            for place in 0..field.bits {
+                expected[at as usize + place as usize] = number >> (field.bits - 1 - place) & 1 == 1;
+            }
+            field.write(&mut written, at, number);
+            prop_assert_eq!(&written, &bytes_of(&expected));
+            prop_assert_eq!(Some(field.read(&written, at)), field.fit(number.into(), Overflow::Wrap));
+        }
+
+        #[test]
+        fn numbers_are_made_to_fit(field in field(), number in any::<i64>(), more in any::<i64>()) {
+            let sum = i128::from(number) + i128::from(more);
+            let (least, most) = field.limits();
+            let wrapped = field.fit(sum, Overflow::Wrap).map(i128::from);
+            let fits = (least..=most).contains(&sum);
+            prop_assert!(wrapped.is_some_and(|number| (least..=most).contains(&number)));
+            prop_assert!(wrapped.is_some_and(|number| (number - sum) % (1 << field.bits) == 0));
+            prop_assert_eq!(field.fit(sum, Overflow::Fail).map(i128::from), fits.then_some(sum));
+            let nearest = sum.max(least).min(most);
+            prop_assert_eq!(field.fit(sum, Overflow::Saturate).map(i128::from), Some(nearest));
+        }
+    }
+
+    #[test]
+    fn what_is_set_far_below_saturates_as_in_redis() {
+        for (signed, bits, number, expected) in [
+            (true, 8, i64::MIN + 128, -128),
+            (true, 8, i64::MIN + 127, 127),
+            (true, 63, i64::MIN, i64::MAX / 2),
+            (true, 64, i64::MIN, i64::MIN),
+            (false, 8, -1, 255),
+            (false, 63, i64::MIN, i64::MAX),
+        ] {
+            let field = Field { signed, bits };
+            assert_eq!(field.fit(field.meant(number), Overflow::Saturate), Some(expected), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_bit_is_the_highest() {
+        assert_eq!(find(b"\x00\xff\xf0", 0..24, true), Some(8));
+        assert_eq!(find(b"\xff\xf0\x00", 0..24, false), Some(12));
+        assert_eq!(find(b"\xff\xff", 0..16, false), None);
+        assert_eq!((count(b"foobar", 0..48), count(b"foobar", 5..31)), (26, 17));
+        assert!(bit(b"\x01", 7) && !bit(b"\x01", 8) && !bit(b"\xff", u64::MAX));
+        let field = Field { signed: false, bits: 5 };
+        let mut bytes = vec![0; 2];
+        field.write(&mut bytes, 7, 23);
+        assert_eq!(bytes, [0b0000_0001, 0b0111_0000]);
+        assert_eq!(field.read(&bytes, 7), 23);
+        assert_eq!(field.read(b"\xff", u64::MAX), 0);
+    }
+}
