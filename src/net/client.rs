@@ -7,25 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use slotmap::{Key as _, KeyData, new_key_type};
 
-/// A connection of a worker: a place, and a number that no other connection at that place had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The place in the worker's list.
-    pub slot: u32,
-    /// Which of those that were there.
-    pub serial: u32,
+new_key_type! {
+    /// A connection of a worker: one that comes after it has another key, also in the same place.
+    pub struct Key;
 }
 
 impl Key {
-    /// As one number, for whoever can only remember one.
+    /// As one number, for whoever can only remember one; 2^32 or above.
     pub fn packed(self) -> u64 {
-        u64::from(self.serial) << 32 | u64::from(self.slot)
+        self.data().as_ffi()
     }
 
     /// Of that number.
     pub fn unpacked(packed: u64) -> Self {
-        Key { slot: packed as u32, serial: (packed >> 32) as u32 }
+        KeyData::from_ffi(packed).into()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use slab::Slab;
+use slotmap::SlotMap;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
@@ -107,7 +107,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// Serves the group; what is to become of its connections, [`Group::take_fates`] tells.
-    pub fn serve_group(&mut self, group: &mut Group, connections: &mut Slab<Connection>) {
+    pub fn serve_group(&mut self, group: &mut Group, connections: &mut SlotMap<Key, Connection>) {
         let mut members = std::mem::take(&mut group.members);
         let input = std::mem::take(&mut self.input);
         let mut output = std::mem::take(&mut self.output);
@@ -115,7 +115,7 @@ impl<D: Driver> Service<D> {
             self.run_members(group, connections, &mut members, &input, &mut output);
         }
         for member in members.iter().filter(|member| member.commands.is_empty()) {
-            let Some(connection) = of(connections, member.key) else { continue };
+            let Some(connection) = connections.get_mut(member.key) else { continue };
             let said = output.len();
             let bytes = &input[member.input.clone()];
             self.limit_output(connection, said);
@@ -139,7 +139,7 @@ impl<D: Driver> Service<D> {
     fn run_members(
         &mut self,
         group: &mut Group,
-        connections: &mut Slab<Connection>,
+        connections: &mut SlotMap<Key, Connection>,
         members: &mut [Member],
         input: &[u8],
         output: &mut Vec<u8>,
@@ -147,7 +147,7 @@ impl<D: Driver> Service<D> {
         let limits = self.engine().settings.limits(usize::MAX);
         let mut ahead = Ahead::default();
         for member in members.iter_mut() {
-            let Some(connection) = of(connections, member.key) else { continue };
+            let Some(connection) = connections.get_mut(member.key) else { continue };
             let first = ahead.len();
             ahead.begin_another(connection);
             let parse_limits = request_limits(connection, &limits);
@@ -181,7 +181,7 @@ impl<D: Driver> Service<D> {
         engine.book_many_at_once(self.seat(), done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         for member in members.iter().filter(|member| !member.commands.is_empty()) {
-            let Some(connection) = of(connections, member.key) else { continue };
+            let Some(connection) = connections.get_mut(member.key) else { continue };
             let (first, end) = (member.commands.start, member.commands.end);
             let ran = end.min(done).max(first);
             let before = |command: usize| if command == 0 { start } else { ends[command - 1] };
@@ -220,8 +220,4 @@ impl<D: Driver> Service<D> {
         };
         group.fates.push((connection.key, fate));
     }
-}
-
-fn of(connections: &mut Slab<Connection>, key: Key) -> Option<&mut Connection> {
-    connections.get_mut(key.slot as usize).filter(|connection| connection.key == key)
 }

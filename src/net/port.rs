@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use slab::Slab;
+use slotmap::SlotMap;
 
 use super::accept::{Accepted, accept, client, let_in};
 use super::client::{Key, Newcomer};
@@ -24,8 +24,8 @@ use crate::limits::{
 };
 use crate::shard::{Gates, Home, Port, Request, Verdict};
 
-/// Listeners' marks: no connection has this serial number.
-const LISTENERS: u32 = u32::MAX;
+/// Listeners' marks are their numbers: below those of connections.
+const LISTENERS: u64 = 1 << 32;
 
 /// A worker's share of the ports.
 pub struct WorkerPort<D: Driver> {
@@ -35,8 +35,7 @@ pub struct WorkerPort<D: Driver> {
     listeners: Vec<Listener>,
     /// Numbers of those that are not heard for the moment.
     resting: Vec<usize>,
-    connections: Slab<Connection>,
-    next_serial: u32,
+    connections: SlotMap<Key, Connection>,
     /// Connections that can go on without anything happening to them.
     ready: VecDeque<Key>,
     /// Those among them whose turns are long, and those that something has happened to: they share a time of
@@ -65,16 +64,14 @@ impl<D: Driver> WorkerPort<D> {
         unixsocket: &str,
     ) -> io::Result<Self> {
         for (number, listener) in listeners.iter().enumerate() {
-            let mark = Key { slot: number as u32, serial: LISTENERS };
-            driver.add_listener(mark.packed(), &listener.socket)?;
+            driver.add_listener(number as u64, &listener.socket)?;
         }
         Ok(WorkerPort {
             service: Service::new(shared, worker, driver),
             group: Group::default(),
             listeners,
             resting: Vec::new(),
-            connections: Slab::new(),
-            next_serial: 0,
+            connections: SlotMap::with_key(),
             ready: VecDeque::new(),
             heavy: VecDeque::new(),
             deferred: Vec::new(),
@@ -93,18 +90,15 @@ impl<D: Driver> WorkerPort<D> {
 
     /// The connection, if it is still there.
     fn connection(&mut self, key: Key) -> Option<&mut Connection> {
-        self.connections.get_mut(key.slot as usize).filter(|connection| connection.key == key)
+        self.connections.get_mut(key)
     }
 
     fn heard(&mut self, event: Happened) {
+        if event.mark < LISTENERS {
+            return self.accept(event.mark as usize);
+        }
         let key = Key::unpacked(event.mark);
-        if key.serial == LISTENERS {
-            return self.accept(key.slot as usize);
-        }
-        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
-        if connection.key != key {
-            return;
-        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         connection.readable |= event.input;
         connection.ended |= event.ended;
         if event.ended && connection.is_waiting() {
@@ -159,8 +153,8 @@ impl<D: Driver> WorkerPort<D> {
     fn send_all(&mut self) {
         let pieces = self.service.take_outbox();
         for piece in &pieces {
-            let Some(connection) = self.connections.get_mut(piece.key.slot as usize) else { continue };
-            if connection.key == piece.key && self.service.send_piece(connection, piece) == Fate::Ends {
+            let Some(connection) = self.connections.get_mut(piece.key) else { continue };
+            if self.service.send_piece(connection, piece) == Fate::Ends {
                 self.close(piece.key);
             }
         }
@@ -197,8 +191,7 @@ impl<D: Driver> WorkerPort<D> {
     fn wake_listeners(&mut self) {
         for number in std::mem::take(&mut self.resting) {
             let Some(listener) = self.listeners.get(number) else { continue };
-            let mark = Key { slot: number as u32, serial: LISTENERS };
-            if self.service.driver.add_listener(mark.packed(), &listener.socket).is_err() {
+            if self.service.driver.add_listener(number as u64, &listener.socket).is_err() {
                 self.resting.push(number);
             }
         }
@@ -206,46 +199,43 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Takes a connection in. Its place has been counted.
     fn welcome(&mut self, newcomer: Newcomer) {
-        self.next_serial = (self.next_serial + 1) % LISTENERS;
-        let entry = self.connections.vacant_entry();
-        let key = Key { slot: entry.key() as u32, serial: self.next_serial };
-        let shared = Arc::clone(&self.service.shared);
-        let client = client(&shared, self.service.worker, key, &newcomer, &self.unixsocket);
-        count(&shared.counts(self.service.worker).accepted, 1);
-        if self.service.driver.add(key.packed(), &newcomer.socket).is_err() {
-            shared.leave_place();
-            shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        shared.list(&client);
-        let session = Session::new(&shared.engine, &client);
-        entry.insert(Connection {
-            key,
-            socket: newcomer.socket,
-            client,
-            session,
-            state: State::Open,
-            readable: false,
-            ended: false,
-            queued_since: None,
-            is_ready: false,
-            is_heavy: false,
-            parser: RequestParser::default(),
-            unread: Backlog::default(),
-            has_commands: false,
-            missing: 0,
-            unsent: Backlog::default(),
-            has_outgoing: false,
-            over_soft_limit: None,
+        let (worker, shared) = (self.service.worker, Arc::clone(&self.service.shared));
+        count(&shared.counts(worker).accepted, 1);
+        let key = self.connections.insert_with_key(|key| {
+            let client = client(&shared, worker, key, &newcomer, &self.unixsocket);
+            let session = Session::new(&shared.engine, &client);
+            Connection {
+                key,
+                socket: newcomer.socket,
+                client,
+                session,
+                state: State::Open,
+                readable: false,
+                ended: false,
+                queued_since: None,
+                is_ready: false,
+                is_heavy: false,
+                parser: RequestParser::default(),
+                unread: Backlog::default(),
+                has_commands: false,
+                missing: 0,
+                unsent: Backlog::default(),
+                has_outgoing: false,
+                over_soft_limit: None,
+            }
         });
+        let connection = &self.connections[key];
+        if self.service.driver.add(key.packed(), &connection.socket).is_ok() {
+            return shared.list(&connection.client);
+        }
+        self.connections.remove(key);
+        shared.leave_place();
+        shared.counts(worker).connected.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Gives a connection its turn.
     fn serve(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
-        if connection.key != key {
-            return;
-        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         let service = &mut self.service;
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
         let fate = served.unwrap_or_else(|_| {
@@ -279,10 +269,7 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     fn close(&mut self, key: Key) {
-        if self.connection(key).is_none() {
-            return;
-        }
-        let connection = self.connections.remove(key.slot as usize);
+        let Some(connection) = self.connections.remove(key) else { return };
         self.service.driver.remove(&connection.socket);
         let shared = self.shared();
         shared.unlist(connection.client.id);
@@ -292,10 +279,7 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Lets a connection go on whose reply has come.
     fn goes_on(&mut self, key: Key, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
-        let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
-        if connection.key != key {
-            return;
-        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.state == State::Waiting {
             connection.state = State::Open;
         }
@@ -332,8 +316,8 @@ impl<D: Driver> WorkerPort<D> {
             Mail::Newcomer(newcomer) => self.welcome(newcomer),
             Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
             Mail::Part { key, bytes, last: false } => {
-                let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
-                if connection.key == key && !connection.session.is_muted() {
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                if !connection.session.is_muted() {
                     self.service.claim(connection);
                     connection.unsent.add(&bytes);
                 }
@@ -378,14 +362,12 @@ impl<D: Driver> Port for WorkerPort<D> {
         let Home::Worker { connection, .. } = request.home else { return };
         let key = Key::unpacked(connection);
         if request.verdict == Verdict::Long {
-            let Some(connection) = self.connections.get_mut(key.slot as usize) else { return };
-            if connection.key == key {
-                connection.queued_since = None;
-                let mut out = Vec::new();
-                self.service.start_job(connection, request, &mut out);
-                if !out.is_empty() {
-                    self.goes_on(key, |_, reply| *reply = out);
-                }
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            connection.queued_since = None;
+            let mut out = Vec::new();
+            self.service.start_job(connection, request, &mut out);
+            if !out.is_empty() {
+                self.goes_on(key, |_, reply| *reply = out);
             }
             return;
         }

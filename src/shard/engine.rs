@@ -78,7 +78,6 @@ pub struct Engine {
     /// What HELLO tells of the host's modules.
     modules: Mutex<Arc<Tape>>,
     ports: OnceLock<Box<dyn Ports>>,
-    pub(super) draws: AtomicU64,
 }
 
 /// Granted even where nothing is left, as long as the host does not refuse
@@ -133,7 +132,6 @@ impl Engine {
             host: OnceLock::new(),
             modules: Mutex::default(),
             ports: OnceLock::new(),
-            draws: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
         })
     }
 

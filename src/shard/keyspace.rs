@@ -1,7 +1,5 @@
 //! Commands and changes over all shards that are short enough to happen at once.
 
-use std::sync::atomic::Ordering;
-
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking};
@@ -94,7 +92,7 @@ impl Engine {
             return Outcome::Done;
         }
         for _ in 0..RANDOM_DRAWS {
-            let draw = self.draw();
+            let draw = fastrand::u64(..);
             let shard = draw as u32 & self.mask;
             let Some(held) = self.take(shard, taking) else { continue };
             let table = held.table(call.db);
@@ -106,14 +104,6 @@ impl Engine {
             }
         }
         Outcome::Long
-    }
-
-    /// A number drawn evenly (splitmix64).
-    pub(super) fn draw(&self) -> u64 {
-        let mut draw = self.draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        draw ^ (draw >> 31)
     }
 
     /// Empties databases at one moment; gives what is to be freed.

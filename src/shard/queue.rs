@@ -135,13 +135,13 @@ impl Engine {
     pub(super) fn shard_of_request(&self, request: &Request) -> u32 {
         request
             .first_key()
-            .map_or_else(|| self.draw() as u32 & self.mask, |key| self.shard_of(self.hasher.hash(key)))
+            .map_or_else(|| fastrand::u32(..) & self.mask, |key| self.shard_of(self.hasher.hash(key)))
     }
 
     /// Writes a finished request's reply on a worker, because it is too large
     /// for the main thread; then it comes home again.
     pub fn reply_on_worker(&self, request: Box<Request>) {
-        let worker = self.draw() as usize % self.config.workers;
+        let worker = fastrand::usize(..self.config.workers);
         self.workers.send(worker, Message::Reply(request));
     }
 

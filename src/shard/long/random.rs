@@ -11,7 +11,7 @@ use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
 /// Some key of `db`, or null.
 pub(super) fn work(engine: &Engine, db: u32) -> Work {
     let found = Arc::new(Mutex::new(None));
-    let first = engine.draw() as u32 % engine.shard_count();
+    let first = fastrand::u32(..engine.shard_count());
     let part = RandomPart { db, first, visited: 0, cursor: 0, found: Arc::clone(&found) };
     Work {
         parts: vec![Box::new(part)],
