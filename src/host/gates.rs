@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use redis_module::raw;
 
 use super::api::{Ctx, must_not_replicate};
-use super::door::door;
 use super::guarded;
+use super::instance::instance;
 use crate::shard::{Gates, Locked};
 
 /// Something happened after which all must be looked at again.
@@ -115,7 +115,7 @@ pub fn before_sleep(ctx: Ctx<'_>) {
     if PAUSE_SAID.load(Ordering::Relaxed) && PAUSE_SAID.swap(false, Ordering::Relaxed) {
         look_into_pause(ctx);
     }
-    if STALE.load(Ordering::Relaxed) || door().engine.wants_credit() {
+    if STALE.load(Ordering::Relaxed) || instance().engine.wants_credit() {
         refresh(ctx);
     } else if PORTS.load(Ordering::Relaxed) {
         look(ctx);
@@ -132,7 +132,7 @@ pub fn check(ctx: Ctx<'_>) {
 
 /// The same at any moment.
 pub fn ask_host(locked: Locked<'_>) {
-    guarded((), || refresh(door().ctx(locked)));
+    guarded((), || refresh(instance().ctx(locked)));
 }
 
 /// Looks at everything.
@@ -159,7 +159,7 @@ pub fn refresh(ctx: Ctx<'_>) {
     DISK_ERROR.store(stops && failed(), Ordering::Relaxed);
     look(ctx);
     let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
-    door().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
+    instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
 }
 
 /// A setting that the host does not tell is taken for Redis's default. How many replicas it wants it does
@@ -199,7 +199,7 @@ fn look(ctx: Ctx<'_>) {
         .and_if(limited, Gates::METERED)
         .and_if(has(raw::REDISMODULE_CTX_FLAGS_AOF), Gates::AOF_ON)
         .and_if(seen(&REPLICAS), Gates::HAS_REPLICAS);
-    door().engine.set_gates(ctx.locked(), gates);
+    instance().engine.set_gates(ctx.locked(), gates);
 }
 
 /// Bytes below `maxmemory`.

@@ -13,7 +13,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
-use super::door::door;
+use super::instance::instance;
 use super::{gates, guarded, news, renamed, users, watch};
 use crate::shard::Locked;
 
@@ -109,7 +109,7 @@ pub fn is_inside(ctx: Ctx<'_>) -> bool {
 fn ask(ctx: Ctx<'_>) -> bool {
     news::before_read(ctx.locked());
     watch::before_read(ctx.locked());
-    let (flags, engine) = (ctx.flags(), &door().engine);
+    let (flags, engine) = (ctx.flags(), &instance().engine);
     if flags & INSIDE == 0 {
         end(ctx.locked());
         let again = flags & UNFILTERED != 0 || PAUSED.load(Ordering::Relaxed);
@@ -129,7 +129,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
 /// Ends the unit if the host is through with it. True where
 /// none is open then.
 pub fn end_if_over(locked: Locked<'_>) -> bool {
-    if OPEN.load(Ordering::Relaxed) && door().ctx(locked).flags() & INSIDE == 0 {
+    if OPEN.load(Ordering::Relaxed) && instance().ctx(locked).flags() & INSIDE == 0 {
         end(locked);
     }
     !OPEN.load(Ordering::Relaxed)
@@ -137,7 +137,7 @@ pub fn end_if_over(locked: Locked<'_>) -> bool {
 
 fn end(locked: Locked<'_>) {
     if OPEN.swap(false, Ordering::Relaxed) {
-        door().engine.end_unit(locked);
+        instance().engine.end_unit(locked);
     }
 }
 

@@ -10,8 +10,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use redis_module::raw;
 
+use super::super::PREFIX;
 use super::super::api::Ctx;
-use super::super::door::{PREFIX, door};
+use super::super::instance::instance;
 use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
 use super::text::Description;
@@ -60,7 +61,7 @@ pub fn forget() {
 /// Finds out whether any user's rules matter here.
 pub fn look_at_all(locked: Locked<'_>) {
     if is_needed() && STALE.swap(false, Ordering::Relaxed) {
-        let names = door().ctx(locked).call(c"ACL", &[b"USERS"]).list();
+        let names = instance().ctx(locked).call(c"ACL", &[b"USERS"]).list();
         let may_differ = |name: &[u8]| {
             let text = HostText::of_user(locked, name);
             let rules = text.map_or_else(Vec::new, |text| Description::read(text.bytes()).rules);

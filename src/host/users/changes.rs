@@ -10,7 +10,7 @@ use redis_module::raw;
 
 use super::super::api::{Ctx, api};
 use super::super::context::Filtered;
-use super::super::door::door;
+use super::super::instance::instance;
 use super::touched::{Fate, Touched};
 use super::{at_door, default_is_open, forget_changed, look};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
@@ -83,7 +83,7 @@ fn may_change(locked: Locked<'_>, touched: &Touched) {
     TOUCHED.lock().get_or_insert_default().add(touched);
     ANY_TOUCHED.store(true, Ordering::Relaxed);
     at_door::users_may_change();
-    let engine = &door().engine;
+    let engine = &instance().engine;
     if replies_leave_early(locked) {
         engine.users.mark_stale(locked);
         // Where a script keeps the main loop from turning, this is how we get to look again.
@@ -99,8 +99,8 @@ pub fn replies_leave_early(locked: Locked<'_>) -> bool {
         | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
         | raw::REDISMODULE_CTX_FLAGS_LUA;
     HAS_IO_THREADS.load(Ordering::Relaxed)
-        || door().engine.main.is_asleep()
-        || door().ctx(locked).flags() & WITHIN != 0
+        || instance().engine.main.is_asleep()
+        || instance().ctx(locked).flags() & WITHIN != 0
 }
 
 /// Whether the host may have threads that send replies.
@@ -150,7 +150,7 @@ fn queues(command: Filtered<'_>) -> bool {
 /// before any reply of this turn of the main loop leaves the host.
 #[inline]
 pub fn refresh(locked: Locked<'_>) {
-    if ANY_TOUCHED.load(Ordering::Relaxed) || door().engine.users.are_stale() {
+    if ANY_TOUCHED.load(Ordering::Relaxed) || instance().engine.users.are_stale() {
         look_again(locked);
     }
 }
@@ -159,7 +159,7 @@ pub fn refresh(locked: Locked<'_>) {
 fn look_again(locked: Locked<'_>) {
     ANY_TOUCHED.store(false, Ordering::Relaxed);
     let touched = TOUCHED.lock().take();
-    let stale = door().engine.users.are_stale();
+    let stale = instance().engine.users.are_stale();
     match &touched {
         Some(touched) => look_at(locked, touched, stale),
         // At the start everybody is new.
@@ -169,7 +169,7 @@ fn look_again(locked: Locked<'_>) {
 
 /// Looks at these users; `must_tell` the ports also where none has changed.
 fn look_at(locked: Locked<'_>, touched: &Touched, must_tell: bool) {
-    let engine = &door().engine;
+    let engine = &instance().engine;
     if forget_changed(locked, touched.names()) || must_tell {
         let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
         let look = |name: &[u8]| look(locked, name);

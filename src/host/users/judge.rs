@@ -4,8 +4,8 @@
 
 use std::ffi::CString;
 
+use super::super::PREFIX;
 use super::super::acl::HostUser;
-use super::super::door::PREFIX;
 use super::super::string::OwnString;
 use super::text::RulesText;
 use crate::command::{COMMANDS, Command, PORT_COMMANDS};
