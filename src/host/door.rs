@@ -9,12 +9,14 @@ use redis_module::raw;
 use super::api::{Ctx, RawCtx, RawString};
 use super::blocked::Blocked;
 use super::copy::{Caller, Wait};
+use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
 use super::register::Trampoline;
 use super::reply::HostReply;
 use super::string::HostString;
-use super::{PREFIX, gates, guarded, keys, news, own_commands, unit, users};
+use super::users::USERS;
+use super::{PREFIX, guarded, keys, news, own_commands, unit};
 use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
@@ -103,7 +105,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if let Err(error) = row.check_arity(&call.args) {
         return call.refuse(error, &mut HostReply::new(ctx));
     }
-    if let Err(text) = users::at_door::check(ctx, &call, inside) {
+    if let Err(text) = USERS.check(ctx, &call, inside) {
         return HostReply::new(ctx).error(&text);
     }
     if let Err(error) = write_gate(engine, ctx, row) {
@@ -122,7 +124,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
 #[inline]
 fn write_gate(engine: &Engine, ctx: Ctx<'_>, row: &Command) -> Result<(), Error> {
     if row.flags.write {
-        gates::check(ctx);
+        GATES.check(ctx);
         // The host itself has judged memory (deny-oom).
         if let Some(error) = engine.write_refusal(false) {
             return Err(error);

@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
+use super::gates::GATES;
 use super::instance::{if_in_use, instance};
-use super::{
-    budget, descriptors, eviction, gates, guarded, kept, lock, modules, news, turn, unit, users, watch,
-};
+use super::users::USERS;
+use super::{budget, descriptors, eviction, guarded, kept, lock, modules, news, turn, unit, watch};
 use crate::shard::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -93,7 +93,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
     turn::turn(locked);
     modules::refresh(ctx);
-    gates::before_sleep(ctx);
+    GATES.before_sleep(ctx);
     news::before_sleep(ctx);
     watch::before_sleep(locked);
     lock::run_starving(ctx);
@@ -116,15 +116,15 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        gates::refresh(ctx);
+        GATES.refresh(ctx);
         news::refresh(ctx);
-        users::changes::on_cron(ctx.locked());
+        USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
     });
 }
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    gates::settings_may_change();
+    GATES.settings_may_change();
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -139,17 +139,17 @@ unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    gates::may_change();
+    GATES.may_change();
 }
 
 unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
-    guarded((), || gates::loading(ctx));
+    guarded((), || GATES.loading(ctx));
 }
 
 extern "C" fn before_fork() {
-    gates::may_change();
+    GATES.may_change();
 }
 
 /// The child keeps no port open. It may take no lock here, and takes none.

@@ -9,12 +9,14 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
+use super::gates::GATES;
 use super::instance::{self, Stage, VERSION, instance};
 use super::questions::TheHost;
 use super::string::HostString;
+use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, eviction, gates, info, kept, log_panics, news, register,
-    renamed, reply, unit, users, watch,
+    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, news, register,
+    renamed, reply, unit, watch,
 };
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
@@ -78,9 +80,9 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.on_ask_host(gates::ask_host);
+    engine.on_ask_host(|locked| GATES.ask_host(locked));
     engine.users.mark_stale(ctx.locked());
-    users::changes::prepare(ctx);
+    USERS.prepare(ctx);
     engine.on_watched_change(watch::tell);
     engine.meet_host(Box::new(TheHost::new(ctx)));
     renamed::note_seen(ctx.locked());
@@ -119,7 +121,7 @@ fn prepare_ports(ctx: Ctx<'_>, engine: &Arc<Engine>, open_ports: OpenPorts) -> R
         None => {
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
-            gates::watch_for_ports();
+            GATES.watch_for_ports();
             descriptors::reserve(ctx, &engine.settings);
         }
         Some(obstacle) => {

@@ -32,6 +32,7 @@ mod lock;
 mod modules;
 mod news;
 mod own_commands;
+mod pause;
 mod questions;
 mod register;
 mod renamed;

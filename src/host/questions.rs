@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::acl::log_refusal;
 use super::api::{Answer, Ctx};
 use super::instance::instance;
-use super::{PREFIX, info, modules, own_commands, turn, users};
+use super::users::{self, USERS};
+use super::{PREFIX, info, modules, own_commands, turn};
 use crate::command::{DoorCommand, HostCommand, Tape};
 use crate::shard::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
@@ -43,11 +45,11 @@ impl Host for TheHost {
     }
 
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
-        users::look(locked, name)
+        USERS.look(locked, name)
     }
 
     fn refused(&self, locked: Locked<'_>, refusal: &Refusal) {
-        users::refused(instance().ctx(locked), refusal);
+        log_refusal(instance().ctx(locked), refusal);
     }
 
     fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape {

@@ -15,7 +15,8 @@ use redis_module::raw;
 
 use super::door::{long_work_with_room, send_batch, start_job};
 use super::instance::instance;
-use super::{budget, guarded, news, users};
+use super::users::USERS;
+use super::{budget, guarded, news};
 use crate::command::{Error, Tape};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{Call, Engine, ForMain, Home, Locked, Outcome, Request, Taking, Verdict, Work};
@@ -101,7 +102,7 @@ pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;
     send_batch(engine);
     engine.tell_announced(locked);
-    users::changes::refresh(locked);
+    USERS.refresh(locked);
     MESSAGES.take_new(engine, locked);
     if MESSAGES.has_waiting.load(Ordering::Relaxed) {
         answer(engine, locked);
@@ -160,7 +161,7 @@ pub fn turn_aside(locked: Locked<'_>) {
     if !busy && flags & loading == 0 {
         return;
     }
-    users::changes::refresh(locked);
+    USERS.refresh(locked);
     budget::renew();
     let all_done = budget::spend(|| {
         let message = MESSAGES.next_of_all(engine, locked);

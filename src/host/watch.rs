@@ -15,7 +15,8 @@ use redis_module::raw;
 use super::api::{Ctx, RawCtx, must_not_replicate, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
-use super::{guarded, news, users};
+use super::users::USERS;
+use super::{guarded, news};
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
 use crate::shard::Locked;
 
@@ -83,7 +84,7 @@ pub fn before_watch(command: Filtered<'_>) {
     }
     turn.said += 1;
     let is_little = turn.waiting.is_empty() && turn.marked + size <= WATCHED_AT_ONCE_BYTES;
-    if is_little || may_wait_itself(locked) || users::changes::replies_leave_early(locked) {
+    if is_little || may_wait_itself(locked) || USERS.replies_leave_early(locked) {
         turn.marked += size;
         drop(turn);
         return mark(locked, client, names);

@@ -5,12 +5,11 @@ mod arguments;
 mod registered;
 pub mod table;
 
-use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, c_text};
+use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::shard::{Config, PortConfig, Settings};
 use table::{
@@ -27,10 +26,7 @@ use table::{
 pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
     ask_host_for_defaults(ctx);
     arguments::read(args)?;
-    // SAFETY: in OnLoad.
-    if !registered::register(ctx)
-        || unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) } != raw::REDISMODULE_OK as c_int
-    {
+    if !registered::register(ctx) || !registered::read_file(ctx) {
         return Err("a midi.* setting in the configuration file is not valid".into());
     }
     let shards = NUMBERS[1].value.load(Ordering::Relaxed);

@@ -21,6 +21,12 @@ pub fn register(ctx: Ctx<'_>) -> bool {
         && register_dispatch(ctx)
 }
 
+/// Lets the host set what its configuration file names. False where that is not valid.
+pub fn read_file(ctx: Ctx<'_>) -> bool {
+    // SAFETY: in OnLoad.
+    unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) == raw::REDISMODULE_OK as c_int }
+}
+
 fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
     let private = ptr::from_ref(number).cast_mut().cast();
     // SAFETY: in OnLoad; name and private data live forever.
