@@ -1,6 +1,6 @@
-//! Users of the host's, to be asked what they may do.
+//! Users of the host's, to be asked what they may do; and users of our own, to be asked what rules allow.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::marker::PhantomData;
 
@@ -8,7 +8,20 @@ use redis_module::raw;
 
 use super::api::{Ctx, api};
 use super::string::{HostString, OwnString};
-use crate::shard::Locked;
+use crate::shard::{Locked, Refusal, RefusalReason};
+
+/// Whether a user may call a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayCall {
+    /// The rules allow it.
+    Yes,
+    /// They do not.
+    No,
+    /// The host has no such command.
+    NoCommand,
+    /// Hosts from 8.6 on judge no command with a wrong number of arguments.
+    WrongArity,
+}
 
 /// A user of the host's, or one of our own that nobody else knows, for one hold of the global lock.
 pub struct HostUser<'l>(*mut raw::RedisModuleUser, PhantomData<Locked<'l>>);
@@ -22,14 +35,20 @@ impl<'l> HostUser<'l> {
         (!user.is_null()).then(|| HostUser(user, PhantomData))
     }
 
-    /// One of our own, without any rights.
-    pub fn new(_: Locked<'l>, name: &CStr) -> Self {
+    /// One of our own that nobody else knows, without any rights.
+    pub fn unknown(locked: Locked<'l>) -> Self {
+        Self::new(locked, c"midi")
+    }
+
+    /// The same under a name that the host may know too.
+    fn new(_: Locked<'l>, name: &CStr) -> Self {
         // SAFETY: the name ends with NUL and is copied.
         HostUser(unsafe { api!(RedisModule_CreateModuleUser)(name.as_ptr()) }, PhantomData)
     }
 
     /// Adds a rule. False where the host does not know it.
-    pub fn set(&self, rule: &CStr) -> bool {
+    pub fn set(&self, rule: &[u8]) -> bool {
+        let Ok(rule) = CString::new(rule) else { return false };
         // SAFETY: a live user; the text ends with NUL.
         let result = unsafe { api!(RedisModule_SetModuleUserACL)(self.0, rule.as_ptr()) };
         result == raw::REDISMODULE_OK as c_int
@@ -50,24 +69,20 @@ impl<'l> HostUser<'l> {
     }
 
     /// Whether the user may call this command.
-    ///
-    /// # Errors
-    /// The host's reason, an errno, if it gives one.
-    pub fn may_call(&self, words: &[HostString<'_>]) -> Result<(), Option<i32>> {
+    pub fn may_call(&self, words: &[HostString<'_>]) -> MayCall {
         // SAFETY: a live user and live strings, which the host only reads.
         let verdict = unsafe {
             let words_of_host = words.as_ptr().cast_mut().cast();
             api!(RedisModule_ACLCheckCommandPermissions)(self.0, words_of_host, words.len() as c_int)
         };
-        let reason = || io::Error::last_os_error().raw_os_error();
-        if verdict == raw::REDISMODULE_OK as c_int { Ok(()) } else { Err(reason()) }
-    }
-
-    /// Puts a refusal on the host's list, ACL LOG.
-    pub fn was_refused(&self, ctx: Ctx<'_>, object: &[u8], reason: raw::RedisModuleACLLogEntryReason) {
-        let object = OwnString::new(object);
-        // SAFETY: a live user; the host copies its name and the object.
-        unsafe { api!(RedisModule_ACLAddLogEntry)(ctx.raw(), self.0, object.get().raw(), reason) };
+        if verdict == raw::REDISMODULE_OK as c_int {
+            return MayCall::Yes;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOENT) => MayCall::NoCommand,
+            Some(libc::EINVAL) => MayCall::WrongArity,
+            _ => MayCall::No,
+        }
     }
 }
 
@@ -76,4 +91,21 @@ impl Drop for HostUser<'_> {
         // SAFETY: made above, and freed once.
         unsafe { api!(RedisModule_FreeModuleUser)(self.0) };
     }
+}
+
+/// Puts a refusal on the host's list, ACL LOG.
+pub fn log_refusal(ctx: Ctx<'_>, refusal: &Refusal) {
+    let reason = match refusal.reason {
+        RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
+        RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
+        RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
+    };
+    // What follows a NUL is not a user's name.
+    let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();
+    let Ok(name) = CString::new(name) else { return };
+    // One that lives for this call only: there may be none of that name, or none any more.
+    let user = HostUser::new(ctx.locked(), &name);
+    let object = OwnString::new(&refusal.object);
+    // SAFETY: a live user; the host copies its name and the object.
+    unsafe { api!(RedisModule_ACLAddLogEntry)(ctx.raw(), user.0, object.get().raw(), reason) };
 }

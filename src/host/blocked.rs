@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
-use super::door::door;
+use super::instance::instance;
 use super::news;
 use super::reply::HostReply;
 use crate::command::{Reply, Tape};
@@ -154,7 +154,7 @@ unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
     let (blocked, locked) = unsafe { (Box::from_raw(private.cast::<Blocked>()), Locked::assume()) };
     if let Some((author, _)) = blocked.answer {
         // Where the client has gone there was no reply.
-        super::guarded((), || news::tell_of(author, door().ctx(locked)));
+        super::guarded((), || news::tell_of(author, instance().ctx(locked)));
     }
 }
 

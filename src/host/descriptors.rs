@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::api::{Ctx, Level, log};
-use super::{config, door::door};
+use super::config::table as config;
+use super::instance::{if_begun, instance};
 use crate::limits::{DESCRIPTORS_DIVISOR, DESCRIPTORS_MIN, DESCRIPTORS_SPARE};
 use crate::shard::Settings;
 
@@ -70,7 +71,7 @@ fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
 
 /// The same while the ports are open: the host's `maxclients` may have changed.
 pub fn refresh(ctx: Ctx<'_>) {
-    let settings = &door().engine.settings;
+    let settings = &instance().engine.settings;
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
     if first_now != 0 && first_now != clients_of_host(ctx) + ABOVE_HOST {
         reserve(ctx, settings);
@@ -82,10 +83,8 @@ pub fn refresh(ctx: Ctx<'_>) {
 /// # Errors
 /// What to tell whoever wants that many.
 pub fn make_room(clients: usize) -> Result<(), String> {
-    if !super::door::opened() {
-        return Ok(());
-    }
-    let first = door().engine.settings.port.first_descriptor.load(Ordering::Relaxed);
+    let Some(instance) = if_begun() else { return Ok(()) };
+    let first = instance.engine.settings.port.first_descriptor.load(Ordering::Relaxed);
     if first == 0 {
         return Ok(());
     }

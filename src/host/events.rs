@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
-use super::door::{door, while_open};
-use super::{
-    budget, descriptors, eviction, gates, guarded, kept, load, lock, modules, news, unit, users, watch,
-};
+use super::gates::GATES;
+use super::instance::{if_in_use, instance};
+use super::users::USERS;
+use super::{budget, descriptors, eviction, guarded, kept, lock, modules, news, turn, unit, watch};
 use crate::shard::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -43,10 +43,10 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
 }
 
 /// Takes back what the host would go on calling.
-pub fn close_door() {
+pub fn stop_listening() {
     // SAFETY: what EventLoopAdd was given.
     unsafe {
-        api!(RedisModule_EventLoopDel)(door().wakes_at(), raw::REDISMODULE_EVENTLOOP_READABLE as c_int);
+        api!(RedisModule_EventLoopDel)(instance().wakes_at(), raw::REDISMODULE_EVENTLOOP_READABLE as c_int);
     }
 }
 
@@ -62,8 +62,8 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
     // SAFETY: the host's event loop runs on its main thread, which holds the lock then.
     let locked = unsafe { Locked::assume() };
     guarded((), || {
-        door().forget_calls();
-        door().turn_aside(locked);
+        instance().forget_calls();
+        turn::turn_aside(locked);
     });
 }
 
@@ -71,18 +71,18 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        load::settle();
+        instance().main_turns();
         // A script that yields turns the loop on some hosts: it goes on as one unit.
         unit::main_turned(ctx.locked());
         if !unit::end_if_over(ctx.locked()) {
             return;
         }
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-            door().engine.main.awake(ctx.locked());
+            instance().engine.main.awake(ctx.locked());
             lock::main_turned(ctx.locked());
             budget::renew();
             news::awake();
-            door().turn(ctx.locked());
+            turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
         }
@@ -90,41 +90,41 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
 }
 
 fn before_sleep(ctx: Ctx<'_>) {
-    let locked = ctx.locked();
-    door().turn(locked);
+    let (engine, locked) = (&*instance().engine, ctx.locked());
+    turn::turn(locked);
     modules::refresh(ctx);
-    gates::before_sleep(ctx);
+    GATES.before_sleep(ctx);
     news::before_sleep(ctx);
     watch::before_sleep(locked);
     lock::run_starving(ctx);
-    door().tell(locked);
+    turn::tell(engine, locked);
     let all_freed = kept::free_dropped(locked);
     for _ in 0..ROUNDS {
         if budget::is_spent() {
             break;
         }
-        if all_freed && !door().has_left_over() && door().engine.main.may_sleep(locked) {
+        if all_freed && !turn::has_left_over(engine) && engine.main.may_sleep(locked) {
             return;
         }
-        door().turn(locked);
+        turn::turn(locked);
     }
     // More keeps coming, or something is left over: sleep not at all.
-    door().engine.wake_main();
+    engine.wake_main();
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        gates::refresh(ctx);
+        GATES.refresh(ctx);
         news::refresh(ctx);
-        users::changes::on_cron(ctx.locked());
+        USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
     });
 }
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    gates::settings_may_change();
+    GATES.settings_may_change();
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -135,26 +135,26 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
 }
 
 unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    load::host_ends();
+    instance().host_ends();
 }
 
 unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
-    gates::may_change();
+    GATES.may_change();
 }
 
 unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
-    guarded((), || gates::loading(ctx));
+    guarded((), || GATES.loading(ctx));
 }
 
 extern "C" fn before_fork() {
-    gates::may_change();
+    GATES.may_change();
 }
 
 /// The child keeps no port open. It may take no lock here, and takes none.
 extern "C" fn in_child() {
-    let ports = while_open().and_then(|door| door.engine.ports());
+    let ports = if_in_use().and_then(|instance| instance.engine.ports());
     for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
         // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
         unsafe { libc::close(listener) };
@@ -168,7 +168,7 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u
     guarded((), || {
         if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
             unit::is_inside(ctx);
-            let engine = &door().engine;
+            let engine = &instance().engine;
             let remains = engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok());
             engine.free_later(remains);
         }
@@ -182,7 +182,7 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     guarded((), || {
         if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second)) {
             unit::is_inside(ctx);
-            door().engine.swap_dbs(ctx.locked(), a, b);
+            instance().engine.swap_dbs(ctx.locked(), a, b);
         }
     });
 }

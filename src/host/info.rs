@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use redis_module::raw;
 
 use super::api::{Ctx, api, c_text};
-use super::door::{PREFIX, door};
 use super::eviction::evictable_host_keys;
+use super::instance::instance;
 use super::kept::KEPT;
-use super::{PANICS, guarded};
+use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Error, Reply};
 use crate::shard::{Call, Engine};
 
@@ -139,7 +139,7 @@ fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
 pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     // After a crash no lock may be taken, and the counters say little.
     if for_crash_report == 0 {
-        guarded((), || tell(&door().engine, &mut HostInfo(info)));
+        guarded((), || tell(&instance().engine, &mut HostInfo(info)));
     }
 }
 

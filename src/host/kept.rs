@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::api::api;
-use super::door::while_open;
+use super::instance::if_in_use;
 use super::string::{HostString, OwnString};
 use crate::command::Keep;
 use crate::limits::{DROPPED_BYTES, FREEING_TURN, FREEING_WAKES};
@@ -79,9 +79,9 @@ fn drop_later(dropped: Dropped) {
     let _ = DROPPED.push(dropped);
     if before < FREEING_WAKES
         && before + bytes >= FREEING_WAKES
-        && let Some(door) = while_open()
+        && let Some(instance) = if_in_use()
     {
-        door.engine.wake_main();
+        instance.engine.wake_main();
     }
 }
 

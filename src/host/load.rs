@@ -3,61 +3,31 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
+use super::gates::GATES;
+use super::instance::{self, Stage, VERSION, instance};
 use super::questions::TheHost;
 use super::string::HostString;
+use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, eviction, gates, info, kept, log_panics, news, register,
-    renamed, reply, unit, users, watch,
+    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, news, register,
+    renamed, reply, unit, watch,
 };
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
-/// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
-pub const VERSION: c_int = {
-    const fn number(digits: &str) -> c_int {
-        let (digits, mut at, mut number) = (digits.as_bytes(), 0, 0);
-        while at < digits.len() {
-            number = number * 10 + (digits[at] - b'0') as c_int;
-            at += 1;
-        }
-        number
-    }
-    number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
-        + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
-        + number(env!("CARGO_PKG_VERSION_PATCH"))
-};
-
 /// A share of the ports for each worker.
 pub type Shares = Vec<Box<dyn Port + Send>>;
 
 /// The workers. They never end, unless the host takes the module back.
 static WORKERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-
-/// Whether the host's main loop has turned since the module was loaded.
-static SETTLED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the host is about to exit.
-static ENDING: AtomicBool = AtomicBool::new(false);
-
-/// The host exits, unless its last save fails.
-pub fn host_ends() {
-    ENDING.store(true, Ordering::Relaxed);
-}
-
-/// The host's main loop turns: from here on the module stays.
-pub fn settle() {
-    SETTLED.store(true, Ordering::Relaxed);
-    ENDING.store(false, Ordering::Relaxed);
-}
 
 /// Opens the ports, or says for the log why it cannot. The last argument counts a caught panic.
 pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
@@ -99,7 +69,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     if let Some(function) = api::missing() {
         return Err(format!("this host is too old: it lacks {function}; midi needs {HOSTS}"));
     }
-    if door::opened() {
+    if instance::if_begun().is_some() {
         return Err("this process has loaded midi before; restart it".into());
     }
     kept::this_is_main();
@@ -110,9 +80,9 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.on_ask_host(gates::ask_host);
+    engine.on_ask_host(|locked| GATES.ask_host(locked));
     engine.users.mark_stale(ctx.locked());
-    users::changes::prepare(ctx);
+    USERS.prepare(ctx);
     engine.on_watched_change(watch::tell);
     engine.meet_host(Box::new(TheHost::new(ctx)));
     renamed::note_seen(ctx.locked());
@@ -121,9 +91,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let workers = Workers::start(&engine, count_panic, ports);
     *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
-    door::open(ctx, Arc::clone(&engine), waker);
-    let told =
-        register::register(ctx) && info::register(ctx) && events::register(ctx, waker) && unit::register(ctx);
+    instance::begin(ctx, Arc::clone(&engine), waker);
+    let told = register::register(ctx, &door::TRAMPOLINES)
+        && info::register(ctx)
+        && events::register(ctx, waker)
+        && unit::register(ctx);
     if !told {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
@@ -149,7 +121,7 @@ fn prepare_ports(ctx: Ctx<'_>, engine: &Arc<Engine>, open_ports: OpenPorts) -> R
         None => {
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
-            gates::watch_for_ports();
+            GATES.watch_for_ports();
             descriptors::reserve(ctx, &engine.settings);
         }
         Some(obstacle) => {
@@ -187,12 +159,12 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
 pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     // SAFETY: the caller's promise.
     let ctx = unsafe { Ctx::new(ctx) };
-    if ENDING.load(Ordering::Relaxed) {
+    if instance().is(Stage::Ending) {
         // Valkey from 9 on asks all modules at its end.
         return raw::REDISMODULE_ERR as c_int;
     }
-    let just_loaded = !SETTLED.load(Ordering::Relaxed);
-    if just_loaded && insists(&door::door().engine) && super::guarded(false, withdraw) {
+    let just_loaded = instance().is(Stage::Loaded);
+    if just_loaded && insists(&instance().engine) && super::guarded(false, withdraw) {
         let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server before you \
                     load midi again.";
         log(ctx, Level::Warning, text);
@@ -219,9 +191,9 @@ fn withdraw() -> bool {
     if !stay_in_memory() {
         return false;
     }
-    door::close();
-    events::close_door();
-    door::door().engine.workers().stop();
+    instance().withdraw();
+    events::stop_listening();
+    instance().engine.workers().stop();
     WORKERS.lock().drain(..).for_each(|worker| _ = worker.join());
     true
 }

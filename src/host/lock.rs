@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::api::Ctx;
 use super::context::DetachedCtx;
-use super::door::door;
+use super::instance::instance;
 use super::unit;
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 use crate::shard::{Locked, Part, Progress, Slice};
@@ -80,7 +80,7 @@ impl LockPart {
         let slice = AssertUnwindSafe(|| work.slice(hold.ctx(), Some(Instant::now() + LOCK_SLICE)));
         let result = catch_unwind(slice);
         slice_ended();
-        let engine = &door().engine;
+        let engine = &instance().engine;
         if engine.is_listening() {
             engine.wake_main(); // It tells what has changed.
         }

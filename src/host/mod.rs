@@ -3,8 +3,12 @@
 //!
 //! ```text
 //! load ─ config, register ─► door ─ attempt ─► engine
-//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─► reply
+//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─► reply
 //! ```
+//!
+//! Who stands on whom, from below: `instance` (the engine, and the way to the host); what the host tells and is
+//! told (`gates`, `news`, `users`, `watch`, `unit`); `door` and `own_commands`, which run commands; `turn`; `events`
+//! and `questions`; `load`.
 
 mod acl;
 mod alloc;
@@ -20,18 +24,22 @@ mod events;
 mod eviction;
 mod gates;
 mod info;
+mod instance;
 mod kept;
 mod keys;
 mod load;
 mod lock;
 mod modules;
 mod news;
+mod own_commands;
+mod pause;
 mod questions;
 mod register;
 mod renamed;
 mod reply;
 mod rights;
 mod string;
+mod turn;
 mod unit;
 mod users;
 mod watch;
@@ -41,6 +49,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use alloc::HostAlloc;
 pub use load::{on_load, on_unload};
+
+/// What the names of midi's commands begin with here.
+const PREFIX: &str = "midi.";
 
 /// Panics that were caught, for INFO.
 static PANICS: AtomicU64 = AtomicU64::new(0);

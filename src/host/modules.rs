@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::raw;
 
 use super::api::{Answer, Ctx, RawCtx};
-use super::door::door;
-use super::load;
+use super::instance::{VERSION, instance};
 use crate::command::{Reply, Tape};
 
 /// Whether the host is to be asked: midi itself is on its list only after it was loaded.
@@ -22,7 +21,7 @@ pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: raw::RedisModuleEvent, _: 
 pub fn refresh(ctx: Ctx<'_>) {
     if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
         MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
-        door().engine.set_modules(list(ctx));
+        instance().engine.set_modules(list(ctx));
     }
 }
 
@@ -37,7 +36,7 @@ fn list(ctx: Ctx<'_>) -> Tape {
             text(b"name"),
             text(b"midi"),
             text(b"ver"),
-            Answer::Number(load::VERSION.into()),
+            Answer::Number(VERSION.into()),
         ]));
     }
     tape.array(modules.len());

@@ -14,7 +14,7 @@ use redis_module::raw;
 
 use super::api::Ctx;
 use super::budget;
-use super::door::door;
+use super::instance::instance;
 use crate::command::Class;
 use crate::shard::{Author, Locked, News};
 
@@ -30,7 +30,7 @@ static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 /// Looks whether anybody listens: at load, when a setting
 /// has changed, and at every cron tick.
 pub fn refresh(ctx: Ctx<'_>) {
-    let tracked = door().engine.is_tracked() && anybody_tracks(ctx);
+    let tracked = instance().engine.is_tracked() && anybody_tracks(ctx);
     set_tracked(ctx, tracked);
 }
 
@@ -39,7 +39,7 @@ fn anybody_tracks(ctx: Ctx<'_>) -> bool {
 }
 
 fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
-    let engine = &door().engine;
+    let engine = &instance().engine;
     engine.set_tracked(ctx.locked(), tracked);
     engine.set_listening(ctx.locked(), tracked || ctx.notifies());
 }
@@ -51,7 +51,7 @@ pub fn tracking_begins(locked: Locked<'_>) {
     ASKED_FOR.store(true, Ordering::Relaxed);
     if TURN_IS_OVER.load(Ordering::Relaxed) {
         before_read(locked);
-        door().engine.wake_main();
+        instance().engine.wake_main();
     }
 }
 
@@ -66,7 +66,7 @@ pub fn before_exec(locked: Locked<'_>) {
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
     if ASKED_FOR.load(Ordering::Relaxed) {
-        set_tracked(door().ctx(locked), true);
+        set_tracked(instance().ctx(locked), true);
     }
 }
 
@@ -90,14 +90,14 @@ pub fn before_sleep(ctx: Ctx<'_>) {
 /// `running` is the context of the command that has just run, if one has.
 #[inline]
 pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
-    if door().engine.has_news() {
+    if instance().engine.has_news() {
         tell_all(locked, running);
     }
 }
 
 #[cold]
 fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
-    let engine = &door().engine;
+    let engine = &instance().engine;
     // All of them first: what another module does in answer to one has news of its own, and a client of its own.
     let all: Vec<News> = std::iter::from_fn(|| engine.next_news(locked)).collect();
     all.iter().for_each(|news| tell_one(locked, news, running));
@@ -107,7 +107,7 @@ fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 /// Tells as much of it as this turn's share of the main loop allows, up to the news of that number. True
 /// where these have been told.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
-    let engine = &door().engine;
+    let engine = &instance().engine;
     let is_told = || engine.news_told() >= number;
     if engine.has_news() || engine.has_much_news() {
         budget::spend(|| !is_told() && tell_next(locked));
@@ -117,7 +117,7 @@ pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
 }
 
 fn tell_next(locked: Locked<'_>) -> bool {
-    let news = door().engine.next_news(locked);
+    let news = instance().engine.next_news(locked);
     if let Some(news) = &news {
         tell_one(locked, news, None);
     }
@@ -125,8 +125,8 @@ fn tell_next(locked: Locked<'_>) -> bool {
 }
 
 fn tell_one(locked: Locked<'_>, news: &News, running: Option<Ctx<'_>>) {
-    let ctx = door().ctx(locked);
-    if door().engine.is_tracked() {
+    let ctx = instance().ctx(locked);
+    if instance().engine.is_tracked() {
         match (news.author, running) {
             (Author::Waiting(client), _) => WAITING.lock().add(client, news.db, &news.key),
             (Author::Running, Some(running)) => signal(running, news.db, &news.key),
@@ -195,6 +195,6 @@ pub fn tell_of(author: Author, ctx: Ctx<'_>) {
 pub fn forget_authors(locked: Locked<'_>) {
     let Waiting { changes, last } = std::mem::take(&mut *WAITING.lock());
     for (db, key) in changes.into_values().flatten().filter(|(_, key)| last.contains_key(key)) {
-        door().ctx(locked).signal_modified(db, &key);
+        instance().ctx(locked).signal_modified(db, &key);
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::acl::log_refusal;
 use super::api::{Answer, Ctx};
-use super::door::{PREFIX, door};
-use super::{info, modules, users};
+use super::instance::instance;
+use super::users::{self, USERS};
+use super::{PREFIX, info, modules, own_commands, turn};
 use crate::command::{DoorCommand, HostCommand, Tape};
 use crate::shard::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
@@ -43,21 +45,21 @@ impl Host for TheHost {
     }
 
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
-        users::look(locked, name)
+        USERS.look(locked, name)
     }
 
     fn refused(&self, locked: Locked<'_>, refusal: &Refusal) {
-        users::refused(door().ctx(locked), refusal);
+        log_refusal(instance().ctx(locked), refusal);
     }
 
     fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape {
         let mut tape = Tape::default();
-        modules::say(door().ctx(locked).call(command, &[]), &mut tape);
+        modules::say(instance().ctx(locked).call(command, &[]), &mut tape);
         tape
     }
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
-        let batch = door().batch();
+        let batch = turn::batch();
         let mut told = self.told.lock();
         if let Some(told) = told.as_ref().filter(|told| told.batch == batch && told.sections == sections) {
             return Arc::clone(&told.text);
@@ -77,7 +79,7 @@ impl Host for TheHost {
         owner: JobOwner,
         reply: Box<dyn JobReply>,
     ) {
-        door().own_command_of_port(locked, call, which, user, owner, reply);
+        own_commands::run_for_port(locked, call, which, user, owner, reply);
     }
 
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
@@ -97,7 +99,7 @@ impl Host for TheHost {
     fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words: Vec<&[u8]> = [&b"GET"[..]].into_iter().chain(patterns.iter().copied()).collect();
         let mut found =
-            door().ctx(locked).call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
+            instance().ctx(locked).call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
         std::iter::from_fn(|| Some((found.next()?, found.next()?))).collect()
     }
 }
@@ -108,7 +110,7 @@ const CATEGORIES_OF_KEYS: [&[u8]; 4] = [b"keyspace", b"read", b"write", b"script
 /// The names that COMMAND LIST gives with this filter, but for midi's.
 fn listed(locked: Locked<'_>, filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
     let words = [&[&b"LIST"[..]], filter].concat();
-    let names = door().ctx(locked).call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
+    let names = instance().ctx(locked).call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
     names.filter(|name| !name.starts_with(PREFIX.as_bytes()))
 }
 
@@ -118,7 +120,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 
 /// INFO with these sections, midi's included.
 fn info_text(locked: Locked<'_>, sections: &[&[u8]]) -> Vec<u8> {
-    let mut text = door().ctx(locked).call(c"INFO", sections).text().unwrap_or_default();
+    let mut text = instance().ctx(locked).call(c"INFO", sections).text().unwrap_or_default();
     let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
     // A module's sections are left out unless they are named, or everything is asked for.
     let left_out = sections.is_empty() || sections.iter().any(general);
@@ -126,7 +128,7 @@ fn info_text(locked: Locked<'_>, sections: &[&[u8]]) -> Vec<u8> {
         if !text.is_empty() {
             text.extend_from_slice(b"\r\n");
         }
-        text.extend_from_slice(info::text(&door().engine, &[]).as_bytes());
+        text.extend_from_slice(info::text(&instance().engine, &[]).as_bytes());
     }
     text
 }

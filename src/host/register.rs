@@ -6,15 +6,18 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, c_text, leaked};
-use super::door::{PREFIX, TRAMPOLINES, Trampoline};
+use super::PREFIX;
+use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
 use super::keys::are_asked_for;
 use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
 
-/// Registers every command. False where the host refuses one.
-pub fn register(ctx: Ctx<'_>) -> bool {
-    let mut all = COMMANDS.iter().zip(TRAMPOLINES);
-    all.all(|(command, trampoline)| register_one(ctx, command, trampoline).is_some())
+/// What the host calls for a command.
+pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
+
+/// Registers every command, each with its trampoline. False where the host refuses one.
+pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
+    let mut all = COMMANDS.iter().zip(trampolines);
+    all.all(|(command, &trampoline)| register_one(ctx, command, trampoline).is_some())
 }
 
 fn register_one(ctx: Ctx<'_>, command: &Command, trampoline: Trampoline) -> Option<()> {

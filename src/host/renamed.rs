@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::acl::HostUser;
-use super::api::{Answer, Ctx, Level, c_text, log};
+use super::acl::{HostUser, MayCall};
+use super::api::{Answer, Ctx, Level, log};
 use super::context::Filtered;
 use super::guarded;
 use super::string::OwnString;
@@ -57,28 +57,25 @@ fn look_up<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
 /// the next one of its name may tell.
 fn ask(command: Filtered<'_>) -> Option<&'static str> {
     // AUTH and its kin are everybody's, whatever the rules.
-    if may_call(command, "allkeys") == Ok(()) {
+    if may_call(command, "allkeys") == MayCall::Yes {
         return Some(ANOTHER);
     }
     let mut whole = false;
     for name in SEEN {
         match may_call(command, &format!("+{name}")) {
-            Ok(()) => return Some(name),
-            Err(reason) => whole |= reason == Some(libc::EACCES),
+            MayCall::Yes => return Some(name),
+            verdict => whole |= verdict == MayCall::No,
         }
     }
     whole.then_some(ANOTHER)
 }
 
 /// Whether a user with that rule, who may touch all keys, may call the command that the filter sees.
-///
-/// # Errors
-/// The host's reason, an errno.
-fn may_call(command: Filtered<'_>, rule: &str) -> Result<(), Option<i32>> {
+fn may_call(command: Filtered<'_>, rule: &str) -> MayCall {
     let words: Vec<_> = (0..command.count()).filter_map(|number| command.string(number)).collect();
-    let user = HostUser::new(command.locked(), c"midi");
+    let user = HostUser::unknown(command.locked());
     for rule in [rule, "allkeys"] {
-        user.set(&c_text(rule));
+        user.set(rule.as_bytes());
     }
     user.may_call(&words)
 }
@@ -124,6 +121,6 @@ fn tell(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {
 /// Whether the host has such a command, but does not call it so.
 pub fn is_renamed(locked: Locked<'_>, name: &str) -> bool {
     // The user has no rights when it is asked about: else the host would look for keys behind the name.
-    let (user, word) = (HostUser::new(locked, c"midi"), OwnString::new(name.as_bytes()));
-    user.may_call(&[word.get()]) == Err(Some(libc::ENOENT)) && user.set(&c_text(&format!("+{name}")))
+    let (user, word) = (HostUser::unknown(locked), OwnString::new(name.as_bytes()));
+    user.may_call(&[word.get()]) == MayCall::NoCommand && user.set(format!("+{name}").as_bytes())
 }

@@ -13,8 +13,10 @@ use redis_module::raw;
 
 use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
-use super::door::door;
-use super::{gates, guarded, news, renamed, users, watch};
+use super::gates::GATES;
+use super::instance::instance;
+use super::users::USERS;
+use super::{guarded, news, renamed, watch};
 use crate::shard::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -57,19 +59,19 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     match name.len() {
         // GET, SET and DEL are as long: one look at the first letter is enough for them.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
-            guarded((), || users::changes::before_acl(command));
+            guarded((), || USERS.before_acl(command));
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
-            gates::before_exec();
+            GATES.pause.before_exec();
             news::before_exec(command.locked());
-            users::changes::before_exec(command);
+            USERS.before_exec(command);
             watch::before_exec(command.locked());
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
-        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || users::changes::before_config(command)),
-        4 if name.eq_ignore_ascii_case(b"auth") => users::at_door::forget(),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
+        4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
-            users::at_door::forget();
+            USERS.before_login();
         }
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
@@ -82,7 +84,7 @@ fn before_client(command: Filtered<'_>) {
     if subcommand.eq_ignore_ascii_case(b"tracking") {
         news::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
-        gates::before_pause(command.arg(3));
+        GATES.pause.said(command.arg(3));
     }
 }
 
@@ -109,7 +111,7 @@ pub fn is_inside(ctx: Ctx<'_>) -> bool {
 fn ask(ctx: Ctx<'_>) -> bool {
     news::before_read(ctx.locked());
     watch::before_read(ctx.locked());
-    let (flags, engine) = (ctx.flags(), &door().engine);
+    let (flags, engine) = (ctx.flags(), &instance().engine);
     if flags & INSIDE == 0 {
         end(ctx.locked());
         let again = flags & UNFILTERED != 0 || PAUSED.load(Ordering::Relaxed);
@@ -129,7 +131,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
 /// Ends the unit if the host is through with it. True where
 /// none is open then.
 pub fn end_if_over(locked: Locked<'_>) -> bool {
-    if OPEN.load(Ordering::Relaxed) && door().ctx(locked).flags() & INSIDE == 0 {
+    if OPEN.load(Ordering::Relaxed) && instance().ctx(locked).flags() & INSIDE == 0 {
         end(locked);
     }
     !OPEN.load(Ordering::Relaxed)
@@ -137,7 +139,7 @@ pub fn end_if_over(locked: Locked<'_>) -> bool {
 
 fn end(locked: Locked<'_>) {
     if OPEN.swap(false, Ordering::Relaxed) {
-        door().engine.end_unit(locked);
+        instance().engine.end_unit(locked);
     }
 }
 

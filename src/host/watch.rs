@@ -14,8 +14,9 @@ use redis_module::raw;
 
 use super::api::{Ctx, RawCtx, must_not_replicate, subscribe};
 use super::context::Filtered;
-use super::door::door;
-use super::{guarded, news, users};
+use super::instance::instance;
+use super::users::USERS;
+use super::{guarded, news};
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
 use crate::shard::Locked;
 
@@ -83,7 +84,7 @@ pub fn before_watch(command: Filtered<'_>) {
     }
     turn.said += 1;
     let is_little = turn.waiting.is_empty() && turn.marked + size <= WATCHED_AT_ONCE_BYTES;
-    if is_little || may_wait_itself(locked) || users::changes::replies_leave_early(locked) {
+    if is_little || may_wait_itself(locked) || USERS.replies_leave_early(locked) {
         turn.marked += size;
         drop(turn);
         return mark(locked, client, names);
@@ -95,7 +96,7 @@ pub fn before_watch(command: Filtered<'_>) {
 
 /// From here on changes of these keys are told.
 fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item = &'a [u8]>) {
-    let engine = &door().engine;
+    let engine = &instance().engine;
     engine.begin_watch(locked, client, may_wait_itself(locked));
     names.for_each(|name| engine.watch(locked, name, client));
 }
@@ -138,7 +139,7 @@ impl Turn {
     /// Whether the host has executed any WATCH since this was last asked, as far as it tells. Marks of before are
     /// taken back where not: whoever said those was refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
-        let (engine, said) = (&door().engine, std::mem::take(&mut self.said));
+        let (engine, said) = (&instance().engine, std::mem::take(&mut self.said));
         let counts = Counts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
         // Not by the number of executed ones alone: somebody may have reset it meanwhile.
@@ -155,7 +156,7 @@ impl Turn {
 impl Counts {
     /// As the host says; none before it has come across a WATCH.
     fn now(locked: Locked<'_>) -> Counts {
-        let text = door().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
+        let text = instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let number = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
         Counts { executed: number("calls=").unwrap_or(0), refused: number("rejected_calls=").unwrap_or(0) }
@@ -164,7 +165,7 @@ impl Counts {
 
 /// A tenth of a second has passed: marks of those who were refused go, however few there are.
 pub fn on_cron(locked: Locked<'_>) {
-    if ANY_WAITING.load(Ordering::Relaxed) || door().engine.has_unconfirmed_marks() {
+    if ANY_WAITING.load(Ordering::Relaxed) || instance().engine.has_unconfirmed_marks() {
         settle(locked);
     }
 }
@@ -175,7 +176,7 @@ fn client_of(command: Filtered<'_>) -> Option<u64> {
     let client = command.client_id()?;
     // Not before there is need: it costs the host something with every client that comes or goes.
     if !HEARS.load(Ordering::Relaxed) {
-        let ctx = door().ctx(command.locked());
+        let ctx = instance().ctx(command.locked());
         HEARS.store(subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client), Ordering::Relaxed);
     }
     HEARS.load(Ordering::Relaxed).then_some(client)
@@ -185,7 +186,7 @@ unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: 
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         // SAFETY: the event's context, and its data is this structure.
         let (ctx, client) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleClientInfo>()) };
-        guarded((), || door().engine.watcher_left(ctx.locked(), client.id));
+        guarded((), || instance().engine.watcher_left(ctx.locked(), client.id));
     }
 }
 
@@ -205,7 +206,7 @@ pub fn before_sleep(locked: Locked<'_>) {
         if ANY_WAITING.load(Ordering::Relaxed) {
             settle(locked);
         }
-        door().engine.give_up_marks(locked, is_paused());
+        instance().engine.give_up_marks(locked, is_paused());
     }
 }
 
@@ -222,10 +223,10 @@ fn is_paused() -> bool {
 /// An EXEC is about to be judged.
 pub fn before_exec(locked: Locked<'_>) {
     before_read(locked);
-    door().engine.tell_expired(locked);
+    instance().engine.tell_expired(locked);
 }
 
 /// A watched key has changed in these databases.
 pub fn tell(locked: Locked<'_>, databases: &[u32], key: &[u8]) {
-    door().ctx(locked).signal_modified_in(databases, key);
+    instance().ctx(locked).signal_modified_in(databases, key);
 }

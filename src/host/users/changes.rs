@@ -1,6 +1,10 @@
-//! When to look at the users again. No event tells of it: a command filter sees ACL and CONFIG SET before they
-//! are executed, queued or refused, and the users' texts are compared once a second besides. Anybody can say these
-//! words, so they cost no more than one look at the users that they name in a turn of the main loop.
+//! Who may have changed, from what a command filter sees before it is executed, queued or refused.
+//!
+//! ```text
+//! ACL or CONFIG SET is said ─┬──────────────────────────────► touched ─► looked at once, in the same turn of the
+//!                            └─ in MULTI ─► queued ─ EXEC ───►    ▲       main loop
+//!                                                    every second, everybody
+//! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,20 +14,115 @@ use redis_module::raw;
 
 use super::super::api::{Ctx, api};
 use super::super::context::Filtered;
-use super::super::door::door;
+use super::super::instance::instance;
 use super::touched::{Fate, Touched};
-use super::{at_door, default_is_open, forget_changed, look};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
 use crate::shard::{DEFAULT_USER, Locked};
 
-/// Who may have changed since somebody last looked; `None` where nothing was said.
-static TOUCHED: Mutex<Option<Touched>> = Mutex::new(None);
+/// Who may have changed since somebody last looked.
+pub struct Changes {
+    /// `None` where nothing was said.
+    touched: Mutex<Option<Touched>>,
+    /// Whether anything was, for a look at every turn of the main loop without the lock.
+    any_touched: AtomicBool,
+    /// Whose changes are queued in a transaction, the latest first, and whom they touch; `None` where the host does
+    /// not tell who says them.
+    queued: Mutex<Vec<(Option<u64>, Touched)>>,
+    /// Whether any may ever have been.
+    any_queued: AtomicBool,
+    /// Whether the host may have threads that send replies.
+    has_io_threads: AtomicBool,
+    /// When everybody was last looked at.
+    last_of_all: Mutex<Option<Instant>>,
+}
 
-/// The same, for a look at every turn of the main loop without the lock.
-static ANY_TOUCHED: AtomicBool = AtomicBool::new(false);
+impl Changes {
+    /// Nothing was said yet.
+    pub const fn new() -> Self {
+        Changes {
+            touched: Mutex::new(None),
+            any_touched: AtomicBool::new(false),
+            queued: Mutex::new(Vec::new()),
+            any_queued: AtomicBool::new(false),
+            has_io_threads: AtomicBool::new(true),
+            last_of_all: Mutex::new(None),
+        }
+    }
+
+    /// Asks the host what does not change. At load.
+    pub fn prepare(&self, ctx: Ctx<'_>) {
+        self.has_io_threads.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
+    }
+
+    /// Remembers who said this, where it is one of a transaction's, or may be.
+    pub fn note_queued(&self, command: Filtered<'_>, touched: &Touched) {
+        if queues(command) {
+            self.any_queued.store(true, Ordering::Relaxed);
+            let (client, mut queued) = (command.client_id(), self.queued.lock());
+            let mut all = touched.clone();
+            if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
+                all.add(&queued.remove(at).1);
+            }
+            queued.truncate(QUEUED_USER_CHANGES - 1);
+            queued.insert(0, (client, all));
+        }
+    }
+
+    /// Whom the changes may touch that are queued for this EXEC.
+    pub fn take_queued(&self, command: Filtered<'_>) -> Option<Touched> {
+        if !self.any_queued.load(Ordering::Relaxed) {
+            return None;
+        }
+        let client = command.client_id();
+        let mut queued = self.queued.lock();
+        let at = queued.iter().position(|(other, _)| *other == client)?;
+        // Where the host does not tell whose EXEC it is, any may be the one.
+        Some(if client.is_none() { queued[at].1.clone() } else { queued.remove(at).1 })
+    }
+
+    /// These are to be looked at.
+    pub fn add(&self, touched: &Touched) {
+        self.touched.lock().get_or_insert_default().add(touched);
+        self.any_touched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there are any such.
+    #[inline]
+    pub fn are_any(&self) -> bool {
+        self.any_touched.load(Ordering::Relaxed)
+    }
+
+    /// Who they are; somebody looks.
+    pub fn take(&self) -> Option<Touched> {
+        self.any_touched.store(false, Ordering::Relaxed);
+        self.touched.lock().take()
+    }
+
+    /// Whether it is time to look at everybody. From now on it is not, for a second.
+    pub fn is_time_for_all(&self) -> bool {
+        let mut last = self.last_of_all.lock();
+        let is_time = last.is_none_or(|last| last.elapsed() >= USERS_NOTICED_EVERY);
+        if is_time {
+            *last = Some(Instant::now());
+        }
+        is_time
+    }
+
+    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
+    /// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
+    /// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
+    pub fn replies_leave_early(&self, locked: Locked<'_>) -> bool {
+        const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
+            | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+            | raw::REDISMODULE_CTX_FLAGS_LUA;
+        self.has_io_threads.load(Ordering::Relaxed)
+            || instance().engine.main.is_asleep()
+            || instance().ctx(locked).flags() & WITHIN != 0
+    }
+}
 
 /// Whom an ACL command may change.
-fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
+pub fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     let subcommand = command.arg(1);
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
     if is(b"setuser") {
@@ -38,99 +137,20 @@ fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     }
 }
 
+/// Whom a CONFIG command may change.
+pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
+    let mut names = (2..command.count()).step_by(2).map(|number| command.arg(number));
+    let is_password = command.arg(1).eq_ignore_ascii_case(b"set")
+        && names.any(|name| name.eq_ignore_ascii_case(b"requirepass"));
+    is_password.then(|| Touched::these([DEFAULT_USER].into_iter(), Fate::Changed))
+}
+
 /// Whether ACL LOAD ends the sessions of all users. From 7.4 on, where modules can make categories of their own,
 /// it ends those of users that are gone.
 fn load_replaces_users() -> bool {
     // SAFETY: filled in at load, and never changed.
     unsafe { raw::RedisModule_AddACLCategory }.is_none()
 }
-
-/// An ACL command is about to be executed, queued or refused.
-pub fn before_acl(command: Filtered<'_>) {
-    if let Some(touched) = touched_by_acl(command) {
-        before_change(command, &touched);
-    }
-}
-
-/// A CONFIG command is about to be executed, queued or refused.
-pub fn before_config(command: Filtered<'_>) {
-    let mut names = (2..command.count()).step_by(2).map(|number| command.arg(number));
-    if command.arg(1).eq_ignore_ascii_case(b"set")
-        && names.any(|name| name.eq_ignore_ascii_case(b"requirepass"))
-    {
-        before_change(command, &Touched::these([DEFAULT_USER].into_iter(), Fate::Changed));
-    }
-}
-
-fn before_change(command: Filtered<'_>, touched: &Touched) {
-    if queues(command) {
-        QUEUED.store(true, Ordering::Relaxed);
-        let (client, mut queued) = (command.client_id(), QUEUED_BY.lock());
-        let mut all = touched.clone();
-        if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
-            all.add(&queued.remove(at).1);
-        }
-        queued.truncate(QUEUED_USER_CHANGES - 1);
-        queued.insert(0, (client, all));
-    }
-    may_change(command.locked(), touched);
-}
-
-/// These users may be about to change. Who said so may not even be logged in, so nobody is held up for it: they are
-/// looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave sooner, the
-/// ports wait until somebody has looked.
-fn may_change(locked: Locked<'_>, touched: &Touched) {
-    TOUCHED.lock().get_or_insert_default().add(touched);
-    ANY_TOUCHED.store(true, Ordering::Relaxed);
-    at_door::users_may_change();
-    let engine = &door().engine;
-    if replies_leave_early(locked) {
-        engine.users.mark_stale(locked);
-        // Where a script keeps the main loop from turning, this is how we get to look again.
-        engine.wake_main();
-    }
-}
-
-/// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
-/// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
-/// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
-pub fn replies_leave_early(locked: Locked<'_>) -> bool {
-    const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
-        | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
-        | raw::REDISMODULE_CTX_FLAGS_LUA;
-    HAS_IO_THREADS.load(Ordering::Relaxed)
-        || door().engine.main.is_asleep()
-        || door().ctx(locked).flags() & WITHIN != 0
-}
-
-/// Whether the host may have threads that send replies.
-static HAS_IO_THREADS: AtomicBool = AtomicBool::new(true);
-
-/// Asks the host what does not change. At load.
-pub fn prepare(ctx: Ctx<'_>) {
-    HAS_IO_THREADS.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
-}
-
-/// An EXEC is about to be executed: a change may have been queued in it.
-pub fn before_exec(command: Filtered<'_>) {
-    at_door::forget();
-    if !QUEUED.load(Ordering::Relaxed) {
-        return;
-    }
-    let client = command.client_id();
-    let mut queued = QUEUED_BY.lock();
-    let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return };
-    // Where the host does not tell whose EXEC it is, any may be the one.
-    let touched = if client.is_none() { queued[at].1.clone() } else { queued.remove(at).1 };
-    drop(queued);
-    may_change(command.locked(), &touched);
-}
-
-/// Whether any change of users may have been queued in a transaction.
-static QUEUED: AtomicBool = AtomicBool::new(false);
-
-/// Whose changes those are, the latest first, and whom they touch; `None` where the host does not tell.
-static QUEUED_BY: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new());
 
 /// Whether the command is one of a transaction's, or may be.
 fn queues(command: Filtered<'_>) -> bool {
@@ -143,50 +163,5 @@ fn queues(command: Filtered<'_>) -> bool {
         let found = api!(RedisModule_GetClientInfoById)((&raw mut client_info).cast(), client);
         found == raw::REDISMODULE_OK as i32
             && client_info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0
-    }
-}
-
-/// Looks at the known users again, where they may have changed,
-/// before any reply of this turn of the main loop leaves the host.
-#[inline]
-pub fn refresh(locked: Locked<'_>) {
-    if ANY_TOUCHED.load(Ordering::Relaxed) || door().engine.users.are_stale() {
-        look_again(locked);
-    }
-}
-
-#[cold]
-fn look_again(locked: Locked<'_>) {
-    ANY_TOUCHED.store(false, Ordering::Relaxed);
-    let touched = TOUCHED.lock().take();
-    let stale = door().engine.users.are_stale();
-    match &touched {
-        Some(touched) => look_at(locked, touched, stale),
-        // At the start everybody is new.
-        None => look_at(locked, &Touched::everybody(Fate::Changed), stale),
-    }
-}
-
-/// Looks at these users; `must_tell` the ports also where none has changed.
-fn look_at(locked: Locked<'_>, touched: &Touched, must_tell: bool) {
-    let engine = &door().engine;
-    if forget_changed(locked, touched.names()) || must_tell {
-        let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
-        let look = |name: &[u8]| look(locked, name);
-        engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
-        at_door::users_may_change();
-        engine.wake_ports();
-    }
-}
-
-/// Now and then: the filter does not see what another module does to a user, nor the ACL
-/// command under another name.
-pub fn on_cron(locked: Locked<'_>) {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut last = LAST.lock();
-    if last.is_none_or(|last| last.elapsed() >= USERS_NOTICED_EVERY) {
-        *last = Some(Instant::now());
-        look_at(locked, &Touched::everybody(Fate::Changed), false);
-        at_door::look_at_all(locked);
     }
 }

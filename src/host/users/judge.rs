@@ -2,10 +2,8 @@
 //! our own gets them, and all keys, and the host is asked about one command after the other. So categories,
 //! subcommands and their order are judged as the host judges them.
 
-use std::ffi::CString;
-
-use super::super::acl::HostUser;
-use super::super::door::PREFIX;
+use super::super::PREFIX;
+use super::super::acl::{HostUser, MayCall};
 use super::super::string::OwnString;
 use super::text::RulesText;
 use crate::command::{COMMANDS, Command, PORT_COMMANDS};
@@ -63,16 +61,12 @@ const ARGUMENT: &[u8] = b"";
 impl<'l> Judge<'l> {
     /// `None` where the host does not take the rules back, which should not be.
     fn new(locked: Locked<'l>, rules: &RulesText) -> Option<Self> {
-        let judge = Judge { user: HostUser::new(locked, c"midi"), all: rules.is_all() };
+        let judge = Judge { user: HostUser::unknown(locked), all: rules.is_all() };
         let own = [&b"on"[..], b"allkeys"].into_iter();
-        let known = own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.set(rule));
+        let known = own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.user.set(rule));
         // Not every host knows it.
-        judge.set(b"alldbs");
+        judge.user.set(b"alldbs");
         known.then_some(judge)
-    }
-
-    fn set(&self, rule: &[u8]) -> bool {
-        CString::new(rule).is_ok_and(|rule| self.user.set(&rule))
     }
 
     fn allows_twin(&self, row: &Command) -> bool {
@@ -93,11 +87,10 @@ impl<'l> Judge<'l> {
     fn asks(&self, name: &str) -> Option<bool> {
         let mut words: Vec<OwnString> = name.split('|').map(|word| OwnString::new(word.as_bytes())).collect();
         loop {
-            let verdict = self.user.may_call(&words.iter().map(OwnString::get).collect::<Vec<_>>());
-            match verdict.map_err(|reason| reason.unwrap_or(libc::EACCES)) {
-                Err(libc::EINVAL) if words.len() < ARGUMENTS_MOST => words.push(OwnString::new(ARGUMENT)),
-                Err(libc::ENOENT | libc::EINVAL) => return None,
-                other => return Some(other.is_ok()),
+            match self.user.may_call(&words.iter().map(OwnString::get).collect::<Vec<_>>()) {
+                MayCall::WrongArity if words.len() < ARGUMENTS_MOST => words.push(OwnString::new(ARGUMENT)),
+                MayCall::NoCommand | MayCall::WrongArity => return None,
+                verdict => return Some(verdict == MayCall::Yes),
             }
         }
     }

@@ -2,171 +2,148 @@
 //! host's door: passwords, and rules in midi's own form.
 //!
 //! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL command is
-//! called, and none need be there. [`text`] reads it, [`judge`] asks the host what the rules come to,
-//! [`changes`] finds out when to look again and [`touched`] at whom, [`at_door`] judges commands at the host's door.
+//! called, and none need be there. [`text`] reads it, [`judge`] asks the host what the rules come to, [`known`] keeps
+//! what they came to; [`changes`] finds out when to look again and [`touched`] at whom, [`at_door`] judges commands
+//! at the host's door.
+//!
+//! No event tells of a change: a command filter sees ACL and CONFIG SET before they are executed, queued or refused,
+//! and the users' texts are compared once a second besides. Anybody can say these words, so they cost no more than
+//! one look at the users that they name in a turn of the main loop.
 
-pub mod at_door;
-pub mod changes;
+mod at_door;
+mod changes;
 mod judge;
+mod known;
 mod text;
 mod touched;
 
-use std::ffi::CString;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use hashbrown::HashMap;
-use parking_lot::Mutex;
-use redis_module::raw;
-
-use super::acl::HostUser;
 use super::api::Ctx;
-use super::string::OwnString;
-use crate::limits::JUDGED_RULES_KEPT;
-use crate::shard::{Commands, DEFAULT_USER, Locked, PasswordSum, Refusal, RefusalReason, Rules, User};
-use judge::Verdict;
-use text::{Description, RulesText};
+use super::context::Filtered;
+use super::instance::instance;
+use crate::shard::{Call, Locked, User};
+use at_door::AtDoor;
+use changes::Changes;
+pub use known::authenticate;
+use known::{Known, default_is_open};
+use touched::{Fate, Touched};
 
-/// What was last seen of the users that somebody asked for, by name.
-static SEEN: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>> = LazyLock::new(Mutex::default);
+/// What is known of the host's users.
+pub static USERS: Users = Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
 
-/// A user as it was when it was last looked at.
-struct Seen {
-    text: HostText,
-    user: User,
-    /// Commands of the table that the host allows under some rules that do not allow them.
-    host_is_too_kind: Commands,
+/// The host's users: what was seen of them, who may have changed since, and what follows for the host's door.
+pub struct Users {
+    known: Known,
+    changes: Changes,
+    at_door: AtDoor,
 }
 
-impl Seen {
-    fn read(locked: Locked<'_>, name: &[u8], text: HostText) -> Self {
-        static REVISIONS: AtomicU64 = AtomicU64::new(1);
-        let description = Description::read(text.bytes());
-        let all_keys =
-            description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(locked, name);
-        let mut host_is_too_kind = Commands::default();
-        let rules = description.rules.into_iter().map(|rules| {
-            let verdict = judged(locked, &rules);
-            host_is_too_kind.add(verdict.host_is_too_kind);
-            let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
-            Rules { commands: verdict.allowed, keys, databases: rules.databases }
-        });
-        let mut user = User::new(name, rules.collect());
-        user.revision = REVISIONS.fetch_add(1, Ordering::Relaxed);
-        Seen { text, user, host_is_too_kind }
-    }
-}
-
-/// The host's text of a user. It makes a new one with every change, and with every user that it makes: as long
-/// as this one is kept, another at the same address would be the same.
-struct HostText(OwnString);
-
-// SAFETY: kept in `SEEN`, which is looked at under the global lock only.
-unsafe impl Send for HostText {}
-
-impl PartialEq for HostText {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is(&other.0)
-    }
-}
-
-impl HostText {
-    /// `None` where there is no such user.
-    fn of_user(locked: Locked<'_>, name: &[u8]) -> Option<Self> {
-        HostUser::of_name(locked, name)?.text().map(HostText)
+impl Users {
+    /// Asks the host what does not change. At load.
+    pub fn prepare(&self, ctx: Ctx<'_>) {
+        self.changes.prepare(ctx);
     }
 
-    fn bytes(&self) -> &[u8] {
-        self.0.bytes()
+    /// What a user may do; `None` where there is no such user.
+    pub fn look(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
+        self.known.with(locked, name, |seen| seen.user.clone())
     }
-}
 
-/// Whether the user may read and write the key with the empty name.
-fn may_touch_empty_key(locked: Locked<'_>, name: &[u8]) -> bool {
-    HostUser::of_name(locked, name).is_some_and(|user| user.may_touch(OwnString::new(b"").get()))
-}
-
-/// What those rules on commands come to. Most users share them with others.
-fn judged(locked: Locked<'_>, rules: &RulesText) -> Verdict {
-    static JUDGED: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>> = LazyLock::new(Mutex::default);
-    let mut judged = JUDGED.lock();
-    if let Some(verdict) = judged.get(&rules.commands) {
-        return *verdict;
+    /// Whether a client of the host's may run its command, as far as the host has not seen to that.
+    ///
+    /// # Errors
+    /// The host's words on what is not allowed.
+    #[inline]
+    pub fn check(&self, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
+        if self.at_door.is_asked() { self.at_door.judge(&self.known, ctx, call, in_unit) } else { Ok(()) }
     }
-    let verdict = judge::verdict(locked, rules);
-    if judged.len() >= JUDGED_RULES_KEPT {
-        judged.clear();
+
+    /// A client's user may be about to change: AUTH and its kin.
+    pub fn before_login(&self) {
+        self.at_door.forget();
     }
-    judged.insert(rules.commands.clone(), verdict);
-    verdict
-}
 
-/// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where there is no such
-/// user.
-fn with_seen<R>(locked: Locked<'_>, name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
-    let mut seen = SEEN.lock();
-    let Some(text) = HostText::of_user(locked, name) else {
-        seen.remove(name);
-        return None;
-    };
-    if seen.get(name).is_none_or(|seen| seen.text != text) {
-        seen.insert(name.into(), Seen::read(locked, name, text));
+    /// An ACL command is about to be executed, queued or refused.
+    pub fn before_acl(&self, command: Filtered<'_>) {
+        self.before_change(command, changes::touched_by_acl(command));
     }
-    seen.get(name).map(with)
-}
 
-/// What a user may do; `None` where there is no such user.
-pub fn look(locked: Locked<'_>, name: &[u8]) -> Option<User> {
-    with_seen(locked, name, |seen| seen.user.clone())
-}
-
-/// Whether that is the user's password. The host waits, so it is quick: no more is done for any name.
-pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> bool {
-    let text = HostText::of_user(locked, name);
-    text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
-}
-
-/// Where there is no such user, this one is asked for its password: it takes as long.
-const NOBODY: &[u8] =
-    b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
-
-/// Puts a refusal on the host's list, ACL LOG.
-pub fn refused(ctx: Ctx<'_>, refusal: &Refusal) {
-    let reason = match refusal.reason {
-        RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
-        RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
-        RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
-    };
-    // What follows a NUL is not a user's name.
-    let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();
-    let Ok(name) = CString::new(name) else { return };
-    // One that lives for this call only: there may be none of that name, or none any more.
-    HostUser::new(ctx.locked(), &name).was_refused(ctx, &refusal.object, reason);
-}
-
-/// Whether clients need not say who they are.
-fn default_is_open(locked: Locked<'_>) -> bool {
-    let text = HostText::of_user(locked, DEFAULT_USER);
-    text.is_some_and(|text| {
-        let user = Description::read(text.bytes());
-        user.on && user.open
-    })
-}
-
-/// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of these names, or all;
-/// whether there were any.
-fn forget_changed<'a>(locked: Locked<'_>, names: Option<impl Iterator<Item = &'a [u8]>>) -> bool {
-    let mut seen = SEEN.lock();
-    let before = seen.len();
-    let is_the_same =
-        |name: &[u8], seen: &Seen| HostText::of_user(locked, name).is_some_and(|text| text == seen.text);
-    match names {
-        None => seen.retain(|name, seen| is_the_same(name, seen)),
-        Some(names) => names.for_each(|name| {
-            if seen.get(name).is_some_and(|seen| !is_the_same(name, seen)) {
-                seen.remove(name);
-            }
-        }),
+    /// A CONFIG command is about to be executed, queued or refused.
+    pub fn before_config(&self, command: Filtered<'_>) {
+        self.before_change(command, changes::touched_by_config(command));
     }
-    seen.len() < before
+
+    fn before_change(&self, command: Filtered<'_>, touched: Option<Touched>) {
+        if let Some(touched) = touched {
+            self.changes.note_queued(command, &touched);
+            self.may_change(command.locked(), &touched);
+        }
+    }
+
+    /// An EXEC is about to be executed: a change may have been queued in it.
+    pub fn before_exec(&self, command: Filtered<'_>) {
+        self.at_door.forget();
+        if let Some(touched) = self.changes.take_queued(command) {
+            self.may_change(command.locked(), &touched);
+        }
+    }
+
+    /// These users may be about to change. Who said so may not even be logged in, so nobody is held up for it: they
+    /// are looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave sooner,
+    /// the ports wait until somebody has looked.
+    fn may_change(&self, locked: Locked<'_>, touched: &Touched) {
+        self.changes.add(touched);
+        self.at_door.users_may_change();
+        let engine = &instance().engine;
+        if self.replies_leave_early(locked) {
+            engine.users.mark_stale(locked);
+            // Where a script keeps the main loop from turning, this is how we get to look again.
+            engine.wake_main();
+        }
+    }
+
+    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP.
+    pub fn replies_leave_early(&self, locked: Locked<'_>) -> bool {
+        self.changes.replies_leave_early(locked)
+    }
+
+    /// Looks at the known users again, where they may have changed,
+    /// before any reply of this turn of the main loop leaves the host.
+    #[inline]
+    pub fn refresh(&self, locked: Locked<'_>) {
+        if self.changes.are_any() || instance().engine.users.are_stale() {
+            self.look_again(locked);
+        }
+    }
+
+    #[cold]
+    fn look_again(&self, locked: Locked<'_>) {
+        let touched = self.changes.take();
+        let stale = instance().engine.users.are_stale();
+        match &touched {
+            Some(touched) => self.look_at(locked, touched, stale),
+            // At the start everybody is new.
+            None => self.look_at(locked, &Touched::everybody(Fate::Changed), stale),
+        }
+    }
+
+    /// Looks at these users; `must_tell` the ports also where none has changed.
+    fn look_at(&self, locked: Locked<'_>, touched: &Touched, must_tell: bool) {
+        let engine = &instance().engine;
+        if self.known.forget_changed(locked, touched.names()) || must_tell {
+            let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
+            let look = |name: &[u8]| self.look(locked, name);
+            engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
+            self.at_door.users_may_change();
+            engine.wake_ports();
+        }
+    }
+
+    /// Now and then: the filter does not see what another module does to a user, nor the ACL
+    /// command under another name.
+    pub fn on_cron(&self, locked: Locked<'_>) {
+        if self.changes.is_time_for_all() {
+            self.look_at(locked, &Touched::everybody(Fate::Changed), false);
+            self.at_door.look_at_all(locked);
+        }
+    }
 }

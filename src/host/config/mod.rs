@@ -1,0 +1,145 @@
+//! Settings: `midi.*` in redis.conf, CONFIG GET, SET and REWRITE, and the
+//! arguments of `loadmodule`.
+
+mod arguments;
+mod registered;
+pub mod table;
+
+use std::sync::atomic::Ordering;
+
+use redis_module::raw;
+
+use super::api::{Ctx, c_text};
+use crate::command::Cluster;
+use crate::shard::{Config, PortConfig, Settings};
+use table::{
+    BIND, LIKE_THE_HOST, NUMBERS, POOL, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET, UNIXSOCKETPERM, file_mode,
+    numbered,
+};
+
+/// Reads the load arguments, registers all settings with those as defaults, and
+/// lets the host set what its configuration file names: so what CONFIG REWRITE
+/// wrote there counts, whatever the load arguments say.
+///
+/// # Errors
+/// What is wrong, for the host's log.
+pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
+    ask_host_for_defaults(ctx);
+    arguments::read(args)?;
+    if !registered::register(ctx) || !registered::read_file(ctx) {
+        return Err("a midi.* setting in the configuration file is not valid".into());
+    }
+    let shards = NUMBERS[1].value.load(Ordering::Relaxed);
+    if shards & (shards - 1) != 0 {
+        return Err(format!("midi.shards must be a power of two, not {shards}"));
+    }
+    Ok(())
+}
+
+/// What the port has in common with the host is as it stands there now.
+fn ask_host_for_defaults(ctx: Ctx<'_>) {
+    for (name, default) in LIKE_THE_HOST {
+        let value = ctx.config_number(&c_text(name)).unwrap_or(default);
+        numbered(name).value.store(value, Ordering::Relaxed);
+    }
+    let protected = ctx.config_text(&c_text(PROTECTED.name));
+    PROTECTED.value.store(protected.is_none_or(|value| value != b"no"), Ordering::Relaxed);
+}
+
+fn is_cluster(ctx: Ctx<'_>) -> bool {
+    ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
+/// How many databases the host has, and what they are to it.
+pub fn databases(ctx: Ctx<'_>) -> (u32, Cluster) {
+    let number = |name| ctx.config_number(name).and_then(|count| u32::try_from(count).ok());
+    let count = number(c"databases").unwrap_or_else(|| count_databases(|db| ctx.has_db(db)));
+    match number(c"cluster-databases") {
+        _ if !is_cluster(ctx) => (count, Cluster::Off),
+        None => (count, Cluster::OneDatabase),
+        // Valkey from 9 on.
+        Some(count) => (count, Cluster::ManyDatabases),
+    }
+}
+
+/// The lowest number without a database, where 0 has one.
+fn count_databases(exists: impl Fn(u32) -> bool) -> u32 {
+    let (mut last, mut beyond) = (0, 1);
+    while beyond < i32::MAX as u32 / 2 && exists(beyond) {
+        (last, beyond) = (beyond, beyond * 2);
+    }
+    while beyond - last > 1 {
+        let middle = last + (beyond - last) / 2;
+        if exists(middle) { last = middle } else { beyond = middle }
+    }
+    beyond
+}
+
+/// What the engine is made with.
+pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
+    let threads = NUMBERS[0].value.load(Ordering::Relaxed);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Config {
+        workers: if threads == 0 { cores } else { threads as usize },
+        shards: NUMBERS[1].value.load(Ordering::Relaxed) as usize,
+        databases,
+        cluster,
+        safemode: SAFEMODE.value.load(Ordering::Relaxed),
+        clock: super::api::clock_ms,
+    }
+}
+
+/// What can change later, as it stands now.
+pub fn settings() -> Settings {
+    let settings = Settings::default();
+    settings.pool.store(POOL.load(Ordering::Relaxed), Ordering::Relaxed);
+    for number in &NUMBERS {
+        if let Some(live) = number.live {
+            live(&settings).store(number.value.load(Ordering::Relaxed) as usize, Ordering::Relaxed);
+        }
+    }
+    for switch in SWITCHES {
+        if let Some(live) = switch.live {
+            live(&settings).store(switch.value.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+    settings
+}
+
+/// Why the TCP port is not opened: the host listens on no address itself.
+pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
+
+/// How the ports are to be opened.
+pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
+    let own = BIND.value.lock().clone();
+    let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
+    let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
+    let unixsocket = UNIXSOCKET.value.lock().clone();
+    let obstacle = if is_cluster(ctx) {
+        Some("cluster-enabled is yes, and midi's ports know no cluster")
+    } else {
+        (bind.is_empty() && unixsocket.is_empty()).then_some(NO_ADDRESS)
+    };
+    PortConfig {
+        port: numbered("port").value.load(Ordering::Relaxed) as u16,
+        bind,
+        unixsocket,
+        unixsocketperm: file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0),
+        backlog: ctx
+            .config_number(c"tcp-backlog")
+            .and_then(|backlog| i32::try_from(backlog).ok())
+            .unwrap_or(511),
+        obstacle,
+    }
+}
+
+/// The host's `bind`. Who does not know it has no right to be seen from elsewhere.
+fn bind_of_host(ctx: Ctx<'_>) -> String {
+    let text = ctx.config_text(c"bind");
+    text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether the host tells its settings: CONFIG may have been renamed.
+pub fn are_told(ctx: Ctx<'_>) -> bool {
+    ctx.config_text(c"bind").is_some()
+}

@@ -1,0 +1,205 @@
+//! The settings in the host's hands: CONFIG GET, SET and REWRITE.
+
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use redis_module::raw;
+
+use super::super::api::{Ctx, RawString, api, c_text, leaked};
+use super::super::descriptors;
+use super::super::instance::if_begun;
+use super::super::string::{HostString, OwnString};
+use super::table::{FIXED, MAX_CLIENTS, NUMBERS, Number, POOL, SWITCHES, Switch, TEXTS, Text};
+use crate::shard::Settings;
+
+/// Has the host know them all, with what they stand at as defaults. False where it refuses one.
+pub fn register(ctx: Ctx<'_>) -> bool {
+    NUMBERS.iter().all(|number| register_number(ctx, number))
+        && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
+        && TEXTS.iter().all(|text| register_text(ctx, text))
+        && register_dispatch(ctx)
+}
+
+/// Lets the host set what its configuration file names. False where that is not valid.
+pub fn read_file(ctx: Ctx<'_>) -> bool {
+    // SAFETY: in OnLoad.
+    unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) == raw::REDISMODULE_OK as c_int }
+}
+
+fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
+    let private = ptr::from_ref(number).cast_mut().cast();
+    // SAFETY: in OnLoad; name and private data live forever.
+    let result = unsafe {
+        api!(RedisModule_RegisterNumericConfig)(
+            ctx.raw(),
+            leaked(number.name),
+            number.value.load(Ordering::Relaxed),
+            number.flags as c_uint,
+            number.min,
+            number.max,
+            Some(get_number),
+            Some(set_number),
+            None,
+            private,
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
+    let private = ptr::from_ref(switch).cast_mut().cast();
+    // SAFETY: as above.
+    let result = unsafe {
+        api!(RedisModule_RegisterBoolConfig)(
+            ctx.raw(),
+            leaked(switch.name),
+            c_int::from(switch.value.load(Ordering::Relaxed)),
+            switch.flags as c_uint,
+            Some(get_switch),
+            Some(set_switch),
+            None,
+            private,
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
+    let private = ptr::from_ref(text).cast_mut().cast();
+    let default = c_text(&text.value.lock());
+    // SAFETY: as above; the host copies the default.
+    let result = unsafe {
+        api!(RedisModule_RegisterStringConfig)(
+            ctx.raw(),
+            leaked(text.name),
+            default.as_ptr(),
+            FIXED as c_uint,
+            Some(get_text),
+            Some(set_text),
+            None,
+            private,
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+fn register_dispatch(ctx: Ctx<'_>) -> bool {
+    let mut names = [leaked("adaptive"), leaked("pool")];
+    let values = [0, 1];
+    // SAFETY: in OnLoad; the host copies the names and values.
+    let result = unsafe {
+        api!(RedisModule_RegisterEnumConfig)(
+            ctx.raw(),
+            c"dispatch".as_ptr(),
+            c_int::from(POOL.load(Ordering::Relaxed)),
+            0,
+            names.as_mut_ptr(),
+            values.as_ptr(),
+            2,
+            Some(get_dispatch),
+            Some(set_dispatch),
+            None,
+            ptr::null_mut(),
+        )
+    };
+    result == raw::REDISMODULE_OK as c_int
+}
+
+/// The engine's settings, once there is one.
+fn live() -> Option<&'static Settings> {
+    if_begun().map(|instance| &instance.engine.settings)
+}
+
+unsafe extern "C" fn get_number(_: *const c_char, private: *mut c_void) -> c_longlong {
+    // SAFETY: registered with one of NUMBERS.
+    unsafe { &*private.cast::<Number>() }.value.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" fn set_number(
+    _: *const c_char,
+    value: c_longlong,
+    private: *mut c_void,
+    error: *mut *mut RawString,
+) -> c_int {
+    // SAFETY: registered with one of NUMBERS.
+    let number = unsafe { &*private.cast::<Number>() };
+    if number.name == MAX_CLIENTS
+        && let Err(reason) = descriptors::make_room(value as usize)
+    {
+        // SAFETY: the host's own place for an error, which it frees.
+        unsafe { *error = OwnString::new(reason.as_bytes()).into_raw() };
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    number.value.store(value, Ordering::Relaxed);
+    if let (Some(target), Some(settings)) = (number.live, live()) {
+        target(settings).store(value as usize, Ordering::Relaxed);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_dispatch(_: *const c_char, _: *mut c_void) -> c_int {
+    c_int::from(POOL.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_dispatch(
+    _: *const c_char,
+    value: c_int,
+    _: *mut c_void,
+    _: *mut *mut RawString,
+) -> c_int {
+    POOL.store(value == 1, Ordering::Relaxed);
+    if let Some(settings) = live() {
+        settings.pool.store(value == 1, Ordering::Relaxed);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_switch(_: *const c_char, private: *mut c_void) -> c_int {
+    // SAFETY: registered with one of SWITCHES.
+    c_int::from(unsafe { &*private.cast::<Switch>() }.value.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_switch(
+    _: *const c_char,
+    value: c_int,
+    private: *mut c_void,
+    _: *mut *mut RawString,
+) -> c_int {
+    // SAFETY: registered with one of SWITCHES.
+    let switch = unsafe { &*private.cast::<Switch>() };
+    switch.value.store(value != 0, Ordering::Relaxed);
+    if let (Some(target), Some(settings)) = (switch.live, live()) {
+        target(settings).store(value != 0, Ordering::Relaxed);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The host copies the string, and leaves it to us.
+unsafe extern "C" fn get_text(_: *const c_char, private: *mut c_void) -> *mut RawString {
+    // SAFETY: registered with one of TEXTS; each string is made here, and freed once, here.
+    unsafe {
+        let text = &*private.cast::<Text>();
+        let now = OwnString::new(text.value.lock().as_bytes()).into_raw();
+        drop(OwnString::of(text.told.swap(now, Ordering::Relaxed)));
+        now
+    }
+}
+
+unsafe extern "C" fn set_text(
+    _: *const c_char,
+    value: *mut RawString,
+    private: *mut c_void,
+    error: *mut *mut RawString,
+) -> c_int {
+    // SAFETY: registered with one of TEXTS; the host's string lives during the call.
+    let (text, value) = unsafe { (&*private.cast::<Text>(), HostString::new(value)) };
+    let value = String::from_utf8_lossy(value.map_or(&[], HostString::bytes));
+    if !(text.valid)(&value) {
+        // SAFETY: the host's own place for an error, which it frees.
+        unsafe { *error = OwnString::new(b"not a file mode in octal digits, 777 at most").into_raw() };
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    *text.value.lock() = value.into_owned();
+    raw::REDISMODULE_OK as c_int
+}

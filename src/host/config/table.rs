@@ -1,0 +1,212 @@
+//! All settings, and what they stand at: the load arguments, the host's configuration file and CONFIG SET write them.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use redis_module::raw;
+
+use super::super::api::RawString;
+use crate::limits;
+use crate::shard::Settings;
+
+/// A numeric setting.
+pub struct Number {
+    /// Without `midi.`.
+    pub name: &'static str,
+    /// The lowest value.
+    pub min: i64,
+    /// The highest.
+    pub max: i64,
+    /// REDISMODULE_CONFIG_*.
+    pub flags: u32,
+    /// As it stands.
+    pub value: AtomicI64,
+    /// Where it goes while the engine lives; `None` for what cannot change.
+    pub live: Option<fn(&Settings) -> &AtomicUsize>,
+}
+
+const fn number(
+    name: &'static str,
+    default: i64,
+    min: i64,
+    max: i64,
+    flags: u32,
+    live: Option<fn(&Settings) -> &AtomicUsize>,
+) -> Number {
+    Number { name, min, max, flags, value: AtomicI64::new(default), live }
+}
+
+/// Of what cannot change.
+pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
+/// Of sizes.
+pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
+
+/// All numbers.
+pub static NUMBERS: [Number; 17] = [
+    number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
+    number("shards", limits::SHARDS_DEFAULT, *limits::SHARDS.start(), *limits::SHARDS.end(), FIXED, None),
+    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
+    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1, 1 << 30, 0, Some(|live| &live.max_queued)),
+    number(
+        "max-pattern-bytes",
+        limits::MAX_PATTERN_BYTES_DEFAULT,
+        1,
+        limits::MAX_STRING_BYTES,
+        BYTES,
+        Some(|live| &live.max_pattern_bytes),
+    ),
+    number(
+        "max-key-bytes",
+        limits::MAX_STRING_BYTES_DEFAULT,
+        1,
+        limits::MAX_STRING_BYTES,
+        BYTES,
+        Some(|live| &live.max_key_bytes),
+    ),
+    number(
+        "max-value-bytes",
+        limits::MAX_STRING_BYTES_DEFAULT,
+        1,
+        limits::MAX_STRING_BYTES,
+        BYTES,
+        Some(|live| &live.max_value_bytes),
+    ),
+    number(
+        "keep-bytes",
+        limits::KEEP_BYTES_DEFAULT,
+        1024,
+        limits::MAX_STRING_BYTES,
+        BYTES,
+        Some(|live| &live.keep_bytes),
+    ),
+    number(
+        "max-atomic-keys",
+        limits::MAX_ATOMIC_KEYS_DEFAULT,
+        *limits::MAX_ATOMIC_KEYS.start(),
+        *limits::MAX_ATOMIC_KEYS.end(),
+        0,
+        Some(|live| &live.max_atomic_keys),
+    ),
+    number("port", 0, 0, u16::MAX as i64, FIXED, None),
+    number(
+        "maxclients",
+        limits::MAX_CLIENTS_DEFAULT,
+        1,
+        i32::MAX as i64,
+        0,
+        Some(|live| &live.port.max_clients),
+    ),
+    number("timeout", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.timeout)),
+    number("tcp-keepalive", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.keepalive)),
+    number(
+        "client-query-buffer-limit",
+        limits::QUERY_LIMIT_DEFAULT,
+        limits::QUERY_LIMIT_MIN,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.port.query_limit),
+    ),
+    number(
+        "output-buffer-hard-limit",
+        limits::OUTPUT_HARD_DEFAULT,
+        0,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.port.output_hard),
+    ),
+    number("output-buffer-soft-limit", 0, 0, i64::MAX, BYTES, Some(|live| &live.port.output_soft)),
+    number(
+        "output-buffer-soft-seconds",
+        0,
+        0,
+        i32::MAX as i64,
+        0,
+        Some(|live| &live.port.output_soft_seconds),
+    ),
+];
+
+/// Settings of the port that are the host's, unless set; and Redis's defaults, for hosts that do not tell.
+pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
+
+/// A setting that is on or off.
+pub struct Switch {
+    /// Without `midi.`.
+    pub name: &'static str,
+    /// REDISMODULE_CONFIG_*.
+    pub flags: u32,
+    /// As it stands.
+    pub value: AtomicBool,
+    /// As a number's.
+    pub live: Option<fn(&Settings) -> &AtomicBool>,
+}
+
+/// Every command alone, on the main thread.
+pub static SAFEMODE: Switch =
+    Switch { name: "safemode", flags: FIXED, value: AtomicBool::new(false), live: None };
+/// As the host's own.
+pub static PROTECTED: Switch = Switch {
+    name: "protected-mode",
+    flags: 0,
+    value: AtomicBool::new(true),
+    live: Some(|live| &live.port.protected),
+};
+/// All switches.
+pub static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
+
+/// A setting that is text. None of them can change.
+pub struct Text {
+    /// Without `midi.`.
+    pub name: &'static str,
+    /// As it stands.
+    pub value: Mutex<String>,
+    /// The same in the host's hands, while it asks for it.
+    pub told: AtomicPtr<RawString>,
+    /// Whether a text will do.
+    pub valid: fn(&str) -> bool,
+}
+
+const fn text(name: &'static str, valid: fn(&str) -> bool) -> Text {
+    Text { name, value: Mutex::new(String::new()), told: AtomicPtr::new(ptr::null_mut()), valid }
+}
+
+/// The addresses of the port; the host's where empty.
+pub static BIND: Text = text("bind", |_| true);
+/// The path of a socket.
+pub static UNIXSOCKET: Text = text("unixsocket", |_| true);
+/// The socket's mode: octal, and so no number of the host's.
+pub static UNIXSOCKETPERM: Text = text("unixsocketperm", |text| file_mode(text).is_some());
+/// All texts.
+pub static TEXTS: [&Text; 3] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM];
+
+/// A file mode as redis.conf writes it; empty is what the umask gives.
+pub fn file_mode(text: &str) -> Option<u32> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = digits.then(|| u32::from_str_radix(text, 8).ok()).flatten();
+    mode.filter(|&mode| mode <= 0o777)
+}
+
+/// `midi.dispatch pool`.
+pub static POOL: AtomicBool = AtomicBool::new(false);
+
+/// `midi.maxclients`.
+pub fn max_clients() -> usize {
+    numbered(MAX_CLIENTS).value.load(Ordering::Relaxed) as usize
+}
+
+/// Lowers `midi.maxclients` to what can be had.
+pub fn lower_max_clients(settings: &Settings, possible: usize) {
+    numbered(MAX_CLIENTS).value.store(possible as i64, Ordering::Relaxed);
+    settings.port.max_clients.store(possible, Ordering::Relaxed);
+}
+
+/// Its name.
+pub const MAX_CLIENTS: &str = "maxclients";
+
+/// The number of that name, which is one of those above.
+pub fn numbered(name: &str) -> &'static Number {
+    NUMBERS.iter().find(|number| number.name == name).expect("one of the names above")
+}

@@ -1,0 +1,254 @@
+//! From the host into midi.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::Instant;
+
+use redis_module::raw;
+
+use super::super::api::{Ctx, RawCtx, RawString, api, reply_text};
+use super::super::gates::GATES;
+use super::super::guarded;
+use super::super::instance::instance;
+use super::super::lock::LockWork;
+use super::super::rights::{Rights, RightsNow};
+use super::super::string::{HostString, OwnString};
+use super::job::{Caller, Copying, Tally, start};
+use crate::command::glob::Pattern;
+use crate::command::{Error, ImportArgs, Tape};
+use crate::shard::{Call, Engine, Progress, Slice};
+use crate::store::{UnixMs, Value};
+
+/// From here on a value's encoding is plain in every host, so that it can be
+/// read where it lies; reading a short one so would change its encoding.
+const PLAIN_BYTES: usize = 1024;
+
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE]. `None` where a job will answer.
+///
+/// # Errors
+/// Why it was not done, or not to its end.
+pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
+    let args = ImportArgs::parse(&call.args, &call.limits)?;
+    let total = keys_of_host(caller.ctx, call.db);
+    let import = Import::new(args, call.db, caller.rights());
+    start(engine, caller, call, import, total)
+}
+
+/// How many keys a database of the host's has.
+fn keys_of_host(ctx: Ctx<'_>, db: u32) -> u64 {
+    let previous = ctx.selected_db();
+    ctx.select_db(db);
+    // SAFETY: DbSize needs a context only.
+    let keys = unsafe { api!(RedisModule_DbSize)(ctx.raw()) };
+    ctx.select_db(previous);
+    keys
+}
+
+struct Import {
+    args: ImportArgs,
+    db: u32,
+    rights: Rights,
+    cursor: Cursor,
+    scanned: u64,
+    tally: Tally,
+    finished: bool,
+    error: Option<Error>,
+}
+
+/// RM_Scan's cursor. It knows no key, so it may be kept between slices.
+struct Cursor(*mut raw::RedisModuleScanCursor);
+
+// SAFETY: a plain number inside, used under the lock.
+unsafe impl Send for Cursor {}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: made by ScanCursorCreate; this frees memory only.
+        unsafe { api!(RedisModule_ScanCursorDestroy)(self.0) };
+    }
+}
+
+/// What one step of the scan found.
+struct Found<'a> {
+    pattern: &'a Pattern,
+    now: UnixMs,
+    seen: u64,
+    not_strings: u64,
+    strings: Vec<(OwnString, Option<UnixMs>, usize)>,
+}
+
+unsafe extern "C" fn on_scanned(
+    _: *mut RawCtx,
+    name: *mut RawString,
+    key: *mut raw::RedisModuleKey,
+    found: *mut c_void,
+) {
+    // SAFETY: `found` is Import::step's, which waits for the scan; name and key
+    // are the host's, good for this call; the name is held to outlive it.
+    guarded((), || unsafe {
+        let found = &mut *found.cast::<Found<'_>>();
+        found.seen += 1;
+        let Some(name) = HostString::new(name) else { return };
+        if key.is_null() || !found.pattern.matches(name.bytes()) {
+            return;
+        }
+        let expire_at = api!(RedisModule_GetAbsExpire)(key);
+        let expire_at = (expire_at >= 0).then_some(expire_at);
+        if expire_at.is_some_and(|at| at < found.now) {
+            return; // Gone for any reader.
+        }
+        if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {
+            found.not_strings += 1;
+            return;
+        }
+        let len = api!(RedisModule_ValueLength)(key);
+        found.strings.push((name.hold(), expire_at, len));
+    });
+}
+
+impl Import {
+    fn new(args: ImportArgs, db: u32, rights: Rights) -> Self {
+        Import {
+            args,
+            db,
+            rights,
+            // SAFETY: no arguments.
+            cursor: Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() }),
+            scanned: 0,
+            tally: Tally::default(),
+            finished: false,
+            error: None,
+        }
+    }
+
+    /// One step of the scan: one bucket of the host's table.
+    fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow<'_>) {
+        let mut found = Found {
+            pattern: &self.args.pattern,
+            now: (instance().engine.config.clock)(),
+            seen: 0,
+            not_strings: 0,
+            strings: Vec::new(),
+        };
+        // SAFETY: the lock is held; the callback gets what it expects.
+        let more = unsafe {
+            let private = ptr::from_mut(&mut found).cast();
+            api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
+        };
+        self.scanned += found.seen;
+        self.tally.not_strings += found.not_strings;
+        for (name, expire_at, len) in found.strings {
+            if !rights.allow(name.get()) {
+                self.error = Some(Error::NoPermission);
+            }
+            if self.tally.copied < self.args.count && self.error.is_none() {
+                self.copy(ctx, name.get(), expire_at, len);
+            }
+        }
+        self.finished = more == 0 || self.tally.copied >= self.args.count;
+    }
+
+    fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {
+        let engine = &instance().engine;
+        let key = name.bytes();
+        let limits = engine.settings.limits(usize::MAX);
+        if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
+            return self.error = Some(error);
+        }
+        let mut put = |value: &[u8]| {
+            if engine.put(ctx.locked(), self.db, key, Value::Inline(value), expire_at, self.args.replace) {
+                self.tally.copied += 1;
+            } else {
+                self.tally.present += 1;
+            }
+        };
+        // Where GET is renamed the host's key has its encoding changed: better than not to be copied.
+        if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, &mut put) {
+            with_value_in_place(ctx, name, &mut put);
+        }
+    }
+}
+
+fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) {
+    // SAFETY: the lock is held; the key is closed before anything else happens.
+    unsafe {
+        let key: *mut raw::RedisModuleKey =
+            api!(RedisModule_OpenKey)(ctx.raw(), name.raw(), raw::REDISMODULE_READ as c_int).cast();
+        if key.is_null() {
+            return; // It expired a moment ago.
+        }
+        let mut len = 0;
+        let value = api!(RedisModule_StringDMA)(key, &mut len, raw::REDISMODULE_READ as c_int);
+        if !value.is_null() {
+            put(std::slice::from_raw_parts(value.cast(), len));
+        }
+        api!(RedisModule_CloseKey)(key);
+    }
+}
+
+/// False where the host does not let us call GET.
+fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
+    // SAFETY: the lock is held; the format says one string; the reply's text
+    // lives until the reply is freed.
+    unsafe {
+        let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
+        if reply.is_null() {
+            return false;
+        }
+        let kind = api!(RedisModule_CallReplyType)(reply) as isize;
+        if kind == raw::REDISMODULE_REPLY_STRING {
+            put(reply_text(reply));
+        }
+        api!(RedisModule_FreeCallReply)(reply);
+        kind != raw::REDISMODULE_REPLY_ERROR
+    }
+}
+
+impl LockWork for Import {
+    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
+        let rights = match self.rights.now(ctx.locked()) {
+            Ok(rights) => rights,
+            Err(error) => return self.error = Some(error),
+        };
+        let previous = ctx.selected_db();
+        ctx.select_db(self.db);
+        let engine = &instance().engine;
+        while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
+            if deadline.is_none() && !engine.has_credit() {
+                GATES.ask_host(ctx.locked());
+            }
+            if let Some(error) = engine.write_refusal(true) {
+                self.error = Some(error);
+            } else {
+                self.step(ctx, &rights);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        ctx.select_db(previous);
+    }
+
+    fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
+        let may_write = || slice.engine.has_credit() && !slice.engine.has_much_news();
+        if slice.is_endless() || may_write() { Progress::Done } else { Progress::Blocked }
+    }
+
+    fn is_done(&self) -> bool {
+        self.finished || self.error.is_some()
+    }
+
+    fn advanced(&mut self) -> u64 {
+        std::mem::take(&mut self.scanned)
+    }
+}
+
+impl Copying for Import {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn error(&self) -> Option<Error> {
+        self.error
+    }
+}

@@ -1,0 +1,113 @@
+//! A copy, in either direction: a job whose only part needs the host's lock.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::super::api::Ctx;
+use super::super::lock::{LockPart, LockWork};
+use super::super::rights::Rights;
+use crate::command::{Args, Error, Reply, Tape};
+use crate::shard::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
+
+/// What a copy answers.
+#[derive(Default)]
+pub struct Tally {
+    /// Keys that were copied.
+    pub copied: u64,
+    /// Those that were there already.
+    pub present: u64,
+    /// Those that hold something else.
+    pub not_strings: u64,
+}
+
+impl Tally {
+    fn say(&self, reply: &mut dyn Reply) {
+        reply.array(3);
+        for count in [self.copied, self.present, self.not_strings] {
+            reply.integer(count as i64);
+        }
+    }
+}
+
+/// Either direction.
+pub trait Copying: LockWork {
+    /// What has been copied so far.
+    fn tally(&self) -> &Tally;
+    /// Why it has ended before its time.
+    fn error(&self) -> Option<Error>;
+}
+
+struct CopyTask<C: Copying>(Arc<Mutex<C>>);
+
+impl<C: Copying> Task for CopyTask<C> {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        let copy = self.0.lock();
+        match copy.error() {
+            Some(error) => reply.error(&error.text("", &Args::new(&[]))),
+            None => copy.tally().say(reply),
+        }
+        true
+    }
+}
+
+/// Who wants a copy, and how they can be answered.
+pub struct Caller<'a> {
+    /// A context that holds the lock.
+    pub ctx: Ctx<'a>,
+    /// Whose rights count; those of the context's client where `None`.
+    pub user: Option<&'a [u8]>,
+    /// Has the client wait for a job. `None`: it must be answered here and now.
+    pub wait: Option<Wait<'a>>,
+}
+
+/// Makes a client wait: whom the job is for, and how it answers.
+pub type Wait<'a> = &'a mut dyn FnMut() -> (JobOwner, Box<dyn JobReply>);
+
+impl Caller<'_> {
+    /// The rights that count.
+    pub fn rights(&self) -> Rights {
+        self.user.map_or_else(|| Rights::of_client(self.ctx), Rights::of_user)
+    }
+}
+
+/// Starts a copy as a job, or runs it here where the client cannot wait.
+///
+/// # Errors
+/// Why it was not done, or not to its end.
+pub fn start<C: Copying + 'static>(
+    engine: &Engine,
+    caller: Caller<'_>,
+    call: &Call<'_>,
+    mut copy: C,
+    total: u64,
+) -> Result<Option<Tape>, Error> {
+    let Some(wait) = caller.wait.filter(|_| !engine.config.safemode) else {
+        let started = Instant::now();
+        let locked = caller.ctx.locked();
+        let endless = Slice::endless(engine, locked);
+        while !copy.is_done() {
+            copy.prepare(&endless);
+            copy.slice(caller.ctx, None);
+        }
+        engine.book_long(engine.main_seat(locked), call.command, started);
+        if let Some(error) = copy.error() {
+            return Err(error);
+        }
+        let mut tape = Tape::default();
+        copy.tally().say(&mut tape);
+        return Ok(Some(tape));
+    };
+    engine.room_for_job(call.command)?;
+    let copy = Arc::new(Mutex::new(copy));
+    let work = Work {
+        parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],
+        task: Arc::new(CopyTask(copy)),
+        total,
+        first_worker: engine.jobs.started() as usize % engine.config.workers,
+    };
+    let (owner, reply) = wait();
+    engine.start_job(call.command, owner, work, reply);
+    Ok(None)
+}

@@ -1,0 +1,132 @@
+//! midi as this host has loaded it: the engine, and what leads from here to the host. Everything in this layer stands
+//! on it, and it knows nothing of them.
+//!
+//! ```text
+//!          the main loop turns         SHUTDOWN
+//! Loaded ──────────────────► Settled ───────────► Ending
+//!    │                          ▲                    │
+//!    │ MODULE LOADEX            └────────────────────┘
+//!    ▼ takes it back             the last save failed: the main loop turns
+//! Withdrawn
+//! ```
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::api::Ctx;
+use super::context::DetachedCtx;
+use crate::shard::{Engine, Locked, Waker};
+
+/// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
+pub const VERSION: c_int = {
+    const fn number(digits: &str) -> c_int {
+        let (digits, mut at, mut number) = (digits.as_bytes(), 0, 0);
+        while at < digits.len() {
+            number = number * 10 + (digits[at] - b'0') as c_int;
+            at += 1;
+        }
+        number
+    }
+    number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+        + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+        + number(env!("CARGO_PKG_VERSION_PATCH"))
+};
+
+/// The module, once it is loaded.
+pub struct Instance {
+    /// The keyspace.
+    pub engine: Arc<Engine>,
+    /// For questions to the host outside of any command.
+    ctx: DetachedCtx,
+    /// What the main thread sleeps on, in the host's event loop.
+    waker: &'static Waker,
+    /// A [`Stage`].
+    stage: AtomicU8,
+}
+
+/// What the host has done with the module so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// Its main loop has not turned since.
+    Loaded,
+    /// The module stays.
+    Settled,
+    /// The host exits, unless its last save fails.
+    Ending,
+    /// It has taken the module back: nobody calls it any more.
+    Withdrawn,
+}
+
+static INSTANCE: OnceLock<Instance> = OnceLock::new();
+
+/// Makes it. Once, in OnLoad, before anything is registered that asks for it.
+pub fn begin(ctx: Ctx<'_>, engine: Arc<Engine>, waker: &'static Waker) {
+    let stage = AtomicU8::new(Stage::Loaded as u8);
+    let new = Instance { engine, ctx: DetachedCtx::new(ctx), waker, stage };
+    assert!(INSTANCE.set(new).is_ok(), "the host loads a module once");
+}
+
+/// The one there is. Everything that asks for it is registered after it was made.
+#[inline]
+pub fn instance() -> &'static Instance {
+    INSTANCE.get().expect("made before anything could ask for it")
+}
+
+/// The same, where it may not have been made yet.
+pub fn if_begun() -> Option<&'static Instance> {
+    INSTANCE.get()
+}
+
+/// The same, where it may also have been withdrawn.
+pub fn if_in_use() -> Option<&'static Instance> {
+    if_begun().filter(|instance| !instance.is(Stage::Withdrawn))
+}
+
+impl Instance {
+    /// A context that belongs to no command.
+    pub fn ctx<'l>(&'l self, locked: Locked<'l>) -> Ctx<'l> {
+        self.ctx.ctx(locked)
+    }
+
+    /// The descriptor that ends the main loop's sleep.
+    pub fn wakes_at(&self) -> c_int {
+        self.waker.descriptor()
+    }
+
+    /// Calls so far have ended the main thread's sleep.
+    pub fn forget_calls(&self) {
+        self.waker.clear();
+    }
+
+    /// Whether it stands there.
+    pub fn is(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Relaxed) == stage as u8
+    }
+
+    /// The main loop turns.
+    #[inline]
+    pub fn main_turns(&self) {
+        if !self.is(Stage::Settled) {
+            self.enter(Stage::Settled);
+        }
+    }
+
+    /// The host is about to exit.
+    pub fn host_ends(&self) {
+        self.enter(Stage::Ending);
+    }
+
+    /// The host takes the module back.
+    pub fn withdraw(&self) {
+        self.enter(Stage::Withdrawn);
+    }
+
+    /// Under the host's lock, so one at a time. Nothing comes after [`Stage::Withdrawn`].
+    fn enter(&self, stage: Stage) {
+        if !self.is(Stage::Withdrawn) {
+            self.stage.store(stage as u8, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Commands that need the host's means, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS, INFO, HELP.
+
+use super::copy::{self, Caller, Wait};
+use super::info;
+use super::instance::instance;
+use crate::command::{DoorCommand, Error, Tape};
+use crate::shard::{Call, Engine, JobOwner, JobReply, Locked};
+
+/// Runs one. `None` where a job will answer.
+///
+/// # Errors
+/// Why it was not done.
+pub fn run(
+    engine: &Engine,
+    caller: Caller<'_>,
+    call: &Call<'_>,
+    which: DoorCommand,
+) -> Result<Option<Tape>, Error> {
+    let mut tape = Tape::default();
+    match which {
+        DoorCommand::Import => return copy::import(engine, caller, call),
+        DoorCommand::Export => return copy::export(engine, caller, call),
+        DoorCommand::Jobs => info::jobs(engine, call, &mut tape)?,
+        DoorCommand::Info => info::info(engine, call, &mut tape),
+        DoorCommand::Help => info::help(&mut tape),
+    }
+    Ok(Some(tape))
+}
+
+/// Runs one for a client of a port. Between commands.
+pub fn run_for_port(
+    locked: Locked<'_>,
+    call: &Call<'_>,
+    which: DoorCommand,
+    user: &[u8],
+    owner: JobOwner,
+    reply: Box<dyn JobReply>,
+) {
+    let engine = &*instance().engine;
+    let mut client = Some((owner, reply));
+    let result = match engine.late_refusal(call) {
+        Some(error) => Err(error),
+        None => {
+            let mut wait = || client.take().expect("a command starts one job");
+            // Within a transaction there is no waiting.
+            let wait: Option<Wait<'_>> = if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
+            let caller = Caller { ctx: instance().ctx(locked), user: Some(user), wait };
+            run(engine, caller, call, which)
+        }
+    };
+    let Some((_, mut reply)) = client else { return };
+    match result {
+        Ok(Some(tape)) => tape.play(reply.sink()),
+        Ok(None) => {}
+        Err(error) => call.refuse(error, reply.sink()),
+    }
+    reply.finish();
+}

@@ -1,0 +1,158 @@
+//! What was last seen of the users that somebody asked for.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::super::acl::HostUser;
+use super::super::string::OwnString;
+use super::judge::{self, Verdict};
+use super::text::{self, Description, RulesText};
+use crate::limits::JUDGED_RULES_KEPT;
+use crate::shard::{Commands, DEFAULT_USER, Locked, PasswordSum, Rules, User};
+
+/// Users as they were when they were last looked at, and what their rules come to.
+pub struct Known {
+    /// By name.
+    seen: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>>,
+    /// What rules on commands come to. Most users share them with others.
+    judged: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>>,
+    /// How many have been read.
+    revisions: AtomicU64,
+}
+
+/// A user as it was when it was last looked at.
+pub struct Seen {
+    text: HostText,
+    /// What it may do.
+    pub user: User,
+    /// Commands of the table that the host allows under some rules that do not allow them.
+    pub host_is_too_kind: Commands,
+}
+
+impl Known {
+    /// Nobody.
+    pub const fn new() -> Self {
+        Known {
+            seen: LazyLock::new(Mutex::default),
+            judged: LazyLock::new(Mutex::default),
+            revisions: AtomicU64::new(1),
+        }
+    }
+
+    /// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where there is no such
+    /// user.
+    pub fn with<R>(&self, locked: Locked<'_>, name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
+        let mut seen = self.seen.lock();
+        let Some(text) = HostText::of_user(locked, name) else {
+            seen.remove(name);
+            return None;
+        };
+        if seen.get(name).is_none_or(|seen| seen.text != text) {
+            seen.insert(name.into(), self.read(locked, name, text));
+        }
+        seen.get(name).map(with)
+    }
+
+    fn read(&self, locked: Locked<'_>, name: &[u8], text: HostText) -> Seen {
+        let description = Description::read(text.bytes());
+        let all_keys =
+            description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(locked, name);
+        let mut host_is_too_kind = Commands::default();
+        let rules = description.rules.into_iter().map(|rules| {
+            let verdict = self.judge(locked, &rules);
+            host_is_too_kind.add(verdict.host_is_too_kind);
+            let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
+            Rules { commands: verdict.allowed, keys, databases: rules.databases }
+        });
+        let mut user = User::new(name, rules.collect());
+        user.revision = self.revisions.fetch_add(1, Ordering::Relaxed);
+        Seen { text, user, host_is_too_kind }
+    }
+
+    fn judge(&self, locked: Locked<'_>, rules: &RulesText) -> Verdict {
+        let mut judged = self.judged.lock();
+        if let Some(verdict) = judged.get(&rules.commands) {
+            return *verdict;
+        }
+        let verdict = judge::verdict(locked, rules);
+        if judged.len() >= JUDGED_RULES_KEPT {
+            judged.clear();
+        }
+        judged.insert(rules.commands.clone(), verdict);
+        verdict
+    }
+
+    /// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of these names, or all;
+    /// whether there were any.
+    pub fn forget_changed<'a>(
+        &self,
+        locked: Locked<'_>,
+        names: Option<impl Iterator<Item = &'a [u8]>>,
+    ) -> bool {
+        let mut seen = self.seen.lock();
+        let before = seen.len();
+        let is_the_same =
+            |name: &[u8], seen: &Seen| HostText::of_user(locked, name).is_some_and(|text| text == seen.text);
+        match names {
+            None => seen.retain(|name, seen| is_the_same(name, seen)),
+            Some(names) => names.for_each(|name| {
+                if seen.get(name).is_some_and(|seen| !is_the_same(name, seen)) {
+                    seen.remove(name);
+                }
+            }),
+        }
+        seen.len() < before
+    }
+}
+
+/// The host's text of a user. It makes a new one with every change, and with every user that it makes: as long
+/// as this one is kept, another at the same address would be the same.
+pub struct HostText(OwnString);
+
+// SAFETY: kept in `Known`, which is looked at under the global lock only.
+unsafe impl Send for HostText {}
+
+impl PartialEq for HostText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is(&other.0)
+    }
+}
+
+impl HostText {
+    /// `None` where there is no such user.
+    pub fn of_user(locked: Locked<'_>, name: &[u8]) -> Option<Self> {
+        HostUser::of_name(locked, name)?.text().map(HostText)
+    }
+
+    /// It.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// Whether the user may read and write the key with the empty name.
+fn may_touch_empty_key(locked: Locked<'_>, name: &[u8]) -> bool {
+    HostUser::of_name(locked, name).is_some_and(|user| user.may_touch(OwnString::new(b"").get()))
+}
+
+/// Whether that is the user's password. The host waits, so it is quick: no more is done for any name.
+pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> bool {
+    let text = HostText::of_user(locked, name);
+    text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
+}
+
+/// Where there is no such user, this one is asked for its password: it takes as long.
+const NOBODY: &[u8] =
+    b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
+
+/// Whether clients need not say who they are.
+pub fn default_is_open(locked: Locked<'_>) -> bool {
+    let text = HostText::of_user(locked, DEFAULT_USER);
+    text.is_some_and(|text| {
+        let user = Description::read(text.bytes());
+        user.on && user.open
+    })
+}
