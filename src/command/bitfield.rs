@@ -42,7 +42,7 @@ pub(super) static BITFIELD: Command = Command {
         first: 2,
     }),
     categories: "write bitmap slow",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Reads, writes and adds to numbers of any width at any bit of a key's value.",
         complexity: "O(1) for each operation, where the value is not to grow",
@@ -54,6 +54,7 @@ pub(super) static BITFIELD: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(bitfield)),
+    ..Command::USUAL
 };
 
 pub(super) static BITFIELD_RO: Command = Command {
@@ -62,13 +63,14 @@ pub(super) static BITFIELD_RO: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read bitmap fast",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Reads numbers of any width at any bit of a key's value.",
         complexity: "O(1) for each operation",
         args: &[KEY, GET.optional().multiple()],
     },
     action: Action::OneKey(Run::Read(bitfield_ro)),
+    ..Command::USUAL
 };
 
 /// One thing to be done.

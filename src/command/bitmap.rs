@@ -24,13 +24,14 @@ pub(super) static SETBIT: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write bitmap slow",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Writes one bit of a key's value, which is filled with zeros up to there, and returns what it was.",
         complexity: "O(1) where the value is not to grow",
         args: &[KEY, OFFSET, arg("value", ArgKind::Integer)],
     },
     action: Action::OneKey(Run::Edit(setbit)),
+    ..Command::USUAL
 };
 
 pub(super) static GETBIT: Command = Command {
@@ -39,13 +40,14 @@ pub(super) static GETBIT: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read bitmap fast",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Returns one bit of a key's value; behind its end all are 0.",
         complexity: "O(1)",
         args: &[KEY, OFFSET],
     },
     action: Action::OneKey(Run::Read(getbit)),
+    ..Command::USUAL
 };
 
 pub(super) static BITCOUNT: Command = Command {
@@ -54,13 +56,14 @@ pub(super) static BITCOUNT: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read bitmap slow",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Counts the bits of a key's value, or of a part of it, that are 1.",
         complexity: "O(N), N being the length of the part",
         args: &[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()],
     },
     action: Action::OneKey(Run::Read(bitcount)),
+    ..Command::USUAL
 };
 
 pub(super) static BITPOS: Command = Command {
@@ -69,7 +72,7 @@ pub(super) static BITPOS: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read bitmap slow",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Finds the first bit of a key's value, or of a part of it, that is 0 or 1.",
         complexity: "O(N), N being the length of the part",
@@ -81,6 +84,7 @@ pub(super) static BITPOS: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(bitpos)),
+    ..Command::USUAL
 };
 
 pub(super) static BITOP: Command = Command {
@@ -89,7 +93,7 @@ pub(super) static BITOP: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::MadeOf(Access::Overwrite, Access::Read),
     categories: "write bitmap slow",
-    twins: &[],
+    group: "bitmap",
     docs: Docs {
         summary: "Combines the values of several keys bit by bit and gives the result to a key, at one moment.",
         complexity: "O(N), N being the length of all values together",
@@ -108,6 +112,7 @@ pub(super) static BITOP: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Edit(bitop)),
+    ..Command::USUAL
 };
 
 /// An offset that counts units of so many bits; a bit that the longest value does not have is out of range.

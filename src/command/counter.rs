@@ -22,9 +22,10 @@ const fn row(
         flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
         keys: Keys::One(Access::ReadOverwrite),
         categories: "write string fast",
-        twins: &[],
+        group: "string",
         docs: Docs { summary, complexity: "O(1)", args },
         action: Action::OneKey(Run::Edit(action)),
+        ..Command::USUAL
     }
 }
 

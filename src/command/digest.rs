@@ -24,6 +24,7 @@ pub(super) static DIGEST: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read string fast",
+    group: "string",
     twins: &["digest", "get"],
     docs: Docs {
         summary: "Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.",
@@ -31,6 +32,7 @@ pub(super) static DIGEST: Command = Command {
         args: &[KEY],
     },
     action: Action::OneKey(Run::Read(digest)),
+    ..Command::USUAL
 };
 
 pub(super) static DELEX: Command = Command {
@@ -49,6 +51,7 @@ pub(super) static DELEX: Command = Command {
         first: 2,
     }),
     categories: "write string fast",
+    group: "string",
     twins: &["delex", "getdel"],
     docs: Docs {
         summary: "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
@@ -56,6 +59,7 @@ pub(super) static DELEX: Command = Command {
         args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
     },
     action: Action::OneKey(Run::Edit(delex)),
+    ..Command::USUAL
 };
 
 pub(super) static DELIFEQ: Command = Command {
@@ -64,6 +68,7 @@ pub(super) static DELIFEQ: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Remove),
     categories: "write string fast",
+    group: "string",
     twins: &["delifeq", "delex", "getdel"],
     docs: Docs {
         summary: "Deletes a key if its value is the given one.",
@@ -71,6 +76,7 @@ pub(super) static DELIFEQ: Command = Command {
         args: &[KEY, arg("value", ArgKind::String)],
     },
     action: Action::OneKey(Run::Edit(delifeq)),
+    ..Command::USUAL
 };
 
 fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

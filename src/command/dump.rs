@@ -2,7 +2,7 @@
 //! in `payload.rs`.
 
 use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run};
-use super::{arg, payload, word};
+use super::{arg, payload, tips, word};
 use crate::store::{SharedValue, Value};
 
 pub(super) static DUMP: Command = Command {
@@ -11,13 +11,14 @@ pub(super) static DUMP: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read slow",
-    twins: &[],
+    tips: &[tips::ANY_OUTPUT],
     docs: Docs {
         summary: "Returns a value in the form that RESTORE takes, midi's and the host's; it is Redis 7.0's, packed where that saves room.",
         complexity: "O(N), N being the length of the value",
         args: &[arg("key", ArgKind::Key)],
     },
     action: Action::OneKey(Run::Read(dump)),
+    ..Command::USUAL
 };
 
 pub(super) static RESTORE: Command = Command {
@@ -26,7 +27,6 @@ pub(super) static RESTORE: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Overwrite),
     categories: "keyspace write slow dangerous",
-    twins: &[],
     docs: Docs {
         summary: "Makes a key of what DUMP returned, midi's or a host's up to Redis 8 and Valkey 9. Only strings are taken; IDLETIME and FREQ are read and not kept.",
         complexity: "O(N), N being the length of the value",
@@ -41,6 +41,7 @@ pub(super) static RESTORE: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(restore)),
+    ..Command::USUAL
 };
 
 fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

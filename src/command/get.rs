@@ -16,13 +16,14 @@ pub(super) static GETDEL: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Take),
     categories: "write string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Returns the value of a key and deletes the key.",
         complexity: "O(1)",
         args: &[KEY],
     },
     action: Action::OneKey(Run::Edit(getdel)),
+    ..Command::USUAL
 };
 
 pub(super) static GETEX: Command = Command {
@@ -31,13 +32,14 @@ pub(super) static GETEX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Returns the value of a key and changes its expiry if wanted.",
         complexity: "O(1)",
         args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
     },
     action: Action::OneKey(Run::Edit(getex)),
+    ..Command::USUAL
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 //! expiry family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey, Reply, Run,
+    arg, has_many_keys, tips, word,
 };
 use crate::store::UnixMs;
 
@@ -18,9 +18,11 @@ pub(super) static DEL: Command = Command {
     flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write slow",
-    twins: &[],
+    tips: &[tips::MULTI_SHARD, tips::SUM],
+    long: Long::If(has_many_keys),
     docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
     action: Action::EachKey(Run::Edit(del)),
+    ..Command::USUAL
 };
 
 pub(super) static UNLINK: Command = Command {
@@ -29,13 +31,15 @@ pub(super) static UNLINK: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
     categories: "keyspace write fast",
-    twins: &[],
+    tips: &[tips::MULTI_SHARD, tips::SUM],
+    long: Long::If(has_many_keys),
     docs: Docs {
         summary: "Deletes keys; the same as DEL, since midi's values are freed in constant time.",
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
     action: Action::EachKey(Run::Edit(del)),
+    ..Command::USUAL
 };
 
 pub(super) static EXISTS: Command = Command {
@@ -44,13 +48,15 @@ pub(super) static EXISTS: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
     categories: "keyspace read fast",
-    twins: &[],
+    tips: &[tips::MULTI_SHARD, tips::SUM],
+    long: Long::If(has_many_keys),
     docs: Docs {
         summary: "Counts how many of the keys exist; one named twice counts twice.",
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
     action: Action::EachKey(Run::Read(exists)),
+    ..Command::USUAL
 };
 
 pub(super) static TOUCH: Command = Command {
@@ -59,13 +65,15 @@ pub(super) static TOUCH: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
     categories: "keyspace read fast",
-    twins: &[],
+    tips: &[tips::MULTI_SHARD, tips::SUM],
+    long: Long::If(has_many_keys),
     docs: Docs {
         summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
     action: Action::EachKey(Run::Read(exists)),
+    ..Command::USUAL
 };
 
 pub(super) static TYPE: Command = Command {
@@ -74,13 +82,13 @@ pub(super) static TYPE: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
-    twins: &[],
     docs: Docs {
         summary: "Returns the type of a key's value: string, or none.",
         complexity: "O(1)",
         args: KEY,
     },
     action: Action::OneKey(Run::Read(type_of)),
+    ..Command::USUAL
 };
 
 pub(super) static EXPIRE: Command = Command {
@@ -89,7 +97,6 @@ pub(super) static EXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs {
         summary: "Sets a key's time to live in seconds.",
         complexity: "O(1)",
@@ -100,6 +107,7 @@ pub(super) static EXPIRE: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(expire)),
+    ..Command::USUAL
 };
 
 pub(super) static PEXPIRE: Command = Command {
@@ -108,7 +116,6 @@ pub(super) static PEXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs {
         summary: "Sets a key's time to live in milliseconds.",
         complexity: "O(1)",
@@ -119,6 +126,7 @@ pub(super) static PEXPIRE: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(pexpire)),
+    ..Command::USUAL
 };
 
 pub(super) static EXPIREAT: Command = Command {
@@ -127,7 +135,6 @@ pub(super) static EXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs {
         summary: "Sets when a key expires, in seconds since 1970.",
         complexity: "O(1)",
@@ -138,6 +145,7 @@ pub(super) static EXPIREAT: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(expireat)),
+    ..Command::USUAL
 };
 
 pub(super) static PEXPIREAT: Command = Command {
@@ -146,7 +154,6 @@ pub(super) static PEXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs {
         summary: "Sets when a key expires, in milliseconds since 1970.",
         complexity: "O(1)",
@@ -157,6 +164,7 @@ pub(super) static PEXPIREAT: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(pexpireat)),
+    ..Command::USUAL
 };
 
 pub(super) static TTL: Command = Command {
@@ -165,13 +173,14 @@ pub(super) static TTL: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
-    twins: &[],
+    tips: &[tips::ANY_OUTPUT],
     docs: Docs {
         summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
         complexity: "O(1)",
         args: KEY,
     },
     action: Action::OneKey(Run::Read(ttl)),
+    ..Command::USUAL
 };
 
 pub(super) static PTTL: Command = Command {
@@ -180,13 +189,14 @@ pub(super) static PTTL: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
-    twins: &[],
+    tips: &[tips::ANY_OUTPUT],
     docs: Docs {
         summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the key.",
         complexity: "O(1)",
         args: KEY,
     },
     action: Action::OneKey(Run::Read(pttl)),
+    ..Command::USUAL
 };
 
 pub(super) static EXPIRETIME: Command = Command {
@@ -195,13 +205,13 @@ pub(super) static EXPIRETIME: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
-    twins: &[],
     docs: Docs {
         summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the key.",
         complexity: "O(1)",
         args: KEY,
     },
     action: Action::OneKey(Run::Read(expiretime)),
+    ..Command::USUAL
 };
 
 pub(super) static PEXPIRETIME: Command = Command {
@@ -210,13 +220,13 @@ pub(super) static PEXPIRETIME: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
-    twins: &[],
     docs: Docs {
         summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without the key.",
         complexity: "O(1)",
         args: KEY,
     },
     action: Action::OneKey(Run::Read(pexpiretime)),
+    ..Command::USUAL
 };
 
 pub(super) static PERSIST: Command = Command {
@@ -225,9 +235,9 @@ pub(super) static PERSIST: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
     action: Action::OneKey(Run::Edit(persist)),
+    ..Command::USUAL
 };
 
 fn del(cx: &mut OneKey<'_>) -> bool {

@@ -1,10 +1,14 @@
 //! Commands over all shards, and those that only a door can carry out: their
 //! rows and their arguments. How they run in slices is `shard/long`.
 
+use arrayvec::ArrayVec;
+
 use super::glob::Pattern;
 use super::{
-    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Error, Flags, Keys, Keyspace, Limits, arg, word,
+    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Keyspace, Limits, Long,
+    OtherDbs, arg, tips, word,
 };
+use crate::limits::SCAN_AT_ONCE;
 
 const FLUSH: &[Arg] =
     &[arg("flush-type", ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")])).optional()];
@@ -23,103 +27,133 @@ const fn row(
     docs: Docs,
     action: Action,
 ) -> Command {
-    Command { name, arity, flags, keys: Keys::None, categories, twins: &[], docs, action }
+    Command { name, arity, flags, categories, group: "server", docs, action, ..Command::USUAL }
 }
 
-pub(super) static KEYS: Command = row(
-    "keys",
-    2,
-    Flags { readonly: true, ..Flags::NONE },
-    "keyspace read slow dangerous",
-    Docs {
-        summary: "Returns all keys that match a pattern; other commands go on meanwhile.",
-        complexity: "O(N), N being the number of keys in the database",
-        args: &[arg("pattern", ArgKind::Pattern)],
-    },
-    Action::Keyspace(Keyspace::Keys),
-);
+pub(super) static KEYS: Command = Command {
+    group: "generic",
+    tips: &[tips::ALL_SHARDS, tips::ANY_ORDER],
+    long: Long::Always,
+    ..row(
+        "keys",
+        2,
+        Flags { readonly: true, ..Flags::NONE },
+        "keyspace read slow dangerous",
+        Docs {
+            summary: "Returns all keys that match a pattern; other commands go on meanwhile.",
+            complexity: "O(N), N being the number of keys in the database",
+            args: &[arg("pattern", ArgKind::Pattern)],
+        },
+        Action::Keyspace(Keyspace::Keys),
+    )
+};
 
-pub(super) static SCAN: Command = row(
-    "scan",
-    -2,
-    Flags { readonly: true, ..Flags::NONE },
-    "keyspace read slow",
-    Docs {
-        summary: "Iterates over the keys of the database.",
-        complexity: "O(1) for every call, O(N) for a complete iteration",
-        args: &[
-            arg("cursor", ArgKind::Integer),
-            arg("pattern", ArgKind::Pattern).token("MATCH").optional(),
-            arg("count", ArgKind::Integer).token("COUNT").optional(),
-            arg("type", ArgKind::String).token("TYPE").optional(),
-        ],
-    },
-    Action::Keyspace(Keyspace::Scan),
-);
+pub(super) static SCAN: Command = Command {
+    group: "generic",
+    tips: &[tips::ANY_OUTPUT, tips::SPECIAL_REQUEST],
+    long: Long::If(is_long_scan),
+    ..row(
+        "scan",
+        -2,
+        Flags { readonly: true, ..Flags::NONE },
+        "keyspace read slow",
+        Docs {
+            summary: "Iterates over the keys of the database.",
+            complexity: "O(1) for every call, O(N) for a complete iteration",
+            args: &[
+                arg("cursor", ArgKind::Integer),
+                arg("pattern", ArgKind::Pattern).token("MATCH").optional(),
+                arg("count", ArgKind::Integer).token("COUNT").optional(),
+                arg("type", ArgKind::String).token("TYPE").optional(),
+            ],
+        },
+        Action::Keyspace(Keyspace::Scan),
+    )
+};
 
-pub(super) static RANDOMKEY: Command = row(
-    "randomkey",
-    1,
-    Flags { readonly: true, ..Flags::NONE },
-    "keyspace read slow",
-    Docs { summary: "Returns a key drawn at random.", complexity: "O(1)", args: &[] },
-    Action::Keyspace(Keyspace::RandomKey),
-);
+pub(super) static RANDOMKEY: Command = Command {
+    group: "generic",
+    tips: &[tips::ALL_SHARDS, tips::ANY_OUTPUT],
+    ..row(
+        "randomkey",
+        1,
+        Flags { readonly: true, ..Flags::NONE },
+        "keyspace read slow",
+        Docs { summary: "Returns a key drawn at random.", complexity: "O(1)", args: &[] },
+        Action::Keyspace(Keyspace::RandomKey),
+    )
+};
 
-pub(super) static DBSIZE: Command = row(
-    "dbsize",
-    1,
-    Flags { readonly: true, fast: true, ..Flags::NONE },
-    "keyspace read fast",
-    Docs {
-        summary: "Returns the number of keys in the database.",
-        complexity: "O(T), T being the number of threads",
-        args: &[],
-    },
-    Action::Keyspace(Keyspace::DbSize),
-);
+pub(super) static DBSIZE: Command = Command {
+    tips: &[tips::ALL_SHARDS, tips::SUM],
+    ..row(
+        "dbsize",
+        1,
+        Flags { readonly: true, fast: true, ..Flags::NONE },
+        "keyspace read fast",
+        Docs {
+            summary: "Returns the number of keys in the database.",
+            complexity: "O(T), T being the number of threads",
+            args: &[],
+        },
+        Action::Keyspace(Keyspace::DbSize),
+    )
+};
 
-pub(super) static FLUSHDB: Command = row(
-    "flushdb",
-    -1,
-    Flags { write: true, ..Flags::NONE },
-    "keyspace write slow dangerous",
-    Docs {
-        summary: "Deletes all midi keys of the database, at one moment.",
-        complexity: "O(S), S being the number of shards; memory is freed in the background",
-        args: FLUSH,
-    },
-    Action::Keyspace(Keyspace::FlushDb),
-);
+pub(super) static FLUSHDB: Command = Command {
+    tips: &[tips::ALL_SHARDS, tips::ALL_SUCCEEDED],
+    long: Long::Always,
+    ..row(
+        "flushdb",
+        -1,
+        Flags { write: true, ..Flags::NONE },
+        "keyspace write slow dangerous",
+        Docs {
+            summary: "Deletes all midi keys of the database, at one moment.",
+            complexity: "O(S), S being the number of shards; memory is freed in the background",
+            args: FLUSH,
+        },
+        Action::Keyspace(Keyspace::FlushDb),
+    )
+};
 
-pub(super) static FLUSHALL: Command = row(
-    "flushall",
-    -1,
-    Flags { write: true, ..Flags::NONE },
-    "keyspace write slow dangerous",
-    Docs {
-        summary: "Deletes all midi keys of all databases, at one moment.",
-        complexity: "O(S), S being the number of shards; memory is freed in the background",
-        args: FLUSH,
-    },
-    Action::Keyspace(Keyspace::FlushAll),
-);
+pub(super) static FLUSHALL: Command = Command {
+    tips: &[tips::ALL_SHARDS, tips::ALL_SUCCEEDED],
+    long: Long::Always,
+    other_dbs: OtherDbs::All,
+    ..row(
+        "flushall",
+        -1,
+        Flags { write: true, ..Flags::NONE },
+        "keyspace write slow dangerous",
+        Docs {
+            summary: "Deletes all midi keys of all databases, at one moment.",
+            complexity: "O(S), S being the number of shards; memory is freed in the background",
+            args: FLUSH,
+        },
+        Action::Keyspace(Keyspace::FlushAll),
+    )
+};
 
-pub(super) static SWAPDB: Command = row(
-    "swapdb",
-    3,
-    Flags { write: true, fast: true, ..Flags::NONE },
-    "keyspace write fast dangerous",
-    Docs {
-        summary: "Exchanges the midi keys of two databases, at one moment.",
-        complexity: "O(S), S being the number of shards",
-        args: &[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)],
-    },
-    Action::Keyspace(Keyspace::SwapDb),
-);
+pub(super) static SWAPDB: Command = Command {
+    other_dbs: OtherDbs::Named(swapped),
+    ..row(
+        "swapdb",
+        3,
+        Flags { write: true, fast: true, ..Flags::NONE },
+        "keyspace write fast dangerous",
+        Docs {
+            summary: "Exchanges the midi keys of two databases, at one moment.",
+            complexity: "O(S), S being the number of shards",
+            args: &[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)],
+        },
+        Action::Keyspace(Keyspace::SwapDb),
+    )
+};
 
 pub(super) static POPULATE: Command = Command {
     twins: &["restore"],
+    long: Long::Always,
     ..row(
         "populate",
         -2,
@@ -186,18 +220,22 @@ pub(super) static JOBS: Command = Command {
     )
 };
 
-pub(super) static INFO: Command = row(
-    "info",
-    -1,
-    Flags::NONE,
-    "slow dangerous",
-    Docs {
-        summary: "Returns what INFO says about midi, without the host's own sections.",
-        complexity: "O(T), T being the number of threads",
-        args: &[arg("section", ArgKind::String).optional().multiple()],
-    },
-    Action::Door(DoorCommand::Info),
-);
+pub(super) static INFO: Command = Command {
+    doors: Doors::OnlyPrefixed,
+    tips: &[tips::ANY_OUTPUT, tips::ALL_SHARDS, tips::SPECIAL_RESPONSE],
+    ..row(
+        "info",
+        -1,
+        Flags::NONE,
+        "slow dangerous",
+        Docs {
+            summary: "Returns what INFO says about midi, without the host's own sections.",
+            complexity: "O(T), T being the number of threads",
+            args: &[arg("section", ArgKind::String).optional().multiple()],
+        },
+        Action::Door(DoorCommand::Info),
+    )
+};
 
 pub(super) static HELP: Command = Command {
     twins: &["command|docs"],
@@ -235,6 +273,15 @@ pub fn swapped_dbs(args: &Args<'_>, databases: u32) -> Result<(u32, u32), Error>
     let (a, b) = (number(1, Error::InvalidFirstDb)?, number(2, Error::InvalidSecondDb)?);
     let db = |number| u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange);
     Ok((db(a)?, db(b)?))
+}
+
+/// The same for the list of rights: none where SWAPDB will refuse them.
+fn swapped(args: &Args<'_>, _: u32) -> ArrayVec<u32, 2> {
+    swapped_dbs(args, u32::MAX).map_or_else(|_| ArrayVec::new(), |(a, b)| [a, b].into())
+}
+
+fn is_long_scan(args: &Args<'_>, limits: &Limits) -> bool {
+    ScanArgs::parse(args, limits).is_ok_and(|scan| scan.count > SCAN_AT_ONCE)
 }
 
 /// SCAN's arguments.

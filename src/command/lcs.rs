@@ -8,7 +8,8 @@
 //! the cell above is larger than the one before exactly if the row grows here.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, ManyKeys, Reply, Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Long, LongKeys, ManyKeys, Reply,
+    Run, arg, word,
 };
 use crate::limits::LCS_CELLS_AT_ONCE;
 use crate::store::{SharedValue, StringRef};
@@ -21,7 +22,8 @@ pub(super) static LCS: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Read),
     categories: "read string slow",
-    twins: &[],
+    group: "string",
+    long: Long::Found(LongKeys::Lcs),
     docs: Docs {
         summary: "Finds the longest common subsequence of two values; other commands go on meanwhile.",
         complexity: "O(N*M), N and M being the lengths of the values",
@@ -35,6 +37,7 @@ pub(super) static LCS: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Read(lcs)),
+    ..Command::USUAL
 };
 
 fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -23,6 +23,7 @@ pub(super) static OBJECT: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
     categories: "keyspace read slow",
+    subcommands: Some(&OF_OBJECT),
     twins: &["object|encoding"],
     docs: Docs {
         summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
@@ -30,6 +31,7 @@ pub(super) static OBJECT: Command = Command {
         args: &[arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)), arg("key", ArgKind::Key).optional()],
     },
     action: Action::OneKey(Run::Read(object)),
+    ..Command::USUAL
 };
 
 pub(super) static MEMORY: Command = Command {
@@ -38,6 +40,7 @@ pub(super) static MEMORY: Command = Command {
     flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Second(Access::Look),
     categories: "read slow",
+    subcommands: Some(&OF_MEMORY),
     twins: &["memory|usage"],
     docs: Docs {
         summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept apart (whole, though copies share it), and its share of the table.",
@@ -49,12 +52,41 @@ pub(super) static MEMORY: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Read(memory)),
+    ..Command::USUAL
 };
 
-/// Subcommands with their arity, counted as a command's.
-const OBJECT_ARITIES: &[(&str, i32)] =
-    &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)];
-const MEMORY_ARITIES: &[(&str, i32)] = &[("usage", -3), ("help", 2)];
+/// Subcommands of a command that has one function for all.
+pub struct Subcommands {
+    /// With their arity, counted as a command's.
+    own: &'static [(&'static str, i32)],
+    /// Those that are about a whole server.
+    of_host: &'static [&'static str],
+}
+
+static OF_OBJECT: Subcommands = Subcommands {
+    own: &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)],
+    of_host: &[],
+};
+
+static OF_MEMORY: Subcommands = Subcommands {
+    own: &[("usage", -3), ("help", 2)],
+    of_host: &["doctor", "malloc-stats", "purge", "stats"],
+};
+
+impl Subcommands {
+    /// The one at argument 1.
+    ///
+    /// # Errors
+    /// There is no such one, or not with so many arguments.
+    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
+        match self.own.iter().find(|(name, _)| args.is(1, name)) {
+            Some(&(name, arity)) if takes(arity, args) => Ok(name),
+            Some(_) => Err(Error::SubcommandArity),
+            None if self.of_host.iter().any(|name| args.is(1, name)) => Err(Error::HostsSubcommand),
+            None => Err(Error::UnknownSubcommand),
+        }
+    }
+}
 
 const OBJECT_HELP: &[&str] = &[
     "ENCODING <key>",
@@ -72,9 +104,6 @@ const OBJECT_HELP: &[&str] = &[
 const MEMORY_HELP: &[&str] =
     &["USAGE <key> [SAMPLES <count>]", "    The bytes that the key takes.", "HELP", "    These lines."];
 
-/// MEMORY's that are about a whole server.
-const HOSTS_SUBCOMMANDS: [&str; 4] = ["doctor", "malloc-stats", "purge", "stats"];
-
 /// Longest text of a 64-bit integer.
 const INT_BYTES: usize = 20;
 /// Redis keeps values up to this length in one block with their header.
@@ -85,7 +114,7 @@ const LAST_SHARED_NUMBER: i64 = 9999;
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let which = subcommand(&cx.args, OBJECT_ARITIES)?;
+    let which = OF_OBJECT.find(&cx.args)?;
     if which == "help" {
         help(&cx.args, OBJECT_HELP, reply);
         return Ok(());
@@ -107,7 +136,7 @@ fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    if subcommand(&cx.args, MEMORY_ARITIES)? == "help" {
+    if OF_MEMORY.find(&cx.args)? == "help" {
         help(&cx.args, MEMORY_HELP, reply);
         return Ok(());
     }
@@ -117,24 +146,6 @@ fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         Some(bytes) => reply.integer(bytes as i64),
     }
     Ok(())
-}
-
-/// The subcommand at argument 1, with a right number of arguments.
-fn subcommand(args: &Args<'_>, known: &[(&'static str, i32)]) -> Result<&'static str, Error> {
-    let found = known.iter().find(|(name, _)| args.is(1, name));
-    let is_hosts = || known == MEMORY_ARITIES && HOSTS_SUBCOMMANDS.iter().any(|name| args.is(1, name));
-    let &(name, arity) = match found {
-        Some(found) => found,
-        None if is_hosts() => return Err(Error::HostsSubcommand),
-        None => return Err(Error::UnknownSubcommand),
-    };
-    if takes(arity, args) { Ok(name) } else { Err(Error::SubcommandArity) }
-}
-
-/// Refuses a subcommand that the command of that name does not have, or not like that.
-pub(super) fn check_subcommand(name: &str, args: &Args<'_>) -> Result<(), Error> {
-    let known = if name == OBJECT.name { OBJECT_ARITIES } else { MEMORY_ARITIES };
-    subcommand(args, known).map(|_| ())
 }
 
 /// The lines, under one that says what they are.

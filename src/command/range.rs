@@ -16,13 +16,14 @@ pub(super) static APPEND: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Extend),
     categories: "write string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Adds bytes to the end of a key's value, which is made if there is none.",
         complexity: "O(1) for each byte appended, on average",
         args: &[KEY, VALUE],
     },
     action: Action::OneKey(Run::Edit(append)),
+    ..Command::USUAL
 };
 
 pub(super) static STRLEN: Command = Command {
@@ -31,9 +32,10 @@ pub(super) static STRLEN: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "read string fast",
-    twins: &[],
+    group: "string",
     docs: Docs { summary: "Returns the length of a key's value in bytes.", complexity: "O(1)", args: &[KEY] },
     action: Action::OneKey(Run::Read(strlen)),
+    ..Command::USUAL
 };
 
 const fn get_range(name: &'static str, summary: &'static str) -> Command {
@@ -43,9 +45,10 @@ const fn get_range(name: &'static str, summary: &'static str) -> Command {
         flags: Flags { readonly: true, ..Flags::NONE },
         keys: Keys::One(Access::Read),
         categories: "read string slow",
-        twins: &[],
+        group: "string",
         docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
         action: Action::OneKey(Run::Read(getrange)),
+        ..Command::USUAL
     }
 }
 
@@ -61,13 +64,14 @@ pub(super) static SETRANGE: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "write string slow",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Overwrites a part of a key's value, which is filled with zero bytes up to there if it is shorter.",
         complexity: "O(N), N being the length of the part",
         args: &[KEY, arg("offset", ArgKind::Integer), VALUE],
     },
     action: Action::OneKey(Run::Edit(setrange)),
+    ..Command::USUAL
 };
 
 fn append(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -1,11 +1,11 @@
 //! Commands that give a value another name or place: RENAME, RENAMENX, COPY and
 //! MOVE, after Redis's db.c.
 
-use std::ptr;
+use arrayvec::ArrayVec;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, ManyKeys, Reply,
-    Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
+    OtherDbs, Reply, Run, arg, word,
 };
 use crate::store::{Edit, Entry};
 
@@ -17,13 +17,13 @@ pub(super) static RENAME: Command = Command {
     flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Overwrite),
     categories: "keyspace write slow",
-    twins: &[],
     docs: Docs {
         summary: "Gives a key another name, in place of whatever has that name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },
     action: Action::ManyKeys(Run::Edit(rename)),
+    ..Command::USUAL
 };
 
 pub(super) static RENAMENX: Command = Command {
@@ -32,13 +32,13 @@ pub(super) static RENAMENX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Insert),
     categories: "keyspace write fast",
-    twins: &[],
     docs: Docs {
         summary: "Gives a key another name if nothing has that name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },
     action: Action::ManyKeys(Run::Edit(renamenx)),
+    ..Command::USUAL
 };
 
 pub(super) static COPY: Command = Command {
@@ -47,7 +47,7 @@ pub(super) static COPY: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Overwrite),
     categories: "keyspace write slow",
-    twins: &[],
+    other_dbs: OtherDbs::Named(copied_to),
     docs: Docs {
         summary: "Copies a value and its expiry to another key, in another database if wanted. A large value is shared by both keys, not copied.",
         complexity: "O(1)",
@@ -59,6 +59,7 @@ pub(super) static COPY: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Edit(copy)),
+    ..Command::USUAL
 };
 
 pub(super) static MOVE: Command = Command {
@@ -67,13 +68,14 @@ pub(super) static MOVE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "keyspace write fast",
-    twins: &[],
+    other_dbs: OtherDbs::Named(moved_to),
     docs: Docs {
         summary: "Moves a key to another database if it is not there yet.",
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
     },
     action: Action::ManyKeys(Run::Edit(move_key)),
+    ..Command::USUAL
 };
 
 /// A key's number among the command's keys, its name, and its database.
@@ -166,15 +168,14 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// The database that a command puts its key into, where that may be another than the client's own.
-pub(super) fn other_db(command: &Command, args: &Args<'_>, own: u32) -> Option<u32> {
-    if ptr::eq(command, &COPY) {
-        CopyOptions::parse(args, own, u32::MAX).map(|options| options.db).ok()
-    } else if ptr::eq(command, &MOVE) {
-        database(args, 2, u32::MAX).ok()
-    } else {
-        None
-    }
+/// The database that COPY puts its key into.
+fn copied_to(args: &Args<'_>, own: u32) -> ArrayVec<u32, 2> {
+    CopyOptions::parse(args, own, u32::MAX).map(|options| options.db).into_iter().collect()
+}
+
+/// The one that MOVE does.
+fn moved_to(args: &Args<'_>, _: u32) -> ArrayVec<u32, 2> {
+    database(args, 2, u32::MAX).into_iter().collect()
 }
 
 struct CopyOptions {

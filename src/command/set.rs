@@ -4,7 +4,7 @@
 use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
-    Run, arg, parse_integer,
+    Run, arg, parse_integer, tips,
 };
 use crate::store::{UnixMs, Value};
 
@@ -17,13 +17,14 @@ pub(super) static SETNX: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Insert),
     categories: "write string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Sets the value of a key if there is no such key.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
     action: Action::OneKey(Run::Edit(setnx)),
+    ..Command::USUAL
 };
 
 const fn set_expiring(
@@ -38,9 +39,10 @@ const fn set_expiring(
         flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
         keys: Keys::One(Access::Overwrite),
         categories: "write string slow",
-        twins: &[],
+        group: "string",
         docs: Docs { summary, complexity: "O(1)", args },
         action: Action::OneKey(Run::Edit(action)),
+        ..Command::USUAL
     }
 }
 
@@ -64,13 +66,14 @@ pub(super) static GETSET: Command = Command {
     flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Sets the value of a key and returns the one before.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
     action: Action::OneKey(Run::Edit(getset)),
+    ..Command::USUAL
 };
 
 pub(super) static MSETNX: Command = Command {
@@ -79,13 +82,15 @@ pub(super) static MSETNX: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Insert),
     categories: "write string slow",
-    twins: &[],
+    group: "string",
+    tips: &[tips::MULTI_SHARD, tips::LEAST],
     docs: Docs {
         summary: "Sets the values of several keys at one moment if there is none of them.",
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },
     action: Action::ManyKeys(Run::Edit(msetnx)),
+    ..Command::USUAL
 };
 
 pub(super) static MSETEX: Command = Command {
@@ -94,6 +99,7 @@ pub(super) static MSETEX: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::CountedPairs(Access::Overwrite),
     categories: "write string slow",
+    group: "string",
     twins: &["msetex", "mset"],
     docs: Docs {
         summary: "Sets the values of several keys at one moment, on conditions and with an expiry if wanted.",
@@ -106,6 +112,7 @@ pub(super) static MSETEX: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Edit(msetex)),
+    ..Command::USUAL
 };
 
 fn setnx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! What the rows of the command table say, in the terms of Redis's COMMAND: for the host,
 //! which registers them, and for the ports, which answer COMMAND themselves.
 
-use super::{Access, Action, Arg, ArgKind, Command, DoorCommand, Keys, Keyspace};
+use super::{Access, Arg, ArgKind, Command, Keys};
 
 /// The first version with these commands.
 pub const SINCE: &str = "0.1.0";
@@ -149,43 +149,20 @@ impl Command {
             (flags.readonly, "readonly"),
             (flags.deny_oom, "denyoom"),
             (flags.admin, "admin"),
+            (flags.noscript, "noscript"),
+            (flags.loading, "loading"),
+            (flags.stale, "stale"),
+            (flags.skip_slowlog, "skip_slowlog"),
             (flags.fast, "fast"),
+            (flags.no_auth, "no_auth"),
+            (flags.allow_busy, "allow_busy"),
             (matches!(self.keys, Keys::CountedPairs(_)), "movablekeys"),
         ];
         all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word)
     }
 
-    /// What Redis tells clients of clusters, and proxies, about sharing it out and about its reply.
-    pub fn tips(&self) -> &'static [&'static str] {
-        use tips::*;
-        match self.action {
-            Action::EachKey(_) => &[MULTI_SHARD, SUM],
-            Action::ManyKeys(_) => match self.keys {
-                Keys::All(_) => &[MULTI_SHARD],
-                Keys::Pairs(Access::Insert) => &[MULTI_SHARD, LEAST],
-                Keys::Pairs(_) => &[MULTI_SHARD, ALL_SUCCEEDED],
-                _ => &[],
-            },
-            Action::Keyspace(Keyspace::Keys) => &[ALL_SHARDS, ANY_ORDER],
-            Action::Keyspace(Keyspace::RandomKey) => &[ALL_SHARDS, ANY_OUTPUT],
-            Action::Keyspace(Keyspace::Scan) => &[ANY_OUTPUT, SPECIAL_REQUEST],
-            Action::Keyspace(Keyspace::DbSize) => &[ALL_SHARDS, SUM],
-            Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll) => &[ALL_SHARDS, ALL_SUCCEEDED],
-            Action::Door(DoorCommand::Info) => &[ANY_OUTPUT, ALL_SHARDS, SPECIAL_RESPONSE],
-            _ if matches!(self.name, "ttl" | "pttl" | "dump") => &[ANY_OUTPUT],
-            _ => &[],
-        }
-    }
-
-    /// What Redis's documentation files it under.
-    pub fn group(&self) -> &'static str {
-        let has = |category| self.categories.split(' ').any(|word| word == category);
-        match self.action {
-            Action::Keyspace(Keyspace::Keys | Keyspace::Scan | Keyspace::RandomKey) => "generic",
-            Action::Keyspace(_) | Action::Door(_) => "server",
-            _ if has("string") => "string",
-            _ if has("bitmap") => "bitmap",
-            _ => "generic",
-        }
+    /// Its ACL categories, without `@`.
+    pub fn category_words(&self) -> impl Iterator<Item = &'static str> {
+        self.categories.split_ascii_whitespace()
     }
 }

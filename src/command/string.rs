@@ -3,7 +3,7 @@
 use super::digest::{COMPARISONS, Comparison};
 use super::{
     Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
-    OneKey, Reply, Run, arg, word,
+    OneKey, Reply, Run, arg, tips, word,
 };
 use crate::store::{Now, StringRef, UnixMs, Value};
 
@@ -31,13 +31,14 @@ pub(super) static GET: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
     categories: "read string fast",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Returns the value of a key.",
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key)],
     },
     action: Action::OneKey(Run::Read(get)),
+    ..Command::USUAL
 };
 
 pub(super) static SET: Command = Command {
@@ -57,7 +58,7 @@ pub(super) static SET: Command = Command {
         first: 3,
     }),
     categories: "write string slow",
-    twins: &[],
+    group: "string",
     docs: Docs {
         summary: "Sets the value of a key, on conditions and with an expiry if wanted.",
         complexity: "O(1)",
@@ -70,6 +71,7 @@ pub(super) static SET: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(set)),
+    ..Command::USUAL
 };
 
 pub(super) static MGET: Command = Command {
@@ -78,13 +80,15 @@ pub(super) static MGET: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Read),
     categories: "read string fast",
-    twins: &[],
+    group: "string",
+    tips: &[tips::MULTI_SHARD],
     docs: Docs {
         summary: "Returns the values of several keys, as they are at one moment.",
         complexity: "O(N), N being the number of keys",
         args: &[arg("key", ArgKind::Key).multiple()],
     },
     action: Action::ManyKeys(Run::Read(mget)),
+    ..Command::USUAL
 };
 
 pub(super) static MSET: Command = Command {
@@ -93,13 +97,15 @@ pub(super) static MSET: Command = Command {
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Overwrite),
     categories: "write string slow",
-    twins: &[],
+    group: "string",
+    tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
     docs: Docs {
         summary: "Sets the values of several keys at one moment.",
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },
     action: Action::ManyKeys(Run::Edit(mset)),
+    ..Command::USUAL
 };
 
 impl OneKey<'_> {

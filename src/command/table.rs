@@ -1,115 +1,145 @@
-//! The command table: the one list of what there is.
+//! The command table: the one list of what there is, and how a command is found by its name.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Command, bitfield, bitmap, counter, digest, dump, get, key, keyspace, lcs, object, range, rename, set,
-    string,
+    Action, Args, Command, Doors, bitfield, bitmap, connection, counter, digest, dump, get, key, keyspace,
+    lcs, object, range, rename, set, string,
 };
 
-/// Every command. A command's place here is its number, for counters.
-pub static COMMANDS: [&Command; 68] = [
-    &string::GET,
-    &string::SET,
-    &string::MGET,
-    &string::MSET,
-    &key::DEL,
-    &key::UNLINK,
-    &key::EXISTS,
-    &key::TOUCH,
-    &key::TYPE,
-    &key::EXPIRE,
-    &key::PEXPIRE,
-    &key::EXPIREAT,
-    &key::PEXPIREAT,
-    &key::TTL,
-    &key::PTTL,
-    &key::EXPIRETIME,
-    &key::PEXPIRETIME,
-    &key::PERSIST,
-    &rename::RENAME,
-    &rename::RENAMENX,
-    &rename::COPY,
-    &rename::MOVE,
-    &object::OBJECT,
-    &object::MEMORY,
-    &dump::DUMP,
-    &dump::RESTORE,
-    &keyspace::KEYS,
-    &keyspace::SCAN,
-    &keyspace::RANDOMKEY,
-    &keyspace::DBSIZE,
-    &keyspace::FLUSHDB,
-    &keyspace::FLUSHALL,
-    &keyspace::SWAPDB,
-    &keyspace::POPULATE,
-    &keyspace::IMPORT,
-    &keyspace::EXPORT,
-    &keyspace::JOBS,
-    &keyspace::INFO,
-    &keyspace::HELP,
-    &counter::INCR,
-    &counter::DECR,
-    &counter::INCRBY,
-    &counter::DECRBY,
-    &counter::INCRBYFLOAT,
-    &range::APPEND,
-    &range::STRLEN,
-    &range::GETRANGE,
-    &range::SUBSTR,
-    &range::SETRANGE,
-    &set::SETNX,
-    &set::SETEX,
-    &set::PSETEX,
-    &set::GETSET,
-    &set::MSETNX,
-    &set::MSETEX,
-    &get::GETDEL,
-    &get::GETEX,
-    &digest::DIGEST,
-    &digest::DELEX,
-    &lcs::LCS,
-    &digest::DELIFEQ,
-    &bitmap::SETBIT,
-    &bitmap::GETBIT,
-    &bitmap::BITCOUNT,
-    &bitmap::BITPOS,
-    &bitmap::BITOP,
-    &bitfield::BITFIELD,
-    &bitfield::BITFIELD_RO,
-];
+/// Hands the rows that the host's door has to a macro, in the order of their numbers.
+macro_rules! rows_of_host {
+    ($then:ident) => {
+        $then! {
+            string::GET string::SET string::MGET string::MSET
+            key::DEL key::UNLINK key::EXISTS key::TOUCH key::TYPE
+            key::EXPIRE key::PEXPIRE key::EXPIREAT key::PEXPIREAT
+            key::TTL key::PTTL key::EXPIRETIME key::PEXPIRETIME key::PERSIST
+            rename::RENAME rename::RENAMENX rename::COPY rename::MOVE
+            object::OBJECT object::MEMORY
+            dump::DUMP dump::RESTORE
+            keyspace::KEYS keyspace::SCAN keyspace::RANDOMKEY keyspace::DBSIZE
+            keyspace::FLUSHDB keyspace::FLUSHALL keyspace::SWAPDB keyspace::POPULATE
+            keyspace::IMPORT keyspace::EXPORT keyspace::JOBS keyspace::INFO keyspace::HELP
+            counter::INCR counter::DECR counter::INCRBY counter::DECRBY counter::INCRBYFLOAT
+            range::APPEND range::STRLEN range::GETRANGE range::SUBSTR range::SETRANGE
+            set::SETNX set::SETEX set::PSETEX set::GETSET set::MSETNX set::MSETEX
+            get::GETDEL get::GETEX
+            digest::DIGEST digest::DELEX digest::DELIFEQ
+            lcs::LCS
+            bitmap::SETBIT bitmap::GETBIT bitmap::BITCOUNT bitmap::BITPOS bitmap::BITOP
+            bitfield::BITFIELD bitfield::BITFIELD_RO
+        }
+    };
+}
+pub(crate) use rows_of_host;
+
+macro_rules! references {
+    ($($family:ident::$row:ident)*) => { [$(&$family::$row),*] };
+}
+
+macro_rules! count {
+    ($($family:ident::$row:ident)*) => { [$(stringify!($row)),*].len() };
+}
+
+/// How many commands the host's door has.
+const OF_HOST: usize = rows_of_host!(count);
+
+static ROWS_OF_HOST: [&Command; OF_HOST] = rows_of_host!(references);
+
+/// Every command: those of the host's door first, then those that the ports alone have. A command's
+/// place here is its number.
+pub static COMMANDS: [&Command; OF_HOST + connection::ROWS.len()] = {
+    let mut all = [ROWS_OF_HOST[0]; OF_HOST + connection::ROWS.len()];
+    let mut number = 0;
+    while number < all.len() {
+        let is_of_host = number < OF_HOST;
+        all[number] = if is_of_host { ROWS_OF_HOST[number] } else { &connection::ROWS[number - OF_HOST] };
+        number += 1;
+    }
+    all
+};
+
+/// The commands of the host's door, in the order of their numbers.
+pub fn host_commands() -> impl ExactSizeIterator<Item = &'static Command> {
+    ROWS_OF_HOST.into_iter()
+}
+
+/// What every row must say, and what the order of the rows says besides.
+const _: () = {
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        let row = COMMANDS[number];
+        assert!(!row.name.is_empty() && row.arity != 0, "a row says its name and its arity");
+        assert!(!row.categories.is_empty() && !row.docs.summary.is_empty(), "and what it is");
+        assert!(matches!(row.doors, Doors::Port) == (number >= OF_HOST), "the host's come first");
+        assert!(
+            matches!(row.doors, Doors::Port) == matches!(row.action, Action::Port(_)),
+            "and what it does"
+        );
+        number += 1;
+    }
+};
+
+/// What the host's commands begin with. Ports take it, too.
+pub const PREFIX: &str = "midi.";
 
 /// Longest name that the look-up's packed form holds.
-pub(super) const NAME_BYTES: usize = 16;
+const NAME_BYTES: usize = 16;
 
-/// Places of the look-up's table: a power of two, and few of them taken.
-const PLACES: usize = 1 << PLACE_BITS;
-const PLACE_BITS: u32 = 9;
+/// Places of a look-up's table: a power of two, and few of them taken.
+const PLACES: usize = (4 * COMMANDS.len()).next_power_of_two();
 
 /// Stands for no command.
-const NONE: u8 = u8::MAX;
-
-const _: () = assert!(COMMANDS.len() <= PLACES / 4 && COMMANDS.len() < NONE as usize);
+const NONE: u16 = u16::MAX;
 
 /// Numbers of commands by their packed names. Made by the compiler: nothing to be set up
 /// or asked for at run time.
-static BY_NAME: [u8; PLACES] = places();
+struct ByName([u16; PLACES]);
 
-const fn places() -> [u8; PLACES] {
-    let mut places = [NONE; PLACES];
-    let mut number = 0;
-    while number < COMMANDS.len() {
-        let mut place = first_place(packed(COMMANDS[number].name.as_bytes()));
-        while places[place] != NONE {
+/// Those that are called by `midi.` and their name, and by their name alone.
+static PREFIXED: ByName = ByName::of(Doors::Port);
+static PLAIN: ByName = ByName::of(Doors::OnlyPrefixed);
+
+impl ByName {
+    /// All but those with these doors. Subcommands are found by their container.
+    const fn of(others: Doors) -> Self {
+        let mut places = [NONE; PLACES];
+        let mut number = 0;
+        while number < COMMANDS.len() {
+            let row = COMMANDS[number];
+            if row.doors as u8 != others as u8 && !is_subcommand(row.name) {
+                let mut place = first_place(packed(row.name.as_bytes()));
+                while places[place] != NONE {
+                    place = (place + 1) % PLACES;
+                }
+                places[place] = number as u16;
+            }
+            number += 1;
+        }
+        ByName(places)
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        if name.len() > NAME_BYTES || name.is_empty() {
+            return None;
+        }
+        let wanted = packed(name);
+        let mut place = first_place(wanted);
+        loop {
+            let number = self.0[place] as usize;
+            let known = NAMES.get(number)?;
+            if *known == wanted && COMMANDS[number].name.len() == name.len() {
+                return (!WITHDRAWN[number].load(Ordering::Relaxed)).then_some(number);
+            }
             place = (place + 1) % PLACES;
         }
-        places[place] = number as u8;
-        number += 1;
     }
-    places
 }
 
-/// The names, packed.
+/// The names, packed; those of subcommands are not looked for.
 static NAMES: [(u64, u64); COMMANDS.len()] = {
     let mut names = [(0, 0); COMMANDS.len()];
     let mut number = 0;
@@ -120,44 +150,115 @@ static NAMES: [(u64, u64); COMMANDS.len()] = {
     names
 };
 
+/// How many subcommands follow each.
+static SUBCOMMANDS: [usize; COMMANDS.len()] = {
+    let mut counts = [0; COMMANDS.len()];
+    let (mut number, mut container) = (0, 0);
+    while number < COMMANDS.len() {
+        if is_subcommand(COMMANDS[number].name) {
+            counts[container] += 1;
+        } else {
+            container = number;
+        }
+        number += 1;
+    }
+    counts
+};
+
+const fn is_subcommand(name: &str) -> bool {
+    let name = name.as_bytes();
+    let mut at = 0;
+    while at < name.len() && name[at] != b'|' {
+        at += 1;
+    }
+    at < name.len()
+}
+
 /// Where to begin looking.
 #[inline]
 const fn first_place(packed: (u64, u64)) -> usize {
-    (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize
-        >> (u64::BITS - PLACE_BITS)
+    let mixed = (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 /// Commands that are not to be found any more.
 static WITHDRAWN: [AtomicBool; COMMANDS.len()] = [const { AtomicBool::new(false) }; COMMANDS.len()];
 
-/// From now on [`find`] does not know the command of that number.
+/// From now on the command of that number is not found, nor its subcommands.
 pub fn withdraw(number: usize) {
     WITHDRAWN[number].store(true, Ordering::Relaxed);
 }
 
-/// The number in [`COMMANDS`] of the command of that standard name, in any case.
+/// The number in [`COMMANDS`] of the command that has `midi.` before that name, in any case.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > NAME_BYTES || name.is_empty() {
-        return None;
-    }
-    let wanted = packed(name);
-    let mut place = first_place(wanted);
-    loop {
-        let number = BY_NAME[place] as usize;
-        let known = NAMES.get(number)?;
-        if *known == wanted && COMMANDS[number].name.len() == name.len() {
-            return (!WITHDRAWN[number].load(Ordering::Relaxed)).then_some(number);
+    PREFIXED.find(name)
+}
+
+/// The numbers of a command's subcommands.
+pub fn subcommands(number: usize) -> Range<usize> {
+    number + 1..number + 1 + SUBCOMMANDS[number]
+}
+
+/// A command, by the name that a client of a port gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its number in [`COMMANDS`].
+    pub number: usize,
+    /// What stood before its standard name: [`PREFIX`] or nothing.
+    pub prefix: &'static str,
+}
+
+impl Named {
+    /// The command of that name, in any case, with or without `midi.` in front.
+    #[inline]
+    pub fn find(name: &[u8]) -> Option<Named> {
+        if let Some((prefix, rest)) = name.split_at_checked(PREFIX.len())
+            && prefix.eq_ignore_ascii_case(PREFIX.as_bytes())
+        {
+            return PREFIXED.find(rest).map(|number| Named { number, prefix: PREFIX });
         }
-        place = (place + 1) % PLACES;
+        PLAIN.find(name).map(|number| Named { number, prefix: "" })
     }
+
+    /// Its row.
+    #[inline]
+    pub fn row(self) -> &'static Command {
+        COMMANDS[self.number]
+    }
+
+    /// Its name; a subcommand's is `container|subcommand`.
+    pub fn full_name(self) -> String {
+        format!("{}{}", self.prefix, self.row().name)
+    }
+}
+
+/// What a client of a port means by a command's name and first argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This command.
+    Command(Named),
+    /// A command with subcommands that has none of that name.
+    NoSuchSubcommand,
+}
+
+/// The command that these arguments call on a port, if any.
+#[inline]
+pub fn find_call(args: &Args<'_>) -> Option<Found> {
+    let named = Named::find(args.get(0))?;
+    if args.len() == 1 || SUBCOMMANDS[named.number] == 0 {
+        return Some(Found::Command(named));
+    }
+    let is_it = |&sub: &usize| COMMANDS[sub].split().is_some_and(|(_, own)| args.is(1, own));
+    let found = subcommands(named.number).find(is_it);
+    Some(found.map_or(Found::NoSuchSubcommand, |number| Found::Command(Named { number, ..named })))
 }
 
 /// A name of 1 to 16 bytes as two numbers: of two names of one length, only the same ones are
 /// packed alike. Letters are in lower case: setting bit 5 of every byte does that, and makes
 /// no letter of anything that is not one.
 #[inline]
-pub(super) const fn packed(name: &[u8]) -> (u64, u64) {
+const fn packed(name: &[u8]) -> (u64, u64) {
     const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         return (u64::from_le_bytes(*first) | LOWER_CASE, u64::from_le_bytes(*last) | LOWER_CASE);
@@ -176,29 +277,64 @@ pub(super) const fn packed(name: &[u8]) -> (u64, u64) {
 mod tests {
     use super::*;
 
+    fn found(words: &[&str]) -> Option<Found> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        find_call(&Args::new(&words))
+    }
+
+    fn upper(words: &[&str]) -> Option<Found> {
+        let words: Vec<String> = words.iter().map(|word| word.to_uppercase()).collect();
+        found(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     #[test]
-    fn every_command_is_found_by_its_name() {
-        for (number, command) in COMMANDS.iter().enumerate() {
-            assert!(command.name.len() <= NAME_BYTES);
-            assert_eq!(find(command.name.as_bytes()), Some(number));
-            assert_eq!(find(command.name.to_uppercase().as_bytes()), Some(number));
+    fn every_command_is_found_by_its_names() {
+        for (number, row) in COMMANDS.iter().enumerate() {
+            assert!(is_subcommand(row.name) || row.name.len() <= NAME_BYTES);
+            let words: Vec<&str> = row.name.split('|').collect();
+            let prefixed = format!("midi.{}", row.name);
+            for (words, prefix, doors) in
+                [(&words[..], "", Doors::OnlyPrefixed), (&[&prefixed], PREFIX, Doors::Port)]
+            {
+                if row.doors != doors {
+                    let named = Some(Found::Command(Named { number, prefix }));
+                    assert_eq!((found(words), upper(words)), (named, named), "{words:?}");
+                }
+            }
         }
         for (wrong, right) in [("exists\0", "exists"), ("gett", "get"), ("ge", "get"), ("g\0t", "get")] {
             assert!(find(right.as_bytes()).is_some());
             assert_eq!(find(wrong.as_bytes()), None, "{wrong}");
         }
-        assert_eq!(find(b"nosuch"), None);
-        assert_eq!(find(b"get\0"), None);
-        assert_eq!(find(b""), None);
-        assert_eq!(find(&[b'x'; 100]), None);
+        for name in ["nosuch", "get\0", "", "midi.get", "ping", "client|list", &"x".repeat(100)] {
+            assert_eq!(find(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn subcommands_are_found_behind_their_container() {
+        for (number, row) in COMMANDS.iter().enumerate() {
+            if let Some((container, _)) = row.split() {
+                let of = COMMANDS.iter().position(|row| row.name == container).expect("the container");
+                assert!(subcommands(of).contains(&number), "{}", row.name);
+            }
+        }
+        assert_eq!(found(&["client", "nosuch"]), Some(Found::NoSuchSubcommand));
+        for command in [&["client"][..], &["ping", "id"], &["get", "nosuch"]] {
+            assert!(matches!(found(command), Some(Found::Command(_))), "{command:?}");
+        }
+        for name in ["client|id", "midi.ping", "midi.", "\0", "", "clienu", "averyverylongname"] {
+            assert_eq!(found(&[name]), None, "{name}");
+        }
     }
 
     #[test]
     fn rows_make_sense() {
-        for command in COMMANDS {
-            assert!(!(command.flags.write && command.flags.readonly), "{}", command.name);
-            assert!(command.docs.summary.ends_with('.'), "{}", command.name);
-            assert!(command.arity != 0, "{}", command.name);
+        for row in COMMANDS {
+            assert!(!(row.flags.write && row.flags.readonly), "{}", row.name);
+            assert!(row.docs.summary.ends_with('.'), "{}", row.name);
+            let keyed = matches!(row.action, Action::OneKey(_) | Action::EachKey(_) | Action::ManyKeys(_));
+            assert!(!keyed || row.keys != super::super::Keys::None, "{}", row.name);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::reply::HostReply;
 use super::string::HostString;
 use super::users::USERS;
 use super::{PREFIX, guarded, keys, news, own_commands, unit};
-use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply};
+use crate::command::{Action, Args, COMMANDS, Command, DoorCommand, Error, Reply, rows_of_host};
 use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
 use crate::shard::{
     Author, Call, Engine, Home, HostClient, Locked, Outcome, Request, Taking, Work, is_long, long_work,
@@ -35,23 +35,20 @@ const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
     | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
     | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
 
+/// One for each row, at the row's number.
+macro_rules! trampolines {
+    ($($family:ident::$row:ident)*) => {{
+        // Counts the rows.
+        #[allow(clippy::upper_case_acronyms, non_camel_case_types)]
+        enum Number { $($row),* }
+        [$(on::<{ Number::$row as usize }> as Trampoline),*]
+    }};
+}
+
 /// Each command has a trampoline of its own, at its number: by the one that it
 /// calls the host says which command it is, and no name is looked up.
 /// docs/design.md has the figures.
-pub static TRAMPOLINES: [Trampoline; 96] = [
-    on::<0>, on::<1>, on::<2>, on::<3>, on::<4>, on::<5>, on::<6>, on::<7>, on::<8>, on::<9>, on::<10>,
-    on::<11>, on::<12>, on::<13>, on::<14>, on::<15>, on::<16>, on::<17>, on::<18>, on::<19>, on::<20>,
-    on::<21>, on::<22>, on::<23>, on::<24>, on::<25>, on::<26>, on::<27>, on::<28>, on::<29>, on::<30>,
-    on::<31>, on::<32>, on::<33>, on::<34>, on::<35>, on::<36>, on::<37>, on::<38>, on::<39>, on::<40>,
-    on::<41>, on::<42>, on::<43>, on::<44>, on::<45>, on::<46>, on::<47>, on::<48>, on::<49>, on::<50>,
-    on::<51>, on::<52>, on::<53>, on::<54>, on::<55>, on::<56>, on::<57>, on::<58>, on::<59>, on::<60>,
-    on::<61>, on::<62>, on::<63>, on::<64>, on::<65>, on::<66>, on::<67>, on::<68>, on::<69>, on::<70>,
-    on::<71>, on::<72>, on::<73>, on::<74>, on::<75>, on::<76>, on::<77>, on::<78>, on::<79>, on::<80>,
-    on::<81>, on::<82>, on::<83>, on::<84>, on::<85>, on::<86>, on::<87>, on::<88>, on::<89>, on::<90>,
-    on::<91>, on::<92>, on::<93>, on::<94>, on::<95>,
-];
-
-const _: () = assert!(COMMANDS.len() <= TRAMPOLINES.len(), "list more trampolines");
+pub static TRAMPOLINES: &[Trampoline] = &rows_of_host!(trampolines);
 
 unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
     // SAFETY: the host's own context and arguments, alive until this returns.

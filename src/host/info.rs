@@ -12,7 +12,7 @@ use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
 use super::{PANICS, PREFIX, guarded};
-use crate::command::{COMMANDS, Error, Reply};
+use crate::command::{COMMANDS, Error, Reply, host_commands};
 use crate::shard::{Call, Engine};
 
 /// Takes sections and their fields, in order.
@@ -242,8 +242,8 @@ fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
 
 /// MIDI.HELP.
 pub fn help(reply: &mut dyn Reply) {
-    reply.array(COMMANDS.len());
-    for command in COMMANDS {
+    reply.array(host_commands().len());
+    for command in host_commands() {
         let name = format!("{PREFIX}{}", command.name).to_uppercase();
         reply.bulk(format!("{name} -- {}", command.docs.summary).as_bytes());
     }

@@ -92,7 +92,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     instance::begin(ctx, Arc::clone(&engine), waker);
-    let told = register::register(ctx, &door::TRAMPOLINES)
+    let told = register::register(ctx, door::TRAMPOLINES)
         && info::register(ctx)
         && events::register(ctx, waker)
         && unit::register(ctx);

@@ -50,8 +50,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use alloc::HostAlloc;
 pub use load::{on_load, on_unload};
 
-/// What the names of midi's commands begin with here.
-const PREFIX: &str = "midi.";
+use crate::command::PREFIX;
 
 /// Panics that were caught, for INFO.
 static PANICS: AtomicU64 = AtomicU64::new(0);

@@ -9,14 +9,14 @@ use redis_module::raw;
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
 use super::keys::are_asked_for;
-use crate::command::{Access, Arg, ArgKind, COMMANDS, Command, FindKeys, KeySpec, Keys, SINCE};
+use crate::command::{Access, Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
 /// What the host calls for a command.
 pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
 
 /// Registers every command, each with its trampoline. False where the host refuses one.
 pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
-    let mut all = COMMANDS.iter().zip(trampolines);
+    let mut all = host_commands().zip(trampolines);
     all.all(|(command, &trampoline)| register_one(ctx, command, trampoline).is_some())
 }
 
@@ -77,7 +77,7 @@ unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_in
     };
     let (summary, complexity, since) =
         (c_text(command.docs.summary), c_text(command.docs.complexity), c_text(SINCE));
-    let tips = c_text(&command.tips().join(" "));
+    let tips = c_text(&command.tips.join(" "));
     let mut specs = key_specs(command.keys);
     let mut args = arguments(command.docs.args);
     let info = raw::RedisModuleCommandInfo {

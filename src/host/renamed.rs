@@ -15,7 +15,7 @@ use super::api::{Answer, Ctx, Level, log};
 use super::context::Filtered;
 use super::guarded;
 use super::string::OwnString;
-use crate::command::{Action, COMMANDS, PORT_COMMANDS, withdraw, withdraw_port};
+use crate::command::{Action, COMMANDS, Command, withdraw};
 use crate::shard::Locked;
 
 /// Commands of the host's that the filter must know, whatever they are called.
@@ -91,7 +91,7 @@ pub fn note_for_ports(ctx: Ctx<'_>) {
         ctx.call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect();
     let is_listed = |twin: &Twin| listed.iter().any(|name| name.eq_ignore_ascii_case(twin.name.as_bytes()));
     let (kept, gone): (Vec<Twin>, Vec<Twin>) = renamed.into_iter().partition(is_listed);
-    gone.iter().for_each(|twin| (twin.withdraw)(twin.number));
+    gone.iter().for_each(|twin| withdraw(twin.number));
     tell(ctx, "rename-command took from the server, and so from midi's port", &gone);
     tell(ctx, "rename-command gave another name to what midi's port still calls", &kept);
 }
@@ -100,15 +100,13 @@ pub fn note_for_ports(ctx: Ctx<'_>) {
 struct Twin {
     name: &'static str,
     number: usize,
-    withdraw: fn(usize),
 }
 
 fn twins() -> impl Iterator<Item = Twin> {
-    // What needs the host's means is midi's own, its INFO too.
-    let table = COMMANDS.iter().enumerate().filter(|(_, row)| !matches!(row.action, Action::Door(_)));
-    let table = table.map(|(number, row)| Twin { name: row.name, number, withdraw });
-    let ports = PORT_COMMANDS.iter().enumerate().filter(|(_, row)| row.split().is_none());
-    table.chain(ports.map(|(number, row)| Twin { name: row.name, number, withdraw: withdraw_port }))
+    // What needs the host's means is midi's own, its INFO too. A subcommand goes with its container.
+    let is_twin = |row: &Command| !matches!(row.action, Action::Door(_)) && row.split().is_none();
+    let rows = COMMANDS.iter().enumerate().filter(move |(_, row)| is_twin(row));
+    rows.map(|(number, row)| Twin { name: row.name, number })
 }
 
 fn tell(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {

@@ -3,10 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::connection::Connection;
-use super::named::Named;
 use super::resp::{ArgList, Head, RequestLimits};
 use super::session::Rights;
-use crate::command::{Args, Limits};
+use crate::command::{Args, Limits, Named};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
 use crate::shard::{Author, Call, Engine};
 use crate::store::Now;
@@ -86,7 +85,7 @@ impl<'i> Ahead<'i> {
     /// How a command was called.
     pub(super) fn named(&self, command: usize) -> Named {
         let planned = &self.commands[command];
-        Named::Table { number: planned.number.into(), prefix: planned.prefix }
+        Named { number: planned.number.into(), prefix: planned.prefix }
     }
 
     /// Where the arguments of the commands end.
@@ -107,7 +106,8 @@ impl<'i> Ahead<'i> {
 
     /// Adds the command whose arguments were laid out; it ends there in the input.
     #[inline]
-    pub(super) fn add(&mut self, number: usize, prefix: &'static str, end: usize) {
+    pub(super) fn add(&mut self, named: Named, end: usize) {
+        let Named { number, prefix } = named;
         let (number, args) = (number as u16, (self.args_end() as u16, self.args.len() as u16));
         self.commands.push(Planned { number, args, prefix, end });
     }

@@ -54,7 +54,7 @@ pub struct Client {
     pub gone: Arc<AtomicBool>,
     /// CLIENT KILL, or its connection is closed: nothing that it has sent is run any more.
     pub killed: Arc<AtomicBool>,
-    /// What it called last: [`super::named::Named::packed`]; 0 where there is no such command.
+    /// What it called last: see [`super::named::note`]; 0 where there is no such command.
     pub last_command: AtomicU32,
     /// How it is doing, as of its last turn.
     pub condition: Condition,

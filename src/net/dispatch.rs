@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use super::commands::aborted;
 use super::connection::{Connection, State};
 use super::driver::Driver;
-use super::named::{Named, PREFIX};
+use super::named::note;
 use super::service::Service;
 use super::session::{NO_AUTH, Standing};
 use super::shared::count;
-use crate::command::{Action, Args, Error, Limits, PORT_COMMANDS, PortAction, PortCall, Reply, find_port};
+use crate::command::{
+    Action, Args, Error, Found, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
+};
 use crate::shard::{Author, Call, Gate, Outcome, Refusal, Taking};
 use crate::store::Now;
 
@@ -21,12 +23,6 @@ pub enum Judged {
     Wait,
     /// It is answered this error.
     Refuse(Vec<u8>),
-}
-
-/// Whether a command of the port's own runs between MULTI and EXEC as elsewhere.
-fn runs_at_once(which: PortAction) -> bool {
-    use PortAction::{Discard, Exec, Multi, Quit, Reset, Watch};
-    matches!(which, Exec | Discard | Multi | Watch | Quit | Reset)
 }
 
 impl<D: Driver> Service<D> {
@@ -46,24 +42,22 @@ impl<D: Driver> Service<D> {
         if connection.session.in_multi {
             return self.run_in_multi(connection, args, limits, output);
         }
-        if let Some(named @ Named::Table { number, prefix }) = Named::find(args.get(0)) {
-            named.note(&connection.client);
-            let call = self.call(connection, number, prefix, args, limits);
-            return self.run_table_command(connection, &call, output);
-        }
-        match find_port(args) {
-            Some(PortCall::Known(number)) => {
-                Named::Port(number).note(&connection.client);
-                match self.judge_own(connection, number, args) {
-                    Judged::Go => self.run_own(connection, number, args, limits, output),
-                    Judged::Wait => connection.state = State::Deferred,
-                    Judged::Refuse(text) => self.refuse_own(connection, number, &text, output),
-                }
-            }
+        let named = match find_call(args) {
+            Some(Found::Command(named)) => named,
             other => {
                 connection.client.last_command.store(0, Ordering::Relaxed);
-                self.not_here(connection, args, other.is_some(), output);
+                return self.not_here(connection, args, other.is_some(), output);
             }
+        };
+        note(named, &connection.client);
+        let Action::Port(which) = named.row().action else {
+            let call = self.call(connection, named, args, limits);
+            return self.run_table_command(connection, &call, output);
+        };
+        match self.judge_own(connection, named, which, args) {
+            Judged::Go => self.run_own(connection, named, args, limits, output),
+            Judged::Wait => connection.state = State::Deferred,
+            Judged::Refuse(text) => self.refuse_own(connection, which, &text, output),
         }
     }
 
@@ -72,12 +66,11 @@ impl<D: Driver> Service<D> {
     pub(super) fn call<'a>(
         &self,
         connection: &Connection,
-        command: usize,
-        prefix: &'static str,
+        named: Named,
         args: &Args<'a>,
         limits: &Limits,
     ) -> Call<'a> {
-        let now = Now::lazy(self.engine().config.clock);
+        let (Named { number: command, prefix }, now) = (named, Now::lazy(self.engine().config.clock));
         Call {
             command,
             args: *args,
@@ -140,23 +133,28 @@ impl<D: Driver> Service<D> {
     }
 
     /// What is to become of a command of the port's own.
-    pub(super) fn judge_own(&self, connection: &Connection, number: usize, args: &Args<'_>) -> Judged {
-        let row = &PORT_COMMANDS[number];
-        let given = args.len() as i32;
-        if given != row.arity && (row.arity >= 0 || given < -row.arity) {
+    fn judge_own(
+        &self,
+        connection: &Connection,
+        named: Named,
+        which: PortCommand,
+        args: &Args<'_>,
+    ) -> Judged {
+        let row = named.row();
+        if !row.takes(args) {
             return Judged::Refuse(Error::Arity.text(row.name, args));
         }
-        if !row.open {
+        if !row.flags.no_auth {
             let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
-            if let Err(denied) = user.check_own(number, args, connection.session.db) {
+            if let Err(denied) = user.check(named.number, args, connection.session.db) {
                 self.note_refusal(Refusal::new(user, denied, row.name, args));
                 return Judged::Refuse(denied.text(row.name, args));
             }
         }
-        if let Err(error) = self.check_room_for(connection, row.which) {
+        if let Err(error) = self.check_room_for(connection, row.in_multi) {
             return Judged::Refuse(error.text(row.name, args));
         }
-        match self.engine().own_gate(row.which == PortAction::Ping) {
+        match self.engine().own_gate(which == PortCommand::Ping) {
             Gate::Go => Judged::Go,
             Gate::Wait => Judged::Wait,
             Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
@@ -171,34 +169,31 @@ impl<D: Driver> Service<D> {
         limits: &Limits,
         output: &mut Vec<u8>,
     ) {
-        let (named, judged) = match Named::find(args.get(0)) {
-            Some(named @ Named::Table { number, prefix }) => {
-                let call = self.call(connection, number, prefix, args, limits);
-                (named, self.judge_queued(connection, &call))
+        let named = match find_call(args) {
+            Some(Found::Command(named)) => named,
+            other => {
+                connection.client.last_command.store(0, Ordering::Relaxed);
+                connection.session.spoil();
+                return self.not_here(connection, args, other.is_some(), output);
             }
-            _ => match find_port(args) {
-                Some(PortCall::Known(number)) => {
-                    (Named::Port(number), self.judge_own(connection, number, args))
-                }
-                other => {
-                    connection.client.last_command.store(0, Ordering::Relaxed);
-                    connection.session.spoil();
-                    return self.not_here(connection, args, other.is_some(), output);
-                }
-            },
         };
-        named.note(&connection.client);
-        match (judged, named) {
+        let row = named.row();
+        let judged = match row.action {
+            Action::Port(which) => self.judge_own(connection, named, which, args),
+            _ => self.judge_queued(connection, &self.call(connection, named, args, limits)),
+        };
+        note(named, &connection.client);
+        match (judged, row.action) {
             (Judged::Wait, _) => connection.state = State::Deferred,
-            (Judged::Refuse(text), Named::Port(number)) => self.refuse_own(connection, number, &text, output),
-            (Judged::Refuse(text), Named::Table { .. }) => {
+            (Judged::Refuse(text), Action::Port(which)) => self.refuse_own(connection, which, &text, output),
+            (Judged::Refuse(text), _) => {
                 connection.session.spoil();
                 connection.session.reply(output).error(&text);
             }
-            (Judged::Go, Named::Port(number)) if runs_at_once(PORT_COMMANDS[number].which) => {
-                self.run_own(connection, number, args, limits, output);
+            (Judged::Go, _) if row.in_multi == InMulti::Queued => {
+                self.queue(connection, named, args, output);
             }
-            (Judged::Go, named) => self.queue(connection, named, args, output),
+            (Judged::Go, _) => self.run_own(connection, named, args, limits, output),
         }
     }
 
@@ -234,9 +229,8 @@ impl<D: Driver> Service<D> {
     }
 
     /// The same for the port's own commands.
-    pub(super) fn check_room_for(&self, connection: &Connection, which: PortAction) -> Result<(), Error> {
-        use PortAction::{Discard, Exec, Quit, Reset};
-        if !connection.session.in_multi || matches!(which, Exec | Discard | Quit | Reset) {
+    fn check_room_for(&self, connection: &Connection, in_multi: InMulti) -> Result<(), Error> {
+        if !connection.session.in_multi || in_multi == InMulti::Ends {
             return Ok(());
         }
         self.check_memory()
@@ -246,12 +240,12 @@ impl<D: Driver> Service<D> {
     pub(super) fn refuse_own(
         &self,
         connection: &mut Connection,
-        number: usize,
+        which: PortCommand,
         text: &[u8],
         output: &mut Vec<u8>,
     ) {
         let session = &mut connection.session;
-        if PORT_COMMANDS[number].which == PortAction::Exec {
+        if which == PortCommand::Exec {
             session.leave_transaction();
             return session.reply(output).error(&aborted(text));
         }

@@ -15,6 +15,7 @@ use super::ahead::Ahead;
 use super::client::Key;
 use super::connection::{Connection, State};
 use super::driver::{Driver, Received};
+use super::named::note;
 use super::plan::{Stop, request_limits};
 use super::resp::RespReply;
 use super::service::{Fate, Service};
@@ -186,7 +187,7 @@ impl<D: Driver> Service<D> {
             let ran = end.min(done).max(first);
             let before = |command: usize| if command == 0 { start } else { ends[command - 1] };
             let said = if ran > first { before(first)..before(ran) } else { 0..0 };
-            ahead.named(ran.max(first + 1) - 1).note(&connection.client);
+            note(ahead.named(ran.max(first + 1) - 1), &connection.client);
             let mut used = if ran > first { ahead.end_of(ran - 1) } else { 0 };
             if is_cut && ran > first && ran == done {
                 self.note_limit();

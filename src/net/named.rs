@@ -1,76 +1,25 @@
-//! Commands by the names that clients give them.
+//! What clients called last, by the names that they gave.
 
 use std::sync::atomic::Ordering;
 
 use super::client::Client;
-use crate::command::{Action, COMMANDS, DoorCommand, PORT_COMMANDS, find};
+use crate::command::{COMMANDS, Named, PREFIX};
 
-/// A command, by the name that a client gave.
-#[derive(Clone, Copy)]
-pub enum Named {
-    /// One of the command table.
-    Table {
-        /// Its number in [`crate::command::COMMANDS`].
-        number: usize,
-        /// What stood before its standard name.
-        prefix: &'static str,
-    },
-    /// One of the port's own: its number in [`PORT_COMMANDS`].
-    Port(usize),
+/// As a number of [`Client::last_command`]; not 0.
+fn packed(named: Named) -> u32 {
+    2 + 2 * named.number as u32 + u32::from(!named.prefix.is_empty())
 }
 
-/// What every command of the table may be called with.
-pub const PREFIX: &str = "midi.";
-
-/// Whether a standard name means another command: INFO without `midi.` tells of the whole server.
+/// Notes that a client has called it.
 #[inline]
-fn is_shadowed(number: usize) -> bool {
-    matches!(COMMANDS[number].action, Action::Door(DoorCommand::Info))
+pub fn note(named: Named, client: &Client) {
+    client.last_command.store(packed(named), Ordering::Relaxed);
 }
 
-impl Named {
-    /// The command of the table of that name, in any case, with or without `midi.` in front.
-    #[inline]
-    pub fn find(name: &[u8]) -> Option<Named> {
-        if let Some((prefix, rest)) = name.split_at_checked(PREFIX.len())
-            && prefix.eq_ignore_ascii_case(PREFIX.as_bytes())
-        {
-            return find(rest).map(|number| Named::Table { number, prefix: PREFIX });
-        }
-        let number = find(name).filter(|&number| !is_shadowed(number))?;
-        Some(Named::Table { number, prefix: "" })
-    }
-
-    /// As a number of [`Client::last_command`]; not 0.
-    fn packed(self) -> u32 {
-        match self {
-            Named::Table { number, prefix } => 1 + 4 * number as u32 + u32::from(!prefix.is_empty()),
-            Named::Port(number) => 3 + 4 * number as u32,
-        }
-    }
-
-    /// The command that such a number stands for; `None` where there is none.
-    pub fn of_packed(packed: u32) -> Option<Named> {
-        let number = (packed / 4) as usize;
-        match packed % 4 {
-            1 => Some(Named::Table { number, prefix: "" }),
-            2 => Some(Named::Table { number, prefix: PREFIX }),
-            3 => Some(Named::Port(number)),
-            _ => None,
-        }
-    }
-
-    /// Its name; a subcommand's is `container|subcommand`.
-    pub fn full_name(self) -> String {
-        match self {
-            Named::Table { number, prefix } => format!("{prefix}{}", COMMANDS[number].name),
-            Named::Port(number) => PORT_COMMANDS[number].name.to_owned(),
-        }
-    }
-
-    /// Notes that a client has called it.
-    #[inline]
-    pub fn note(self, client: &Client) {
-        client.last_command.store(self.packed(), Ordering::Relaxed);
-    }
+/// What a client has called last; `None` where there is no such command.
+pub fn last(client: &Client) -> Option<Named> {
+    let packed = client.last_command.load(Ordering::Relaxed);
+    let number = (packed / 2).checked_sub(1)? as usize;
+    let prefix = if packed.is_multiple_of(2) { "" } else { PREFIX };
+    (number < COMMANDS.len()).then_some(Named { number, prefix })
 }

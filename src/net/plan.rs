@@ -3,10 +3,9 @@
 use super::ahead::Ahead;
 use super::connection::Connection;
 use super::driver::Driver;
-use super::named::Named;
 use super::resp::{ArgList, Parsed, ProtocolError, RequestLimits};
 use super::service::Service;
-use crate::command::{Args, COMMANDS, Limits};
+use crate::command::{Args, Limits, Named};
 use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
 use crate::shard::Gate;
 
@@ -80,18 +79,18 @@ impl<D: Driver> Service<D> {
             return false;
         }
         let list = Args::new(ahead.lay_out(input, args));
-        let Some(Named::Table { number, prefix }) = Named::find(list.get(0)) else {
+        let Some(named) = Named::find(list.get(0)) else {
             return false;
         };
-        let row = COMMANDS[number];
+        let row = named.row();
         let session = &connection.session;
         let free = row.is_on_one_shard(list.len())
             && session.is_plain()
             && row.check_arity(&list).is_ok()
             && self.engine().port_gate(row.flags) == Gate::Go
-            && session.may(self.engine(), number, &list);
+            && session.may(self.engine(), named.number, &list);
         if free {
-            ahead.add(number, prefix, end);
+            ahead.add(named, end);
         }
         free
     }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::ahead::Ahead;
 use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Received};
+use super::named::note;
 use super::plan::{Stop, request_limits};
 use super::resp::{ArgList, room_for};
 use super::service::{Fate, Pace, Service};
@@ -299,7 +300,7 @@ impl<D: Driver> Service<D> {
         };
         engine.book_many_at_once(seat, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
-        ahead.named(done.min(ahead.len() - 1)).note(&connection.client);
+        note(ahead.named(done.min(ahead.len() - 1)), &connection.client);
         if outcome == Outcome::Done {
             return ahead.end_of(done - 1);
         }

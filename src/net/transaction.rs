@@ -4,8 +4,7 @@ use std::mem::{replace, take};
 
 use smallvec::SmallVec;
 
-use super::named::Named;
-use crate::command::{Args, COMMANDS, Flags, PORT_COMMANDS, Tape};
+use crate::command::{Args, Flags, Named, Tape};
 use crate::limits::TRANSACTION_BYTES_KEPT;
 use crate::shard::Watching;
 
@@ -46,19 +45,14 @@ impl Transaction {
             self.bytes.extend_from_slice(arg);
             self.ends.push(self.bytes.len());
         }
-        match named {
-            Named::Table { number, .. } => {
-                let (row, flags) = (COMMANDS[number], self.flags.get_or_insert(Flags::NONE));
-                flags.write |= row.flags.write;
-                flags.host_write |= row.flags.host_write;
-                flags.deny_oom |= row.flags.deny_oom;
-                self.keys += row.key_positions(args).len();
-            }
-            // A stale replica refuses it, so it refuses EXEC as well.
-            Named::Port(number) if !PORT_COMMANDS[number].runs_when_stale() => {
-                self.flags.get_or_insert(Flags::NONE);
-            }
-            Named::Port(_) => {}
+        let row = named.row();
+        self.keys += row.key_positions(args).len();
+        // What a stale replica refuses, it refuses EXEC for as well.
+        if !row.flags.stale {
+            let flags = self.flags.get_or_insert(Flags::NONE);
+            flags.write |= row.flags.write;
+            flags.host_write |= row.flags.host_write;
+            flags.deny_oom |= row.flags.deny_oom;
         }
     }
 

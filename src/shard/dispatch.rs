@@ -39,7 +39,7 @@ impl Engine {
             Action::EachKey(each) => self.attempt_each(seat, call, taking, each, reply),
             Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
             Action::Keyspace(which) => self.attempt_keyspace(seat, call, taking, which, reply),
-            Action::OneKey(_) | Action::Door(_) => said(call, Err(Error::Internal), reply),
+            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
         }
     }
 

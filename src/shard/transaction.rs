@@ -22,7 +22,6 @@ use super::engine::{Engine, HeldShard, ManyHeld};
 use super::long::long_work;
 use super::seat::Seat;
 use crate::command::{Action, Error, Reply};
-use crate::limits::KEYS_AT_ONCE;
 use crate::store::{Now, UnixMs};
 use crate::sync::Locked;
 
@@ -134,11 +133,8 @@ impl Engine {
     /// over all shards, or needs the host.
     pub fn is_for_unit(&self, call: &Call<'_>) -> bool {
         match call.row().action {
-            Action::OneKey(_) => false,
-            Action::EachKey(_) => call.args.len() > KEYS_AT_ONCE + 1,
-            // The only one on several keys that may turn out to be long.
-            Action::ManyKeys(_) => call.row().name == "lcs",
             Action::Keyspace(_) | Action::Door(_) => true,
+            _ => call.row().long.may_be(&call.args, &call.limits),
         }
     }
 

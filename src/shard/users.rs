@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::command::glob::Pattern;
-use crate::command::{Access, Args, COMMANDS, Error, Keys, PORT_COMMANDS};
+use crate::command::{Access, Args, COMMANDS, Error, Keys};
 use crate::sync::Locked;
 
 /// What a user may do.
@@ -51,38 +51,25 @@ pub struct KeyRule {
     pub write: bool,
 }
 
-/// A set of commands: those of the table, and those of the ports.
+/// A set of commands: a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Commands {
-    table: u128,
-    port: u128,
-}
-
-const _: () = assert!(COMMANDS.len() <= 128 && PORT_COMMANDS.len() <= 128);
+pub struct Commands([u64; COMMANDS.len().div_ceil(64)]);
 
 impl Commands {
     /// Adds the command of that number in [`COMMANDS`].
     pub fn allow(&mut self, number: usize) {
-        self.table |= 1 << number;
-    }
-
-    /// Adds the one of that number in [`PORT_COMMANDS`].
-    pub fn allow_port(&mut self, number: usize) {
-        self.port |= 1 << number;
+        self.0[number / 64] |= 1 << (number % 64);
     }
 
     /// Adds those of another set.
     pub fn add(&mut self, other: Commands) {
-        self.table |= other.table;
-        self.port |= other.port;
+        self.0.iter_mut().zip(other.0).for_each(|(bits, others)| *bits |= others);
     }
 
     /// Whether the command of that number in [`COMMANDS`] is in it.
     #[inline]
     pub fn has(&self, number: usize) -> bool {
-        // Half of it at a time: shifting 128 bits takes ten instructions.
-        let half = if number < 64 { self.table as u64 } else { (self.table >> 64) as u64 };
-        half >> (number % 64) & 1 != 0
+        self.0[number / 64] >> (number % 64) & 1 != 0
     }
 }
 
@@ -123,7 +110,7 @@ impl User {
         User { name: name.into(), revision: 0, born: 0, rules, anywhere }
     }
 
-    /// Whether the user may run this command of the table.
+    /// Whether the user may run this command.
     ///
     /// # Errors
     /// What is denied: as in Redis, the last key that any rules came to, if any allow the command.
@@ -132,7 +119,7 @@ impl User {
         if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
     }
 
-    /// Whether the user may run this command of the table on every key of every database.
+    /// Whether the user may run this command on every key of every database.
     #[inline]
     pub fn may_anywhere(&self, number: usize) -> bool {
         self.anywhere.has(number)
@@ -140,9 +127,17 @@ impl User {
 
     #[cold]
     fn check_rules(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
+        let row = COMMANDS[number];
+        if row.flags.no_auth {
+            return Ok(());
+        }
+        // What touches no data is no question of databases either.
+        let touches = !row.is_of_ports() || row.keys != Keys::None;
         let mut worst = Denied::Command;
         for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
-            let row = COMMANDS[number];
+            if !touches {
+                return Ok(());
+            }
             let elsewhere = rules.databases.as_ref().is_some_and(|allowed| !row.keeps_to(allowed, args, db));
             match rules.check_keys(row.keys, args, db) {
                 Ok(()) if elsewhere => worst = worst.max(Denied::Database),
@@ -156,30 +151,6 @@ impl User {
     /// Whether the user may make this database the connection's.
     pub fn may_use(&self, db: u32) -> bool {
         self.rules.iter().any(|rules| rules.databases.as_ref().is_none_or(|allowed| allowed.contains(&db)))
-    }
-
-    /// Whether the user may call the command of that number in [`PORT_COMMANDS`].
-    pub fn may_call(&self, number: usize) -> bool {
-        PORT_COMMANDS[number].open || self.rules.iter().any(|rules| rules.commands.port >> number & 1 != 0)
-    }
-
-    /// Whether the user may run this command of [`PORT_COMMANDS`].
-    ///
-    /// # Errors
-    /// What is denied, as for those of the table.
-    pub fn check_own(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
-        let keys = PORT_COMMANDS[number].keys;
-        if keys == Keys::None || self.anywhere.port >> number & 1 != 0 {
-            return if self.may_call(number) { Ok(()) } else { Err(Denied::Command) };
-        }
-        let mut worst = Denied::Command;
-        for rules in self.rules.iter().filter(|rules| rules.commands.port >> number & 1 != 0) {
-            match rules.check_keys(keys, args, db) {
-                Ok(()) => return Ok(()),
-                Err(denied) => worst = worst.max(denied),
-            }
-        }
-        Err(worst)
     }
 }
 

@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
-use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, PORT_COMMANDS, Tape};
+use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Tape};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::shard::{
@@ -44,7 +44,6 @@ struct Played {
 fn everything(name: &[u8]) -> Option<User> {
     let mut commands = Commands::default();
     (0..COMMANDS.len()).for_each(|number| commands.allow(number));
-    (0..PORT_COMMANDS.len()).for_each(|number| commands.allow_port(number));
     let rules = Rules { commands, keys: None, databases: None };
     (name == DEFAULT_USER).then(|| User::new(name, vec![rules]))
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use crate::common::grammar::{Argument, arguments};
 use crate::common::{Client, Mode, Value};
-use midi::command::{COMMANDS, Command};
+use midi::command::{Command, host_commands};
 
 const BEGIN: &str =
     "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs -->\n";
@@ -41,7 +41,7 @@ fn host_name(command: &Command) -> String {
 #[test]
 fn every_command_has_its_page_and_every_page_its_command() {
     let wanted: BTreeSet<PathBuf> =
-        COMMANDS.iter().map(|command| page_path(command)).chain([folder().join("README.md")]).collect();
+        host_commands().map(page_path).chain([folder().join("README.md")]).collect();
     let found: BTreeSet<PathBuf> =
         fs::read_dir(folder()).expect("docs/commands").map(|file| file.expect("a file").path()).collect();
     let missing: Vec<_> = wanted.difference(&found).collect();
@@ -54,7 +54,7 @@ fn every_command_has_its_page_and_every_page_its_command() {
 fn the_made_parts_are_fresh() {
     let server = Mode::Adaptive.server();
     let mut client = server.client().resp3();
-    for command in COMMANDS {
+    for command in host_commands() {
         let title = format!("# {}\n\n", host_name(command));
         let sections = SECTIONS.map(|section| format!("\n{section}\n")).concat();
         refresh(page_path(command), &title, &made_part(&mut client, command), &sections);
@@ -215,7 +215,7 @@ fn index() -> String {
     for (number, title) in ["Strings", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
     {
         let _ = write!(page, "## {title}\n\n| | |\n|---|---|\n");
-        for command in COMMANDS.iter().filter(|command| family(command) == number) {
+        for command in host_commands().filter(|command| family(command) == number) {
             let (name, file) = (host_name(command), command.name);
             let _ = writeln!(page, "| [{name}]({file}.md) | {} |", command.docs.summary);
         }
@@ -229,7 +229,7 @@ fn every_page_is_written() {
     if updating() {
         return;
     }
-    for command in COMMANDS {
+    for command in host_commands() {
         let page = fs::read_to_string(page_path(command)).unwrap_or_default();
         let (_, hand) = page.split_once(END).unwrap_or_default();
         for section in SECTIONS {

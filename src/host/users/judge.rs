@@ -6,7 +6,7 @@ use super::super::PREFIX;
 use super::super::acl::{HostUser, MayCall};
 use super::super::string::OwnString;
 use super::text::RulesText;
-use crate::command::{COMMANDS, Command, PORT_COMMANDS};
+use crate::command::{COMMANDS, Command, Doors};
 use crate::shard::{Commands, Locked};
 
 /// What a set of rules comes to.
@@ -18,7 +18,8 @@ pub struct Verdict {
     pub host_is_too_kind: Commands,
 }
 
-/// Judges a set of rules. A command of the table is allowed where the host allows `midi.x`, and
+/// Judges a set of rules. What the ports alone have is allowed where the host allows its own of that name; any other
+/// command where the host allows `midi.x`, and
 ///
 /// * allows its native twin as well, so that what the rules say of `x`, or of a category of it, holds for midi
 ///   also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
@@ -27,6 +28,12 @@ pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     let mut verdict = Verdict::default();
     let Some(judge) = Judge::new(locked, rules) else { return verdict };
     for (number, row) in COMMANDS.iter().enumerate() {
+        if row.doors == Doors::Port {
+            if judge.allows(row.name) {
+                verdict.allowed.allow(number);
+            }
+            continue;
+        }
         let name = format!("{PREFIX}{}", row.name);
         if !judge.allows(&name) {
             continue;
@@ -36,11 +43,6 @@ pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
             verdict.allowed.allow(number);
         } else {
             verdict.host_is_too_kind.allow(number);
-        }
-    }
-    for (number, row) in PORT_COMMANDS.iter().enumerate() {
-        if judge.allows(row.name) {
-            verdict.allowed.allow_port(number);
         }
     }
     verdict

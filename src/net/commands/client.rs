@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::help::help;
-use crate::command::{Args, ClientCommand, Error, Reply, error_about, parse_integer};
+use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
 use crate::net::client::Client;
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
-use crate::net::named::Named;
+use crate::net::named;
 use crate::net::service::Service;
 use crate::net::session::{BUSY, INVALID_NAME, Replies, is_valid_name};
 use crate::net::shared::Shared;
@@ -291,7 +291,7 @@ fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
     let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
     let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
     let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
-    let command = Named::of_packed(client.last_command.load(Ordering::Relaxed)).map(Named::full_name);
+    let command = named::last(client).map(Named::full_name);
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write!(

@@ -3,10 +3,9 @@
 use super::help::help;
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Docs, Error, FindKeys, KeySpec, Keys, PORT_COMMANDS, PortCall,
-    Reply, SINCE, find, find_port, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, Found, KeySpec, Named, PREFIX, Reply,
+    SINCE, find_call, subcommands,
 };
-use crate::net::named::{Named, PREFIX};
 use crate::net::resp::RespReply;
 
 /// Runs COMMAND or one of its subcommands.
@@ -19,7 +18,7 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
             reply.array(args.len() - 2);
             for name in args.from(2) {
                 match named(name) {
-                    Some(command) => command.tell(reply),
+                    Some(command) => tell(command, reply),
                     None => reply.null(),
                 }
             }
@@ -32,7 +31,7 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
             reply.map(found.len());
             for command in found {
                 reply.bulk(command.full_name().as_bytes());
-                command.tell_docs(reply);
+                tell_docs(command, reply);
             }
         }
         Describe::List => list(args, reply),
@@ -44,147 +43,77 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
 
 fn tell_all(reply: &mut RespReply<'_>) {
     reply.array(all().count());
-    all().for_each(|command| command.tell(reply));
+    all().for_each(|command| tell(command, reply));
 }
 
-/// All commands by all their names, without subcommands.
+/// All commands by all their names, without subcommands: the ports' own ones first.
 fn all() -> impl Iterator<Item = Named> {
-    let ports = PORT_COMMANDS.iter().filter(|row| row.split().is_none());
-    let ports = ports.filter_map(|row| named(row.name.as_bytes()));
-    let plain = COMMANDS.iter().filter_map(|row| Named::find(row.name.as_bytes()));
-    let prefixed = COMMANDS.iter().filter_map(|row| find(row.name.as_bytes()));
-    let prefixed = prefixed.map(|number| Named::Table { number, prefix: PREFIX });
-    ports.chain(plain).chain(prefixed)
+    let own = |with: bool| COMMANDS.iter().filter(move |row| row.is_of_ports() == with);
+    let plain = own(true).filter(|row| row.split().is_none()).chain(own(false));
+    let plain = plain.filter(|row| row.doors != Doors::OnlyPrefixed).map(|row| row.name.to_owned());
+    let prefixed = own(false).map(|row| format!("{PREFIX}{}", row.name));
+    plain.chain(prefixed).filter_map(|name| Named::find(name.as_bytes()))
 }
 
 /// The command of a name; a subcommand's is `container|subcommand`.
 fn named(name: &[u8]) -> Option<Named> {
     let words: Vec<&[u8]> = name.splitn(2, |&byte| byte == b'|').collect();
-    called(&Args::new(&words), true)
-}
-
-/// The command that these arguments call. `exactly`: where nothing but its name is given.
-fn called(args: &Args<'_>, exactly: bool) -> Option<Named> {
-    match find_port(args) {
-        Some(PortCall::Known(number)) => {
-            let is_sub = PORT_COMMANDS[number].split().is_some();
-            (!exactly || is_sub == (args.len() > 1)).then_some(Named::Port(number))
-        }
-        Some(PortCall::NoSuchSubcommand) => None,
-        None if exactly && args.len() > 1 => None,
-        None => Named::find(args.get(0)),
+    match find_call(&Args::new(&words)) {
+        Some(Found::Command(named)) => (named.row().split().is_some() == (words.len() > 1)).then_some(named),
+        _ => None,
     }
 }
 
-impl Named {
-    fn arity(self) -> i32 {
-        match self {
-            Named::Table { number, .. } => COMMANDS[number].arity,
-            Named::Port(number) => PORT_COMMANDS[number].arity,
-        }
-    }
+/// A command's subcommands that are rows.
+fn subcommands_of(command: Named) -> Vec<Named> {
+    subcommands(command.number).map(|number| Named { number, ..command }).collect()
+}
 
-    fn docs(self) -> &'static Docs {
-        match self {
-            Named::Table { number, .. } => &COMMANDS[number].docs,
-            Named::Port(number) => &PORT_COMMANDS[number].docs,
-        }
+/// As in COMMAND INFO.
+fn tell(command: Named, reply: &mut RespReply<'_>) {
+    let row = command.row();
+    let ((first, last, step), specs) = (row.keys.range(), row.keys.specs());
+    reply.array(10);
+    reply.bulk(command.full_name().as_bytes());
+    reply.integer(row.arity.into());
+    words(&row.flag_words().collect::<Vec<_>>(), reply);
+    [first, last, step].into_iter().for_each(|number| reply.integer(number.into()));
+    reply.set(row.category_words().count());
+    row.category_words().for_each(|category| reply.status(format!("@{category}").as_bytes()));
+    reply.set(row.tips.len());
+    row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(specs.len());
+    specs.iter().for_each(|spec| tell_spec(spec, reply));
+    let subcommands = subcommands_of(command);
+    if subcommands.is_empty() {
+        reply.set(0)
+    } else {
+        reply.array(subcommands.len())
     }
+    subcommands.into_iter().for_each(|command| tell(command, reply));
+}
 
-    fn categories(self) -> impl Iterator<Item = &'static str> {
-        let categories = match self {
-            Named::Table { number, .. } => COMMANDS[number].categories,
-            Named::Port(number) => PORT_COMMANDS[number].categories,
-        };
-        categories.split_ascii_whitespace()
+/// As in COMMAND DOCS.
+fn tell_docs(command: Named, reply: &mut RespReply<'_>) {
+    let (docs, subcommands) = (&command.row().docs, subcommands_of(command));
+    reply.map(4 + usize::from(!docs.args.is_empty()) + usize::from(!subcommands.is_empty()));
+    let texts = [
+        ("summary", docs.summary),
+        ("since", SINCE),
+        ("group", command.row().group),
+        ("complexity", docs.complexity),
+    ];
+    texts.into_iter().for_each(|(name, text)| pair(name, text, reply));
+    if !docs.args.is_empty() {
+        reply.bulk(b"arguments");
+        tell_arguments(docs.args, reply);
     }
-
-    fn flags(self) -> Vec<&'static str> {
-        match self {
-            Named::Table { number, .. } => COMMANDS[number].flag_words().collect(),
-            Named::Port(number) => PORT_COMMANDS[number].flags.split_ascii_whitespace().collect(),
-        }
-    }
-
-    fn tips(self) -> &'static [&'static str] {
-        match self {
-            Named::Table { number, .. } => COMMANDS[number].tips(),
-            Named::Port(number) => PORT_COMMANDS[number].tips,
-        }
-    }
-
-    fn group(self) -> &'static str {
-        match self {
-            Named::Table { number, .. } => COMMANDS[number].group(),
-            Named::Port(number) => PORT_COMMANDS[number].group,
-        }
-    }
-
-    fn key_arguments(self) -> Keys {
-        match self {
-            Named::Table { number, .. } => COMMANDS[number].keys,
-            Named::Port(number) => PORT_COMMANDS[number].keys,
-        }
-    }
-
-    /// First, last and step, and the key specs.
-    fn keys(self) -> ((i32, i32, i32), Vec<KeySpec>) {
-        let keys = self.key_arguments();
-        (keys.range(), keys.specs())
-    }
-
-    fn subcommands(self) -> Vec<Named> {
-        match self {
-            Named::Table { .. } => Vec::new(),
-            Named::Port(number) => subcommands(number).map(Named::Port).collect(),
-        }
-    }
-
-    /// As in COMMAND INFO.
-    fn tell(self, reply: &mut RespReply<'_>) {
-        let ((first, last, step), specs) = self.keys();
-        reply.array(10);
-        reply.bulk(self.full_name().as_bytes());
-        reply.integer(self.arity().into());
-        words(&self.flags(), reply);
-        [first, last, step].into_iter().for_each(|number| reply.integer(number.into()));
-        reply.set(self.categories().count());
-        self.categories().for_each(|category| reply.status(format!("@{category}").as_bytes()));
-        reply.set(self.tips().len());
-        self.tips().iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-        reply.set(specs.len());
-        specs.iter().for_each(|spec| tell_spec(spec, reply));
-        let subcommands = self.subcommands();
-        if subcommands.is_empty() {
-            reply.set(0)
-        } else {
-            reply.array(subcommands.len())
-        }
-        subcommands.into_iter().for_each(|command| command.tell(reply));
-    }
-
-    /// As in COMMAND DOCS.
-    fn tell_docs(self, reply: &mut RespReply<'_>) {
-        let (docs, subcommands) = (self.docs(), self.subcommands());
-        reply.map(4 + usize::from(!docs.args.is_empty()) + usize::from(!subcommands.is_empty()));
-        let texts = [
-            ("summary", docs.summary),
-            ("since", SINCE),
-            ("group", self.group()),
-            ("complexity", docs.complexity),
-        ];
-        texts.into_iter().for_each(|(name, text)| pair(name, text, reply));
-        if !docs.args.is_empty() {
-            reply.bulk(b"arguments");
-            tell_arguments(docs.args, reply);
-        }
-        if !subcommands.is_empty() {
-            reply.bulk(b"subcommands");
-            reply.map(subcommands.len());
-            for command in subcommands {
-                reply.bulk(command.full_name().as_bytes());
-                command.tell_docs(reply);
-            }
+    if !subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(subcommands.len());
+        for command in subcommands {
+            reply.bulk(command.full_name().as_bytes());
+            tell_docs(command, reply);
         }
     }
 }
@@ -263,17 +192,17 @@ fn list(args: &Args<'_>, reply: &mut RespReply<'_>) {
     let pattern = Pattern::new(&word);
     let filter = |command: &Named| match args.len() {
         2 => true,
-        _ if args.is(3, "module") => {
-            word == b"midi" && matches!(command, Named::Table { prefix, .. } if !prefix.is_empty())
+        _ if args.is(3, "module") => word == b"midi" && !command.prefix.is_empty(),
+        _ if args.is(3, "aclcat") => {
+            command.row().category_words().any(|category| category.as_bytes() == word)
         }
-        _ if args.is(3, "aclcat") => command.categories().any(|category| category.as_bytes() == word),
         _ => pattern.matches(command.full_name().as_bytes()),
     };
     let known = ["module", "aclcat", "pattern"].into_iter().any(|kind| args.is(3, kind));
     if args.len() != 2 && !(args.len() == 5 && args.is(2, "filterby") && known) {
         return reply.error(&Error::Syntax.text("command|list", args));
     }
-    let with_subcommands = all().flat_map(|command| [command].into_iter().chain(command.subcommands()));
+    let with_subcommands = all().flat_map(|command| [command].into_iter().chain(subcommands_of(command)));
     let found: Vec<Named> = with_subcommands.filter(filter).collect();
     reply.array(found.len());
     found.into_iter().for_each(|command| reply.bulk(command.full_name().as_bytes()));
@@ -299,13 +228,14 @@ fn get_keys(args: &Args<'_>, with_flags: bool, reply: &mut RespReply<'_>) {
 }
 
 fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]> {
-    let command = called(call, false).ok_or(&b"ERR Invalid command specified"[..])?;
-    let keys = command.key_arguments();
+    let Some(Found::Command(command)) = find_call(call) else {
+        return Err(b"ERR Invalid command specified");
+    };
+    let (row, keys) = (command.row(), command.row().keys);
     if keys.specs().is_empty() {
         return Err(b"ERR The command has no key arguments");
     }
-    let (given, arity) = (call.len() as i32, command.arity());
-    if given != arity && (arity >= 0 || given < -arity) {
+    if !row.takes(call) {
         return Err(b"ERR Invalid number of arguments specified for command");
     }
     let positions = keys.positions(call).enumerate();

@@ -8,8 +8,7 @@ use smallvec::SmallVec;
 
 use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
-use crate::command::{Action, Args, DoorCommand, Limits, PORT_COMMANDS, PortAction, Reply, Tape, find};
-use crate::net::named::Named;
+use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Tape, find};
 use crate::net::resp::RespReply;
 use crate::net::transaction::{Said, Transaction};
 use crate::shard::{
@@ -79,18 +78,11 @@ impl<'a> Plan<'a> {
         };
         for (number, queued) in transaction.commands.iter().enumerate() {
             let args = transaction.args_of(number, all);
-            let step = match queued.named {
-                Named::Table { number: command, prefix } => {
-                    let now = Now::lazy(engine.config.clock);
-                    let call =
-                        Call { command, args, db, now, limits: *limits, prefix, author: Author::Nobody };
-                    plan.step(engine, &user, call)
-                }
-                Named::Port(command) => {
-                    let step = plan.own_step(engine, &user, command, args, db, limits);
+            let step = match queued.named.row().action {
+                Action::Port(which) => {
+                    let step = plan.own_step(engine, &user, queued.named, args, db, limits);
                     if matches!(step, Step::Own) {
-                        let which = PORT_COMMANDS[command].which;
-                        if which == PortAction::Select {
+                        if which == PortCommand::Select {
                             db = selected(engine, Some(&user), &args).unwrap_or(db);
                         }
                         if let Some((name, password)) = login_of(engine, which, &args) {
@@ -101,6 +93,13 @@ impl<'a> Plan<'a> {
                         }
                     }
                     step
+                }
+                _ => {
+                    let (Named { number: command, prefix }, now) =
+                        (queued.named, Now::lazy(engine.config.clock));
+                    let call =
+                        Call { command, args, db, now, limits: *limits, prefix, author: Author::Nobody };
+                    plan.step(engine, &user, call)
                 }
             };
             plan.steps.push(step);
@@ -125,17 +124,17 @@ impl<'a> Plan<'a> {
         &mut self,
         engine: &Engine,
         user: &User,
-        command: usize,
+        named: Named,
         args: Args<'a>,
         db: u32,
         limits: &Limits,
     ) -> Step<'a> {
-        let row = &PORT_COMMANDS[command];
-        if let Err(denied) = user.check_own(command, &args, db) {
+        let row = named.row();
+        if let Err(denied) = user.check(named.number, &args, db) {
             return self.refuse(user, denied, row.name, &args);
         }
         // The one of them that changes data.
-        if let Some(call) = populate(engine, row.which, &args, db, limits) {
+        if let Some(call) = populate(engine, row.action, &args, db, limits) {
             self.is_for_main = true;
             return Step::Run(call);
         }
@@ -202,12 +201,12 @@ impl<'a> Plan<'a> {
 /// What DEBUG POPULATE stands for; `None` where it is something else, or wrong.
 fn populate<'a>(
     engine: &Engine,
-    which: PortAction,
+    action: Action,
     args: &Args<'a>,
     db: u32,
     limits: &Limits,
 ) -> Option<Call<'a>> {
-    let is_populate = which == PortAction::Debug && args.is(1, "populate");
+    let is_populate = matches!(action, Action::Port(PortCommand::Debug)) && args.is(1, "populate");
     if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
         return None;
     }

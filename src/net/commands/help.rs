@@ -1,13 +1,13 @@
 //! HELP of commands with subcommands.
 
-use crate::command::{Arg, ArgKind, Args, PORT_COMMANDS, Reply, subcommands};
+use crate::command::{Arg, ArgKind, Args, COMMANDS, Named, Reply, subcommands};
 use crate::net::resp::RespReply;
 
 /// HELP of a command with subcommands.
 pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
     let name = args.get(0).to_ascii_uppercase();
-    let container = PORT_COMMANDS.iter().position(|row| args.is(0, row.name));
-    let rows = container.map_or(0..0, subcommands).map(|number| &PORT_COMMANDS[number]);
+    let container = Named::find(args.get(0));
+    let rows = container.map_or(0..0, |named| subcommands(named.number)).map(|number| COMMANDS[number]);
     let rows: Vec<_> = rows.filter_map(|row| Some((row.split()?.1, &row.docs))).collect();
     reply.array(1 + 2 * rows.len());
     reply.status(&[&name[..], b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"].concat());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::command::{Args, Error, PortAction, Reply, error_about, parse_integer};
+use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::net::connection::Connection;
 use crate::net::driver::Driver;
 use crate::net::service::Service;
@@ -29,7 +29,7 @@ impl<D: Driver> Service<D> {
                   Are you sure your configuration is correct?",
             );
         }
-        let Some((name, password)) = login_of(self.engine(), PortAction::Auth, args) else {
+        let Some((name, password)) = login_of(self.engine(), PortCommand::Auth, args) else {
             return connection.session.reply(output).error(&Error::Syntax.text("auth", args));
         };
         self.log_in(connection, name, password, |connection, output| connection.session.reply(output).ok());
@@ -119,13 +119,13 @@ pub(super) fn selected(engine: &Engine, user: Option<&User>, args: &Args<'_>) ->
 /// The name and password that AUTH or HELLO brings, if it does.
 pub(super) fn login_of<'a>(
     engine: &Engine,
-    which: PortAction,
+    which: PortCommand,
     args: &Args<'a>,
 ) -> Option<(&'a [u8], &'a [u8])> {
     match (which, args.len()) {
-        (PortAction::Auth, 2) if !engine.users.default_is_open() => Some((DEFAULT_USER, args.get(1))),
-        (PortAction::Auth, 3) => Some((args.get(1), args.get(2))),
-        (PortAction::Hello, _) => HelloOptions::read(args).ok()?.login,
+        (PortCommand::Auth, 2) if !engine.users.default_is_open() => Some((DEFAULT_USER, args.get(1))),
+        (PortCommand::Auth, 3) => Some((args.get(1), args.get(2))),
+        (PortCommand::Hello, _) => HelloOptions::read(args).ok()?.login,
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ pub(super) use exec::aborted;
 
 use describe::describe;
 
-use crate::command::{Args, Error, Limits, PORT_COMMANDS, PortAction, Reply};
+use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
 use crate::net::service::Service;
@@ -22,47 +22,48 @@ impl<D: Driver> Service<D> {
     pub(in crate::net) fn run_own(
         &mut self,
         connection: &mut Connection,
-        number: usize,
+        named: Named,
         args: &Args<'_>,
         limits: &Limits,
         output: &mut Vec<u8>,
     ) {
-        let row = &PORT_COMMANDS[number];
-        match row.which {
-            PortAction::Ping if args.len() > 2 => {
+        let row = named.row();
+        let Action::Port(which) = row.action else { return };
+        match which {
+            PortCommand::Ping if args.len() > 2 => {
                 connection.session.reply(output).error(&Error::Arity.text(row.name, args));
             }
-            PortAction::Ping if args.len() == 2 => connection.session.reply(output).bulk(args.get(1)),
-            PortAction::Ping => connection.session.reply(output).simple("PONG"),
-            PortAction::Echo => connection.session.reply(output).bulk(args.get(1)),
-            PortAction::Select => self.select(connection, args, output),
-            PortAction::Quit => {
+            PortCommand::Ping if args.len() == 2 => connection.session.reply(output).bulk(args.get(1)),
+            PortCommand::Ping => connection.session.reply(output).simple("PONG"),
+            PortCommand::Echo => connection.session.reply(output).bulk(args.get(1)),
+            PortCommand::Select => self.select(connection, args, output),
+            PortCommand::Quit => {
                 connection.session.reply(output).ok();
                 connection.state = State::Closing;
             }
-            PortAction::Hello => self.hello(connection, args, output),
-            PortAction::Auth => self.auth(connection, args, output),
-            PortAction::Reset => {
+            PortCommand::Hello => self.hello(connection, args, output),
+            PortCommand::Auth => self.auth(connection, args, output),
+            PortCommand::Reset => {
                 connection.session.reset(&self.shared.engine, &connection.client);
                 connection.session.reply(output).simple("RESET");
             }
-            PortAction::Time => self.time(connection, output),
+            PortCommand::Time => self.time(connection, output),
             // Without a subcommand its arity is wrong.
-            PortAction::Container => {}
-            PortAction::Client(which) => self.client(connection, which, args, output),
-            PortAction::Describe(which) => describe(which, args, &mut connection.session.reply(output)),
-            PortAction::Info => self.info(connection, args),
-            PortAction::ConfigGet => self.config_get(connection, args),
-            PortAction::Debug => self.debug(connection, args, limits, output),
-            PortAction::WhoAmI => self.who_am_i(connection, output),
-            PortAction::ModuleList => self.modules(connection, output),
-            PortAction::LastSave => self.ask_host(connection, c"LASTSAVE"),
-            PortAction::Role => self.ask_host(connection, c"ROLE"),
-            PortAction::Multi => self.multi(connection, output),
-            PortAction::Exec => self.exec(connection, args, limits, output),
-            PortAction::Discard => self.discard(connection, output),
-            PortAction::Watch => self.watch(connection, args, limits, output),
-            PortAction::Unwatch => self.unwatch(connection, output),
+            PortCommand::Container => {}
+            PortCommand::Client(which) => self.client(connection, which, args, output),
+            PortCommand::Describe(which) => describe(which, args, &mut connection.session.reply(output)),
+            PortCommand::Info => self.info(connection, args),
+            PortCommand::ConfigGet => self.config_get(connection, args),
+            PortCommand::Debug => self.debug(connection, args, limits, output),
+            PortCommand::WhoAmI => self.who_am_i(connection, output),
+            PortCommand::ModuleList => self.modules(connection, output),
+            PortCommand::LastSave => self.ask_host(connection, c"LASTSAVE"),
+            PortCommand::Role => self.ask_host(connection, c"ROLE"),
+            PortCommand::Multi => self.multi(connection, output),
+            PortCommand::Exec => self.exec(connection, args, limits, output),
+            PortCommand::Discard => self.discard(connection, output),
+            PortCommand::Watch => self.watch(connection, args, limits, output),
+            PortCommand::Unwatch => self.unwatch(connection, output),
         }
     }
 }

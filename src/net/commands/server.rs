@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::{
-    Args, Error, HostCommand, Limits, PortCall, Reply, elsewhere, error_about, find, find_port,
-    unknown_command,
+    Action, Args, Error, Found, HostCommand, Limits, PREFIX, PortCommand, Reply, elsewhere, error_about,
+    find, find_call, unknown_command,
 };
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
-use crate::net::named::PREFIX;
 use crate::net::service::Service;
 use crate::net::session::{BUSY, NO_AUTH};
 use crate::net::shared::Shared;
@@ -231,6 +230,10 @@ fn tell_keys(engine: &Engine, told: &mut String) {
 /// The command's name in lower case, with its subcommand where it can have one.
 fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
-    let has_subcommands = name == b"debug" || find_port(args) == Some(PortCall::NoSuchSubcommand);
+    let has_subcommands = match find_call(args) {
+        Some(Found::Command(named)) => matches!(named.row().action, Action::Port(PortCommand::Debug)),
+        Some(Found::NoSuchSubcommand) => true,
+        None => false,
+    };
     if has_subcommands { [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat() } else { name }
 }

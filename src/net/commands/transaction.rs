@@ -16,11 +16,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::exec::{Plan, aborted, run_as_unit};
-use crate::command::{Args, Error, Limits, Reply};
+use crate::command::{Args, Error, Limits, Named, Reply};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
-use crate::net::named::Named;
 use crate::net::service::{Pace, Service};
 use crate::net::session::BUSY;
 use crate::net::shared::{Shared, count};
@@ -276,11 +275,9 @@ impl<D: Driver> Service<D> {
                 Said::Own => {
                     let args = saying.transaction.arguments_of(at);
                     let args = Args::new(&args);
-                    if let Named::Port(number) = saying.transaction.commands[at].named {
-                        let started = Instant::now();
-                        self.run_own(connection, number, &args, limits, output);
-                        self.spent += started.elapsed();
-                    }
+                    let started = Instant::now();
+                    self.run_own(connection, saying.transaction.commands[at].named, &args, limits, output);
+                    self.spent += started.elapsed();
                 }
             }
             connection.session.saying = Some(saying);

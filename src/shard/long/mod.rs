@@ -14,22 +14,15 @@ pub use scan::ScanState;
 use super::call::Call;
 use super::engine::Engine;
 use super::work::{Slice, Task, Work};
-use crate::command::{Action, Error, Keyspace, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern};
-use crate::limits::{KEYS_AT_ONCE, SCAN_AT_ONCE};
+use crate::command::{
+    Action, Error, Keyspace, Long, LongKeys, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
+};
 use crate::store::Remains;
 use crate::sync::Locked;
 
 /// Whether a call is long work whatever the tokens say.
 pub fn is_long(call: &Call<'_>) -> bool {
-    match call.row().action {
-        Action::EachKey(_) => call.args.len() > KEYS_AT_ONCE + 1,
-        Action::Keyspace(Keyspace::Scan) => {
-            ScanArgs::parse(&call.args, &call.limits).is_ok_and(|args| args.count > SCAN_AT_ONCE)
-        }
-        Action::Keyspace(Keyspace::RandomKey | Keyspace::DbSize | Keyspace::SwapDb) => false,
-        Action::Keyspace(_) => true,
-        _ => false,
-    }
+    call.row().long.is_known(&call.args, &call.limits)
 }
 
 /// Long work that a call asks for. A flush happens here and now, so it needs the global lock; what is left to
@@ -38,11 +31,10 @@ pub fn is_long(call: &Call<'_>) -> bool {
 /// # Errors
 /// What is wrong with the arguments.
 pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Result<Work, Error> {
-    let which = match call.row().action {
-        Action::Keyspace(which) => which,
-        Action::EachKey(each) => return Ok(each::work(engine, call, each)),
-        // The only one on several keys that may turn out to be long.
-        Action::ManyKeys(_) if call.row().name == "lcs" => return lcs::work(engine, call),
+    let which = match (call.row().action, call.row().long) {
+        (Action::Keyspace(which), _) => which,
+        (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
+        (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
         _ => return Err(Error::Internal),
     };
     match which {

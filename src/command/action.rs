@@ -1,0 +1,225 @@
+//! How commands are carried out: what stands in a row as its action.
+
+use super::{Error, ManyKeys, OneKey, Reply};
+
+/// A command's function. One that only reads has its keys shared in its hands: so it cannot change them.
+#[derive(Clone, Copy)]
+pub enum Run<R, E> {
+    /// Reads.
+    Read(R),
+    /// Changes what it will.
+    Edit(E),
+}
+
+impl<R, E> Run<R, E> {
+    /// Whether it cannot change anything.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Run::Read(_))
+    }
+}
+
+type ReadOne = fn(&OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type EditOne = fn(&mut OneKey<'_>, &mut dyn Reply) -> Result<(), Error>;
+type ReadEach = fn(&OneKey<'_>) -> bool;
+type EditEach = fn(&mut OneKey<'_>) -> bool;
+type ReadMany = fn(&ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
+type EditMany = fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
+
+impl Run<ReadOne, EditOne> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    #[inline(always)]
+    pub fn run(self, cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match self {
+            Run::Read(read) => read(cx, reply),
+            Run::Edit(edit) => edit(cx, reply),
+        }
+    }
+}
+
+impl Run<ReadEach, EditEach> {
+    /// Runs it on one of the keys.
+    pub fn run(self, cx: &mut OneKey<'_>) -> bool {
+        match self {
+            Run::Read(read) => read(cx),
+            Run::Edit(edit) => edit(cx),
+        }
+    }
+}
+
+impl Run<ReadMany, EditMany> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn run(self, cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+        match self {
+            Run::Read(read) => read(cx, reply),
+            Run::Edit(edit) => edit(cx, reply),
+        }
+    }
+}
+
+/// What [`Action::EachKey`] does to each key.
+pub type OnEachKey = Run<ReadEach, EditEach>;
+/// What [`Action::ManyKeys`] does.
+pub type OnManyKeys = Run<ReadMany, EditMany>;
+
+/// How a command is carried out.
+#[derive(Clone, Copy)]
+pub enum Action {
+    /// On the shard of its one key.
+    OneKey(Run<ReadOne, EditOne>),
+    /// On the shard of each of its keys; answers for how many it gave true. Not
+    /// atomic over many keys.
+    EachKey(Run<ReadEach, EditEach>),
+    /// On the shards of all its keys, held together.
+    ManyKeys(Run<ReadMany, EditMany>),
+    /// Over the keyspace, by the engine.
+    Keyspace(Keyspace),
+    /// By the door, with means that only it has.
+    Door(DoorCommand),
+    /// By a port: it is about a connection or the server, and touches no data.
+    Port(PortCommand),
+}
+
+/// Commands over all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyspace {
+    /// All keys that match a pattern.
+    Keys,
+    /// Some keys and a cursor.
+    Scan,
+    /// Any one key.
+    RandomKey,
+    /// How many keys.
+    DbSize,
+    /// Empties the client's database.
+    FlushDb,
+    /// Empties all databases.
+    FlushAll,
+    /// Exchanges two databases.
+    SwapDb,
+    /// Makes keys for trying things out.
+    Populate,
+}
+
+/// Commands that need the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorCommand {
+    /// Copies the host's keys into midi.
+    Import,
+    /// Copies midi's keys to the host.
+    Export,
+    /// Lists and cancels long commands.
+    Jobs,
+    /// What INFO says about midi.
+    Info,
+    /// The commands, for people.
+    Help,
+}
+
+/// Commands about a connection or the server. Every Redis has them, so on the host they are the host's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortCommand {
+    /// `PING [message]`.
+    Ping,
+    /// `ECHO message`.
+    Echo,
+    /// `SELECT db`.
+    Select,
+    /// `QUIT`.
+    Quit,
+    /// `HELLO [version [AUTH user password] [SETNAME name]]`.
+    Hello,
+    /// `AUTH [user] password`.
+    Auth,
+    /// `RESET`.
+    Reset,
+    /// `TIME`.
+    Time,
+    /// `MULTI`.
+    Multi,
+    /// `EXEC`.
+    Exec,
+    /// `DISCARD`.
+    Discard,
+    /// `WATCH key [key ...]`.
+    Watch,
+    /// `UNWATCH`.
+    Unwatch,
+    /// Nothing by itself: it has subcommands.
+    Container,
+    /// One of CLIENT's.
+    Client(ClientCommand),
+    /// `COMMAND` or one of its subcommands.
+    Describe(Describe),
+    /// `INFO [section ...]`.
+    Info,
+    /// `CONFIG GET pattern ...`.
+    ConfigGet,
+    /// `DEBUG POPULATE count [prefix] [size]`.
+    Debug,
+    /// `ACL WHOAMI`.
+    WhoAmI,
+    /// `MODULE LIST`.
+    ModuleList,
+    /// `LASTSAVE`.
+    LastSave,
+    /// `ROLE`.
+    Role,
+}
+
+/// CLIENT's subcommands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCommand {
+    /// `CLIENT ID`.
+    Id,
+    /// `CLIENT GETNAME`.
+    GetName,
+    /// `CLIENT SETNAME name`.
+    SetName,
+    /// `CLIENT SETINFO LIB-NAME|LIB-VER text`.
+    SetInfo,
+    /// `CLIENT INFO`.
+    Info,
+    /// `CLIENT LIST [TYPE type | ID id ...]`.
+    List,
+    /// `CLIENT KILL address`, or filters.
+    Kill,
+    /// `CLIENT NO-EVICT ON|OFF`.
+    NoEvict,
+    /// `CLIENT NO-TOUCH ON|OFF`.
+    NoTouch,
+    /// `CLIENT REPLY ON|OFF|SKIP`.
+    Reply,
+    /// `CLIENT TRACKINGINFO`.
+    TrackingInfo,
+    /// `CLIENT GETREDIR`.
+    GetRedir,
+    /// `CLIENT HELP`.
+    Help,
+}
+
+/// COMMAND and its subcommands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Describe {
+    /// `COMMAND`.
+    All,
+    /// `COMMAND COUNT`.
+    Count,
+    /// `COMMAND INFO [command ...]`.
+    Info,
+    /// `COMMAND DOCS [command ...]`.
+    Docs,
+    /// `COMMAND LIST [FILTERBY ...]`.
+    List,
+    /// `COMMAND GETKEYS command ...`.
+    GetKeys,
+    /// `COMMAND GETKEYSANDFLAGS command ...`.
+    GetKeysAndFlags,
+    /// `COMMAND HELP`.
+    Help,
+}

@@ -1,0 +1,90 @@
+//! What a row says of its command for people: the form is that of Redis's COMMAND DOCS.
+
+/// Documentation, in the form of the host's COMMAND DOCS.
+pub struct Docs {
+    /// One sentence.
+    pub summary: &'static str,
+    /// In big-O notation.
+    pub complexity: &'static str,
+    /// What it takes.
+    pub args: &'static [Arg],
+}
+
+impl Docs {
+    pub(super) const fn takes(mut self, args: &'static [Arg]) -> Self {
+        self.args = args;
+        self
+    }
+
+    pub(super) const fn costs(mut self, complexity: &'static str) -> Self {
+        self.complexity = complexity;
+        self
+    }
+}
+
+/// A documented argument.
+#[derive(Clone, Copy)]
+pub struct Arg {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it looks like.
+    pub kind: ArgKind,
+    /// The word in front of it, or the word that it is.
+    pub token: Option<&'static str>,
+    /// May be left out.
+    pub optional: bool,
+    /// May be repeated.
+    pub multiple: bool,
+}
+
+/// Kinds of documented arguments.
+#[derive(Clone, Copy)]
+pub enum ArgKind {
+    /// A key of the keyspace.
+    Key,
+    /// The second key of [`super::Keys::Two`], or what [`super::Keys::MadeOf`] is made of.
+    SecondKey,
+    /// Any bytes.
+    String,
+    /// A number.
+    Integer,
+    /// A glob pattern.
+    Pattern,
+    /// Seconds or milliseconds since 1970.
+    UnixTime,
+    /// The token alone.
+    Token,
+    /// One of these.
+    OneOf(&'static [Arg]),
+    /// All of these, in order.
+    Block(&'static [Arg]),
+    /// A number with a fraction.
+    Double,
+}
+
+/// A required argument.
+pub(super) const fn arg(name: &'static str, kind: ArgKind) -> Arg {
+    Arg { name, kind, token: None, optional: false, multiple: false }
+}
+
+impl Arg {
+    pub(super) const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    pub(super) const fn multiple(mut self) -> Self {
+        self.multiple = true;
+        self
+    }
+
+    pub(super) const fn token(mut self, token: &'static str) -> Self {
+        self.token = Some(token);
+        self
+    }
+}
+
+/// An argument that is just a word.
+pub(super) const fn word(name: &'static str, token: &'static str) -> Arg {
+    arg(name, ArgKind::Token).token(token)
+}

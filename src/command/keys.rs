@@ -1,0 +1,121 @@
+//! Where a command's keys stand, and what happens to them.
+
+use super::{Args, set};
+
+/// Where a command's keys stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// Nowhere.
+    None,
+    /// Argument 1.
+    One(Access),
+    /// Argument 2, behind a subcommand.
+    Second(Access),
+    /// Arguments 1 and 2, each with its own access.
+    Two(Access, Access),
+    /// Argument 2, behind a word, is made of those from 3 on.
+    MadeOf(Access, Access),
+    /// Every argument.
+    All(Access),
+    /// Every other argument, each followed by its value.
+    Pairs(Access),
+    /// Argument 1 says how many pairs of key and value follow.
+    CountedPairs(Access),
+    /// Argument 1; the options say what happens to it.
+    ByOptions(ByOptions),
+}
+
+/// What happens to a key where that depends on options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ByOptions {
+    /// Everything that may.
+    pub(super) most: Access,
+    /// Without any of the words below.
+    pub(super) plain: Access,
+    /// Words of options, and what happens where they are given; the first that is counts.
+    pub(super) words: &'static [(&'static str, Access)],
+    /// Where options begin.
+    pub(super) first: usize,
+}
+
+impl ByOptions {
+    fn access(self, args: &Args<'_>) -> Access {
+        let is_given = |word: &str| (self.first..args.len()).any(|at| args.is(at, word));
+        let given = self.words.iter().find(|(word, _)| is_given(word));
+        given.map_or(self.plain, |&(_, access)| access)
+    }
+}
+
+/// What a command does to its keys; the terms are those of Redis's key specs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads metadata only: `RO`.
+    Look,
+    /// Reads values: `RO ACCESS`.
+    Read,
+    /// Overwrites values: `OW UPDATE`.
+    Overwrite,
+    /// Writes a key that must not be there: `OW INSERT`.
+    Insert,
+    /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
+    ReadOverwrite,
+    /// Gives the value away, to the client or to another key, and removes the key: `RW ACCESS DELETE`.
+    Take,
+    /// Changes metadata: `RW UPDATE`.
+    Update,
+    /// Removes keys: `RM DELETE`.
+    Remove,
+    /// Removes a key if its value is a certain one: `RW DELETE`.
+    RemoveIf,
+    /// Adds to what is there: `RW INSERT`.
+    Extend,
+}
+
+impl Keys {
+    /// Where the first one stands, if there is any.
+    #[inline]
+    pub(super) fn first(self) -> usize {
+        if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) { 2 } else { 1 }
+    }
+
+    /// Where the arguments stand that are keys.
+    pub fn positions(self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
+        let (end, step) = match self {
+            Keys::None => (1, 1),
+            Keys::One(_) | Keys::ByOptions(_) => (2, 1),
+            Keys::Second(_) | Keys::Two(..) => (3, 1),
+            Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
+            Keys::Pairs(_) => (usize::MAX, 2),
+            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+        };
+        (self.first()..end.min(args.len())).step_by(step)
+    }
+
+    /// What happens to key number `number`, counted among the keys.
+    pub fn access(self, number: usize, args: &Args<'_>) -> Access {
+        match self {
+            Keys::ByOptions(options) => options.access(args),
+            Keys::Two(_, others) | Keys::MadeOf(_, others) if number > 0 => others,
+            Keys::One(access)
+            | Keys::Second(access)
+            | Keys::Two(access, _)
+            | Keys::MadeOf(access, _)
+            | Keys::All(access)
+            | Keys::Pairs(access)
+            | Keys::CountedPairs(access) => access,
+            Keys::None => Access::Look,
+        }
+    }
+}
+
+impl Access {
+    /// Whether it shows anything of the value.
+    pub fn reads(self) -> bool {
+        matches!(self, Access::Read | Access::ReadOverwrite | Access::Take)
+    }
+
+    /// Whether it changes anything.
+    pub fn writes(self) -> bool {
+        !matches!(self, Access::Look | Access::Read)
+    }
+}
