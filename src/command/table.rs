@@ -26,8 +26,9 @@ macro_rules! rows_of_host {
             range::APPEND range::STRLEN range::GETRANGE range::SUBSTR range::SETRANGE
             set::SETNX set::SETEX set::PSETEX set::GETSET set::MSETNX set::MSETEX
             get::GETDEL get::GETEX
-            digest::DIGEST digest::DELEX digest::DELIFEQ
+            digest::DIGEST digest::DELEX
             lcs::LCS
+            digest::DELIFEQ
             bitmap::SETBIT bitmap::GETBIT bitmap::BITCOUNT bitmap::BITPOS bitmap::BITOP
             bitfield::BITFIELD bitfield::BITFIELD_RO
         }
