@@ -60,7 +60,24 @@ impl Taking<'_> {
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
 }
 
-/// What became of an attempt.
+/// What became of an attempt, and so what the thread that made it does next.
+///
+/// ```text
+/// who tries            | Busy                  | TooLarge        | Long                | NeedsMain
+/// ---------------------+-----------------------+-----------------+---------------------+----------------
+/// host's door          | block, queue          | block, queue    | block, job          | – (it is main)
+///  … may not block     | waits for tokens, any size, runs long work to its end        | –
+/// port, one command    | queue                 | – (any size)    | job                 | to main
+/// port, EXEC           | again, then a unit on main              | unit on main        | unit on main
+/// worker, queued       | shard's mailbox, then | to main         | host's: to main     | to main
+///                      |  again, then to main  |                 |  port's: home, job  |
+/// main, a queued one   | – (it waits)          | reply on worker | host's: job         | – (it is main)
+///                      |                       |                 |  port's: home, job  |
+/// ```
+///
+/// Doors: `host/door.rs`, `net/run.rs` (`hand_over`), `net/commands/transaction.rs`; queued commands: `worker.rs`,
+/// `queue.rs`, and on the main thread `host/turn.rs`. A queued command comes home with a
+/// [`Verdict`](super::Verdict).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply, or an error, has been said.
