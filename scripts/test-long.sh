@@ -84,7 +84,7 @@ tsan_stage() {
     local flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
     local test=(test --release --locked --target "$host" ${std[@]+"${std[@]}"})
     export TSAN_OPTIONS=$options
-    run sanitize "$flags" tsan "${test[@]}" --lib -- store shard
+    run sanitize "$flags" tsan "${test[@]}" --lib -- store shard sync
     run sanitize "$flags" tsan "${test[@]}" --test engine -- _threads::
     unset TSAN_OPTIONS
 }
