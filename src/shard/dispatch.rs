@@ -117,19 +117,6 @@ impl Engine {
         if !held.watched.is_empty() && self.is_watched(seat, call, held) {
             return Outcome::NeedsMain;
         }
-        self.run_held(seat, call, hash, shard, held, reply)
-    }
-
-    #[inline]
-    fn run_held(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        hash: KeyHash,
-        shard: u32,
-        held: &mut HeldShard<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
         let mut events = Events::new(self.is_listening(), call.db);
         let mut done = Done::default();
         let outcome = {
