@@ -193,8 +193,7 @@ pub(super) fn takes(arity: i32, args: &Args<'_>) -> bool {
 impl Command {
     /// Refuses a wrong number of arguments.
     pub fn check_arity(&self, args: &Args<'_>) -> Result<(), Error> {
-        let odd_pairs = matches!(self.keys, Keys::Pairs(_)) && args.len().is_multiple_of(2);
-        if !self.takes(args) || odd_pairs { Err(Error::Arity) } else { Ok(()) }
+        if self.takes(args) { Ok(()) } else { Err(Error::Arity) }
     }
 
     /// Whether its row allows so many arguments.

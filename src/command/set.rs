@@ -169,7 +169,7 @@ impl OneKey<'_> {
 
 fn msetnx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = SetOptions { only_new: true, ..SetOptions::default() };
-    let pairs = Pairs { first: 1, count: cx.args.from(1).len() / 2 };
+    let pairs = Pairs { first: 1, count: cx.whole_pairs()? };
     reply.integer(i64::from(cx.set_pairs(pairs, &options)?));
     Ok(())
 }
@@ -199,6 +199,13 @@ struct Pairs {
 }
 
 impl ManyKeys<'_> {
+    /// How many pairs the arguments of MSET and MSETNX are. A key without a value is found after everything else
+    /// that is wrong with the call: within MULTI, by EXEC.
+    pub(super) fn whole_pairs(&self) -> Result<usize, Error> {
+        let given = self.args.from(1).len();
+        if given.is_multiple_of(2) { Ok(given / 2) } else { Err(Error::Arity) }
+    }
+
     /// Sets all pairs, or none if one of their keys is there, or is not, against
     /// the options. Tells whether they were set.
     fn set_pairs(&mut self, pairs: Pairs, options: &SetOptions) -> Result<bool, Error> {

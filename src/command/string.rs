@@ -163,6 +163,7 @@ impl ManyKeys<'_> {
 }
 
 fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
+    cx.whole_pairs()?;
     let pairs = cx.args.from(1).chunks_exact(2);
     for pair in pairs.clone() {
         cx.limits.key(pair[0])?;

@@ -24,8 +24,8 @@ pub struct Blocked {
     client: *mut RawBlocked,
     ctx: *mut RawCtx,
     client_id: u64,
-    /// What is said to it when it is unblocked, and whose changes are told then.
-    answer: Option<(Author, Tape)>,
+    /// What is said to it when it is unblocked; its changes are told then.
+    answer: Option<Tape>,
 }
 
 // SAFETY: the API allows UnblockClient and replies through the thread-safe
@@ -50,11 +50,6 @@ impl Blocked {
                 answer: None,
             })
         }
-    }
-
-    /// The client's id.
-    pub fn client_id(&self) -> u64 {
-        self.client_id
     }
 
     /// Ends the wait; the host gives `private` to the callbacks.
@@ -85,8 +80,12 @@ impl HostClient for Blocked {
         tape.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
     }
 
-    fn answer(mut self: Box<Self>, _: Locked<'_>, author: Author, reply: Tape) {
-        self.answer = Some((author, reply));
+    fn author(&self) -> Author {
+        Author::Waiting(self.client_id)
+    }
+
+    fn answer(mut self: Box<Self>, _: Locked<'_>, reply: Tape) {
+        self.answer = Some(reply);
         let (client, ctx) = (self.client, self.ctx);
         // SAFETY: this takes the value, which is the host's until `on_free`.
         unsafe { Blocked::unblock(client, ctx, Box::into_raw(self)) };
@@ -137,9 +136,9 @@ unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int
         let private = api!(RedisModule_GetBlockedClientPrivateData)(ctx);
         (Ctx::new(ctx), private.cast::<Blocked>().as_ref())
     };
-    if let Some((author, reply)) = blocked.and_then(|blocked| blocked.answer.as_ref()) {
+    if let Some((author, reply)) = blocked.and_then(|it| Some((it.author(), it.answer.as_ref()?))) {
         super::guarded((), || {
-            news::tell_of(*author, ctx);
+            news::tell_of(author, ctx);
             reply.play(&mut HostReply::new(ctx));
         });
     }
@@ -152,9 +151,9 @@ unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
     }
     // SAFETY: `answer` made it of a Box; the host calls this once, on its main thread.
     let (blocked, locked) = unsafe { (Box::from_raw(private.cast::<Blocked>()), Locked::assume()) };
-    if let Some((author, _)) = blocked.answer {
+    if blocked.answer.is_some() {
         // Where the client has gone there was no reply.
-        super::guarded((), || news::tell_of(author, instance().ctx(locked)));
+        super::guarded((), || news::tell_of(blocked.author(), instance().ctx(locked)));
     }
 }
 

@@ -13,13 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::door::{long_work_with_room, send_batch, start_job};
 use super::instance::instance;
 use super::users::USERS;
-use super::{budget, guarded, news};
-use crate::command::{Error, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
-use crate::shard::{Call, Engine, ForMain, Home, Locked, Outcome, Request, Taking, Verdict, Work};
+use super::{budget, count_panic, guarded, news};
+use crate::command::Error;
+use crate::shard::{Engine, ForMain, Locked};
 
 static MESSAGES: Messages = Messages {
     waiting: Mutex::new(Waiting { messages: VecDeque::new(), news: 0, batch: 0 }),
@@ -91,8 +89,8 @@ impl Messages {
         })
     }
 
-    fn put_off(&self, request: Box<Request>) {
-        self.put_off.lock().push_back(ForMain::Request(request));
+    fn put_off(&self, message: ForMain) {
+        self.put_off.lock().push_back(message);
         self.has_put_off.store(true, Ordering::Relaxed);
     }
 }
@@ -100,7 +98,7 @@ impl Messages {
 /// Sends what `pool` gathered, and answers what has come home. Between commands.
 pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;
-    send_batch(engine);
+    engine.send_batch(locked);
     engine.tell_announced(locked);
     USERS.refresh(locked);
     MESSAGES.take_new(engine, locked);
@@ -142,7 +140,8 @@ fn answer(engine: &Engine, locked: Locked<'_>) {
 
 fn see_to(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
-        ForMain::Request(request) => came_home(engine, locked, request),
+        ForMain::Answer(request) => engine.answer(locked, request),
+        ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
         ForMain::Errand(errand) => errand(locked, engine, engine.host()),
     }
 }
@@ -177,92 +176,7 @@ fn see_to_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
     let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
     match message {
         ForMain::Errand(errand) => errand(locked, engine, host),
-        ForMain::Request(request) if request.is_of_host() => MESSAGES.put_off(request),
-        ForMain::Request(request) => send_back_refused(engine, request, refusal),
-    }
-}
-
-fn send_back_refused(engine: &Engine, mut request: Box<Request>, error: Error) {
-    let args = std::mem::take(&mut request.args);
-    let mut tape = Tape::default();
-    args.with(|args| engine.call_of(&request, args).refuse(error, &mut tape));
-    request.verdict = Verdict::Done;
-    (request.args, request.reply) = (args, tape);
-    engine.send_back(request);
-}
-
-fn came_home(engine: &Engine, locked: Locked<'_>, request: Box<Request>) {
-    if request.verdict == Verdict::NeedsMain {
-        return go_on(engine, locked, request);
-    }
-    engine.came_home();
-    let Request { home, author, reply, .. } = *request;
-    if let Home::Main(client) = home {
-        client.answer(locked, author, reply);
-    }
-}
-
-/// Goes on with a command that a worker could not run.
-fn go_on(engine: &Engine, locked: Locked<'_>, mut request: Box<Request>) {
-    if request.is_abandoned() {
-        request.verdict = Verdict::Done;
-        return engine.send_back(request);
-    }
-    let args = std::mem::take(&mut request.args);
-    let mut tape = request.tape(engine.most_reply());
-    let (outcome, work) = args.with(|args| {
-        let call = engine.call_of(&request, args);
-        // Whatever happens, there is a client that waits.
-        guarded(None, || Some(run_here(engine, locked, &call, request.is_of_host(), &mut tape)))
-            .unwrap_or_else(|| {
-                tape = Tape::default();
-                call.refuse(Error::Internal, &mut tape);
-                (Outcome::Done, None)
-            })
-    });
-    if !request.is_of_host() {
-        // A port starts its jobs itself.
-        request.verdict = if outcome == Outcome::Long { Verdict::Long } else { Verdict::Done };
-        (request.args, request.reply) = (args, tape);
-        return engine.send_back(request);
-    }
-    if let Some(work) = work {
-        engine.came_home();
-        let Request { command, db, home, .. } = *request;
-        if let Home::Main(client) = home {
-            start_job(engine, locked, command, db, work, client);
-        }
-        return;
-    }
-    request.verdict = Verdict::Done;
-    request.reply = tape;
-    if request.reply.len() > MAX_MAIN_REPLY_BYTES {
-        return engine.reply_on_worker(request);
-    }
-    came_home(engine, locked, request);
-}
-
-/// Runs it, waiting for tokens; gives what is to be started for a client of the host's as a job.
-fn run_here(
-    engine: &Engine,
-    locked: Locked<'_>,
-    call: &Call<'_>,
-    is_of_host: bool,
-    tape: &mut Tape,
-) -> (Outcome, Option<Work>) {
-    if let Some(error) = engine.late_refusal(call) {
-        call.refuse(error, tape);
-        return (Outcome::Done, None);
-    }
-    let outcome = engine.attempt(engine.main_seat(locked), call, Taking::Wait(locked), tape);
-    if outcome != Outcome::Long || !is_of_host {
-        return (outcome, None);
-    }
-    match long_work_with_room(engine, locked, call) {
-        Ok(work) => (outcome, Some(work)),
-        Err(error) => {
-            call.refuse(error, tape);
-            (Outcome::Done, None)
-        }
+        ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
+        ForMain::Run(_) | ForMain::Answer(_) => MESSAGES.put_off(message),
     }
 }

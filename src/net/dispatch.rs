@@ -12,7 +12,7 @@ use super::shared::count;
 use crate::command::{
     Action, Args, Error, Found, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
 };
-use crate::shard::{Author, Call, Gate, Outcome, Refusal, Taking};
+use crate::shard::{Author, Call, Gate, Refusal};
 use crate::store::Now;
 
 /// What is to become of a command that a client has sent.
@@ -52,7 +52,7 @@ impl<D: Driver> Service<D> {
         note(named, &connection.client);
         let Action::Port(which) = named.row().action else {
             let call = self.call(connection, named, args, limits);
-            return self.run_table_command(connection, &call, output);
+            return self.run_table_command(connection, call, output);
         };
         match self.judge_own(connection, named, which, args) {
             Judged::Go => self.run_own(connection, named, args, limits, output),
@@ -83,35 +83,19 @@ impl<D: Driver> Service<D> {
     }
 
     /// Runs a command of the table, if it is allowed.
-    fn run_table_command(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
+    fn run_table_command(&self, connection: &mut Connection, call: Call<'_>, output: &mut Vec<u8>) {
         if let Err(error) = call.row().check_form(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
         }
-        match self.check_rights(connection, call) {
+        match self.check_rights(connection, &call) {
             Ok(()) => self.run_allowed(connection, call, output),
             Err(text) => connection.session.reply(output).error(&text),
         }
     }
 
     /// Runs a command of the table that the user may call.
-    pub(super) fn run_allowed(&mut self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
-        match self.engine().port_gate(call.row().flags) {
-            Gate::Go => {}
-            Gate::Wait => return connection.state = State::Deferred,
-            Gate::Refuse(error) => return call.refuse(error, &mut connection.session.reply(output)),
-        }
-        // A key without a value is found when everybody else has nothing against the command.
-        if let Err(error) = call.row().check_arity(&call.args) {
-            return call.refuse(error, &mut connection.session.reply(output));
-        }
-        if self.engine().config.safemode || matches!(call.row().action, Action::Door(_)) {
-            return self.on_main(connection, call);
-        }
-        let mut reply = connection.session.reply(output);
-        match self.engine().attempt(self.seat(), call, Taking::WORKER, &mut reply) {
-            Outcome::Done => self.engine().book_many_at_once(self.seat(), 1),
-            outcome => self.hand_over(connection, call, outcome, output),
-        }
+    pub(super) fn run_allowed(&self, connection: &mut Connection, mut call: Call<'_>, output: &mut Vec<u8>) {
+        self.engine().run(self.seat(), &mut call, &mut self.caller(connection, output));
     }
 
     /// Whether the user may do that.

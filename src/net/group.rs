@@ -200,7 +200,7 @@ impl<D: Driver> Service<D> {
                 // That one was not to be run here and now.
                 let said = output.len();
                 if let Some(call) = calls.nth(done) {
-                    self.hand_over(connection, &call, outcome, output);
+                    engine.go_on(self.seat(), &call, outcome, &mut self.caller(connection, output));
                     used = ahead.end_of(done);
                 }
                 self.put_in_outbox(connection, said..output.len());

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use super::connection::{Connection, State};
-use super::driver::Driver;
+use super::client::Client;
 use super::resp::RespReply;
-use super::service::Service;
 use super::shared::{Mail, Shared};
 use super::waiting::Waiting;
-use crate::command::{Action, Keyspace, Reply};
+use crate::command::Reply;
 use crate::limits::PART_BYTES;
-use crate::shard::{Call, JobReply, Request, long_work};
+use crate::shard::JobReply;
 use crate::store::StringRef;
 
 /// A reply that another thread makes, sent to the connection in pieces.
@@ -24,15 +22,20 @@ pub struct PortReply {
 }
 
 impl PortReply {
-    /// For this connection of this worker.
-    pub fn new(shared: &Arc<Shared>, worker: usize, connection: &Connection) -> Box<Self> {
+    /// For this client, which speaks RESP3 or does not.
+    pub fn new(shared: &Arc<Shared>, client: &Client, resp3: bool) -> Box<Self> {
         Box::new(PortReply {
-            to: Waiting::new(shared, worker, connection.key),
-            client: connection.client.id,
-            resp3: connection.session.resp3,
+            to: Waiting::new(shared, client.worker, client.key),
+            client: client.id,
+            resp3,
             bytes: Vec::new(),
             most: shared.engine.settings.port.most_output(),
         })
+    }
+
+    /// Lets the connection know that it waits for a job from here on, and for no shard.
+    pub fn begin(&self) {
+        self.to.send(|key| Mail::Part { key, bytes: Vec::new(), last: false });
     }
 
     /// Says the rest, or all of it, and sends it.
@@ -99,41 +102,5 @@ impl JobReply for PortReply {
 
     fn finish(self: Box<Self>) {
         self.send_last();
-    }
-}
-
-impl<D: Driver> Service<D> {
-    /// Starts a long command's job; the connection waits for it.
-    pub(super) fn long(&self, connection: &mut Connection, call: &Call<'_>, output: &mut Vec<u8>) {
-        // These happen at once and everywhere, before the long part of them begins.
-        if matches!(
-            call.row().action,
-            Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb)
-        ) {
-            return self.on_main(connection, call);
-        }
-        let engine = &*self.shared.engine;
-        match engine.room_for_job(call.command).and_then(|()| long_work(engine, call, None)) {
-            Err(error) => call.refuse(error, &mut connection.session.reply(output)),
-            Ok(work) => {
-                connection.state = State::Waiting;
-                let reply = PortReply::new(&self.shared, self.worker, connection);
-                engine.start_job(call.command, self.owner(connection), work, reply);
-            }
-        }
-    }
-
-    /// The same for a command that turned out to be long after it was queued.
-    pub fn start_job(
-        &mut self,
-        connection: &mut Connection,
-        mut request: Box<Request>,
-        output: &mut Vec<u8>,
-    ) {
-        let args = std::mem::take(&mut request.args);
-        args.with(|args| {
-            let call = self.shared.engine.call_of(&request, args);
-            self.long(connection, &call, output);
-        });
     }
 }

@@ -14,6 +14,7 @@
 
 mod accept;
 mod ahead;
+mod caller;
 mod client;
 mod commands;
 mod connection;

@@ -22,7 +22,7 @@ use super::shared::{Mail, Shared, count};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MAIL_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
-use crate::shard::{Gates, Home, Port, Request, Verdict};
+use crate::shard::{Gates, Home, Port, Request};
 
 /// Listeners' marks are their numbers: below those of connections.
 const LISTENERS: u64 = 1 << 32;
@@ -317,6 +317,7 @@ impl<D: Driver> WorkerPort<D> {
             Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
             Mail::Part { key, bytes, last: false } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
+                connection.queued_since = None;
                 if !connection.session.is_muted() {
                     self.service.claim(connection);
                     connection.unsent.add(&bytes);
@@ -361,16 +362,6 @@ impl<D: Driver> Port for WorkerPort<D> {
     fn came_home(&mut self, request: Box<Request>) {
         let Home::Worker { connection, .. } = request.home else { return };
         let key = Key::unpacked(connection);
-        if request.verdict == Verdict::Long {
-            let Some(connection) = self.connections.get_mut(key) else { return };
-            connection.queued_since = None;
-            let mut out = Vec::new();
-            self.service.start_job(connection, request, &mut out);
-            if !out.is_empty() {
-                self.goes_on(key, |_, reply| *reply = out);
-            }
-            return;
-        }
         if request.reply.is_cut() && self.connection(key).is_some_and(|it| !it.session.is_muted()) {
             self.service.note_limit();
             return self.close(key);

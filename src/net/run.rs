@@ -1,6 +1,5 @@
 //! Running what a connection asks: parsed ahead, in the order sent, answered together.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ use crate::limits::{
     HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
     UNAUTHENTICATED_QUERY_BYTES,
 };
-use crate::shard::{Call, Home, Outcome, Request, Taking};
+use crate::shard::{Outcome, Taking};
 
 impl<D: Driver> Service<D> {
     /// A connection's turn: receives once, runs what came, sends the replies together.
@@ -306,7 +305,7 @@ impl<D: Driver> Service<D> {
         }
         // That one was not to be run here and now.
         let Some(call) = calls.nth(done) else { return 0 };
-        self.hand_over(connection, &call, outcome, output);
+        engine.go_on(seat, &call, outcome, &mut self.caller(connection, output));
         ahead.end_of(done)
     }
 
@@ -332,33 +331,5 @@ impl<D: Driver> Service<D> {
             output.truncate(said);
         }
         count(&self.shared.counts(self.worker).commands, 1);
-    }
-
-    /// Gives a command to whoever can go on with it; the connection waits for the reply.
-    pub(super) fn hand_over(
-        &self,
-        connection: &mut Connection,
-        call: &Call<'_>,
-        outcome: Outcome,
-        output: &mut Vec<u8>,
-    ) {
-        let engine = &*self.shared.engine;
-        if outcome == Outcome::Long {
-            return self.long(connection, call, output);
-        }
-        if let Err(error) = engine.book_queued(self.seat()) {
-            return call.refuse(error, &mut connection.session.reply(output));
-        }
-        connection.state = State::Waiting;
-        let home = Home::Worker { worker: self.worker, connection: connection.key.packed() };
-        let mut request = Box::new(Request::new(call, home));
-        request.client_gone = Some(Arc::clone(&connection.client.killed));
-        match outcome {
-            Outcome::NeedsMain => engine.needs_main(request),
-            _ => {
-                connection.queued_since = Some(self.now);
-                engine.enqueue(request);
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! A call of a command, and what can come of trying to run it.
 
+use super::seat::Seat;
 use crate::command::{Args, COMMANDS, Command, Error, Limits, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
@@ -58,26 +59,15 @@ impl Taking<'_> {
     pub const MAIN: Self = Taking::Try(MAIN_SPINS);
     /// For workers.
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
+
+    /// As the thread at this seat tries.
+    #[inline]
+    pub(super) fn of(seat: &Seat) -> Self {
+        if seat.is_main() { Self::MAIN } else { Self::WORKER }
+    }
 }
 
-/// What became of an attempt, and so what the thread that made it does next.
-///
-/// ```text
-/// who tries            | Busy                  | TooLarge        | Long                | NeedsMain
-/// ---------------------+-----------------------+-----------------+---------------------+----------------
-/// host's door          | block, queue          | block, queue    | block, job          | – (it is main)
-///  … may not block     | waits for tokens, any size, runs long work to its end        | –
-/// port, one command    | queue                 | – (any size)    | job                 | to main
-/// port, EXEC           | again, then a unit on main              | unit on main        | unit on main
-/// worker, queued       | shard's mailbox, then | to main         | host's: to main     | to main
-///                      |  again, then to main  |                 |  port's: home, job  |
-/// main, a queued one   | – (it waits)          | reply on worker | host's: job         | – (it is main)
-///                      |                       |                 |  port's: home, job  |
-/// ```
-///
-/// Doors: `host/door.rs`, `net/run.rs` (`hand_over`), `net/commands/transaction.rs`; queued commands: `worker.rs`,
-/// `queue.rs`, and on the main thread `host/turn.rs`. A queued command comes home with a
-/// [`Verdict`](super::Verdict).
+/// What became of an attempt. What is next for the call, the dispatcher says (`dispatch.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply, or an error, has been said.

@@ -1,414 +1,363 @@
-//! Running a command on this thread, in the hands of whoever took the tokens.
+//! The one way to run a command. A door says how its client is answered, and how it waits; which thread runs the command,
+//! at once or later, is found here, for every door and for commands that wait in a queue.
+//!
+//! ```text
+//! a door: run ──────► gate ─► attempt ─► Done: answered
+//! a pipeline: go_on ─────────────┐  │
+//!                                ▼  ▼
+//!                               next ─┬─ Queue ─► shard's mailbox, or a worker ──┐
+//!   ▲                                 ├─ Main ──► the main thread's inbox ───────┤
+//!   │                                 └─ Job ───► slices on the workers          │
+//!   └────────────── resume ◄─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What comes of an attempt (the rows), and so what is next, by who made it (the columns):
+//!
+//! ```text
+//!           | main, for the host's door | worker, for a port | worker, from a queue      | main, from a queue
+//! ----------+---------------------------+--------------------+---------------------------+--------------------
+//! Busy      | Queue                     | Queue              | Queue; Main after so many | – (it waits)
+//! TooLarge  | Queue                     | – (any size)       | – (any size)              | – (any size)
+//! Long      | Job                       | Job; flush: Main   | Job; host's, flush: Main  | Job
+//! NeedsMain | – (it is main)            | Main               | Main                      | – (it is main)
+//! ```
+//!
+//! A client that may not wait (MULTI, scripts, SAFEMODE) never gets so far: its command waits for tokens, and runs to its
+//! end, where it was called. EXEC on a port has its commands run together (`transaction.rs`), or, where that cannot be,
+//! as a unit on the main thread.
 
-use arrayvec::ArrayVec;
-use smallvec::SmallVec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use super::call::{Call, Outcome, Taking};
-use super::edit::{KeyAt, KeysInHand, Named, shards_of};
-use super::engine::{Engine, HeldShard, ManyHeld};
+use super::engine::{Engine, HeldShard};
+use super::gate::Gate;
+use super::job::{JobOwner, JobReply};
+use super::long::{is_long, long_work};
+use super::request::{Home, Request};
 use super::seat::Seat;
-use super::watch::is_live;
-use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
-use crate::limits::{AHEAD, KEYS_AT_ONCE};
-use crate::store::{Done, Edit, KeyHash};
+use super::work::Work;
+use crate::command::{Action, DoorCommand, Error, Flags, Keyspace, Reply, Tape};
+use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
+use crate::sync::Locked;
+
+/// A client whose command is run, in the hands of its door.
+pub trait Client {
+    /// What is said to it.
+    type Reply<'r>: Reply
+    where
+        Self: 'r;
+
+    /// Where it is answered.
+    fn reply(&mut self) -> Self::Reply<'_>;
+
+    /// Whether it may be answered later.
+    fn may_wait(&self) -> bool;
+
+    /// Has it wait for its command, which goes elsewhere.
+    fn wait(&mut self) -> Home;
+
+    /// Has it wait for a job: whom the job is for, and how it answers.
+    fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>);
+
+    /// Holds the command up, with all that it has sent after it, until the gates change.
+    fn hold_up(&mut self);
+
+    /// Runs a command that needs the host's means.
+    fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand);
+}
+
+/// What is next for a call that was tried.
+enum Next {
+    /// Nothing: it has been answered.
+    Answered,
+    /// It waits for tokens, or for a thread that can write so large a reply.
+    Queue,
+    /// The main thread goes on with it.
+    Main,
+    /// It is a job.
+    Job(Work),
+}
+
+/// What came of a queued command.
+pub(super) enum Resumed {
+    /// It has its reply.
+    Answered(Box<Request>),
+    /// It must wait once more.
+    Busy(Box<Request>),
+    /// Somebody else goes on with it.
+    HandedOn,
+}
+
+/// What happens where a queued command panics.
+#[derive(Clone, Copy)]
+pub(super) enum Panic {
+    /// It is counted by this function, and the client answered an error.
+    Caught(fn()),
+    /// The caller holds a token: the process ends.
+    Fatal,
+}
 
 impl Engine {
-    /// Tries to run a command on this thread.
-    #[inline(always)]
-    pub fn attempt(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        if call.row().is_on_one_shard(call.args.len()) {
-            return self.attempt_one(seat, call, taking, reply);
+    /// Runs a client's call, whose form and rights the door has checked: here and now, or elsewhere and later.
+    #[inline]
+    pub fn run<C: Client>(&self, seat: &Seat, call: &mut Call<'_>, client: &mut C) {
+        match self.gate(seat, call.row().flags) {
+            Gate::Go => {}
+            Gate::Wait => return client.hold_up(),
+            Gate::Refuse(error) => return call.refuse(error, &mut client.reply()),
         }
-        self.attempt_several(seat, call, taking, reply)
+        if let Action::Door(which) = call.row().action {
+            return client.run_by_host(call, which);
+        }
+        let is_alone = |locked: Locked<'_>| self.config.safemode || self.is_in_unit(locked);
+        if !seat.locked().is_some_and(is_alone) {
+            let outcome = match self.not_here(seat, call) {
+                Some(outcome) if client.may_wait() => outcome,
+                _ => self.attempt(seat, call, Taking::of(seat), &mut client.reply()),
+            };
+            if outcome == Outcome::Done {
+                return self.book_at_once(seat);
+            }
+            if client.may_wait() {
+                return self.go_on(seat, call, outcome, client);
+            }
+        }
+        call.limits.max_reply_bytes = usize::MAX;
+        if let Some(locked) = seat.locked() {
+            self.run_waiting(locked, call, &mut client.reply());
+        }
     }
 
-    fn attempt_several(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        match call.row().action {
-            Action::EachKey(each) => self.attempt_each(seat, call, taking, each, reply),
-            Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
-            Action::Keyspace(which) => self.attempt_keyspace(seat, call, taking, which, reply),
-            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
+    /// Goes on with a call that was tried and is not done, for a client that may wait.
+    #[cold]
+    pub fn go_on<C: Client>(&self, seat: &Seat, call: &Call<'_>, outcome: Outcome, client: &mut C) {
+        let next = self.next(seat, call, outcome, false, &mut client.reply());
+        match next {
+            Next::Answered => {}
+            Next::Queue => match self.book_queued(seat) {
+                Ok(()) => self.send_queued(seat, Box::new(Request::new(call, client.wait()))),
+                Err(error) => call.refuse(error, &mut client.reply()),
+            },
+            Next::Main => {
+                self.count_queued(seat);
+                self.send_to_main(Box::new(Request::new(call, client.wait())));
+            }
+            Next::Job(work) => {
+                let (owner, reply) = client.wait_for_job(call.db);
+                self.start_job(call.command, owner, work, reply);
+            }
         }
     }
 
-    #[inline(always)]
-    fn attempt_one(
+    /// Runs a command to its end, however long it takes.
+    pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
+        let seat = self.main_seat(locked);
+        if self.attempt_outlined(seat, call, Taking::Wait(locked), reply) == Outcome::Long {
+            let started = Instant::now();
+            match long_work(self, call, Some(locked)) {
+                Ok(work) => self.run_to_end(locked, work, reply),
+                Err(error) => call.refuse(error, reply),
+            }
+            self.book_long(seat, call.command, started);
+        }
+        self.book_at_once(seat);
+    }
+
+    /// What stands in front of a command. On its own door the host has judged all that is its own.
+    #[inline]
+    fn gate(&self, seat: &Seat, flags: Flags) -> Gate {
+        if !seat.is_main() {
+            return self.port_gate(flags);
+        }
+        let refusal = if flags.write { self.write_refusal(false) } else { None };
+        refusal.map_or(Gate::Go, Gate::Refuse)
+    }
+
+    /// What is next for a command that this thread had better not try.
+    #[inline]
+    fn not_here(&self, seat: &Seat, call: &Call<'_>) -> Option<Outcome> {
+        if !seat.is_main() {
+            return self.config.safemode.then_some(Outcome::NeedsMain);
+        }
+        if !self.is_pool() && !is_broad(call) {
+            return None;
+        }
+        Some(if is_long(call) { Outcome::Long } else { Outcome::Busy })
+    }
+
+    /// See the table above. `for_host` where it is queued for a client of the host's door, which only the main
+    /// thread can have wait for a job.
+    fn next(
         &self,
         seat: &Seat,
         call: &Call<'_>,
-        taking: Taking<'_>,
+        outcome: Outcome,
+        for_host: bool,
         reply: &mut dyn Reply,
-    ) -> Outcome {
-        let hash = self.hasher.hash(call.first_key());
-        let shard = self.shard_of(hash);
-        let Some(mut held) = self.take(shard, taking) else {
-            return Outcome::Busy;
+    ) -> Next {
+        match outcome {
+            Outcome::Done => Next::Answered,
+            Outcome::Busy | Outcome::TooLarge => Next::Queue,
+            Outcome::NeedsMain => Next::Main,
+            Outcome::Long if !seat.is_main() && (for_host || is_for_main(call)) => Next::Main,
+            Outcome::Long => {
+                // A flush has its effect here, so what could refuse the job comes first.
+                let room = self.room_for_job(call.command);
+                match room.and_then(|()| long_work(self, call, seat.locked())) {
+                    Ok(work) => Next::Job(work),
+                    Err(error) => {
+                        call.refuse(error, reply);
+                        Next::Answered
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goes on with a queued command: `attempt` runs it.
+    pub(super) fn resume(
+        &self,
+        seat: &Seat,
+        mut request: Box<Request>,
+        panic: Panic,
+        attempt: impl FnOnce(&Call<'_>, &mut Tape) -> Outcome,
+    ) -> Resumed {
+        let args = std::mem::take(&mut request.args);
+        if request.is_abandoned() {
+            return Resumed::Answered(request);
+        }
+        let mut tape = request.tape(self.most_reply());
+        let next = args.with(|args| {
+            let call = self.call_of(&request, args);
+            panic.guard(&call, &mut tape, |tape| match self.late_refusal(&call) {
+                Some(error) => {
+                    call.refuse(error, tape);
+                    Next::Answered
+                }
+                None => {
+                    let outcome = attempt(&call, tape);
+                    self.next(seat, &call, outcome, request.is_of_host(), tape)
+                }
+            })
+        });
+        match next {
+            Next::Answered => {
+                request.reply = tape;
+                return Resumed::Answered(request);
+            }
+            Next::Queue => {
+                request.args = args;
+                return Resumed::Busy(request);
+            }
+            Next::Main => {
+                request.args = args;
+                self.send_to_main(request);
+            }
+            Next::Job(work) => {
+                self.came_home();
+                self.start_queued_job(seat, *request, work);
+            }
+        }
+        Resumed::HandedOn
+    }
+
+    /// Starts a job for whoever waits for a queued command.
+    fn start_queued_job(&self, seat: &Seat, request: Request, work: Work) {
+        let (owner, reply) = match (request.home, seat.locked()) {
+            (Home::Worker { client, .. }, _) => client.wait_for_job(request.db),
+            (Home::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
+            // A worker sends these to the main thread.
+            (Home::Main(_), None) => return,
         };
-        let outcome = self.run_one(seat, call, hash, shard, &mut held, reply);
-        self.release(shard, held);
-        outcome
+        self.start_job(request.command, owner, work, reply);
     }
 
-    /// Runs calls one after the other, each on one shard and all in one database, with all their shards held
-    /// together: so what the later ones need is fetched from memory while the first ones run. Stops
-    /// at the first that is not done, when enough has been replied (asked after each) to let others have the
-    /// shards, or when the last of the memory that the host has granted is taken; says how many were done, and
-    /// what became of the one after them.
-    pub fn attempt_run<'a, R: Reply>(
+    /// Goes on with a queued command in the hands of its shard's holder.
+    pub(super) fn resume_on_held(
         &self,
         seat: &Seat,
-        calls: impl Iterator<Item = Call<'a>> + Clone,
-        reply: &mut R,
-        mut is_enough: impl FnMut(&R) -> bool,
-    ) -> (usize, Outcome) {
-        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
-        // makes the processor wait for what it has asked for before, so that is a step of its own.
-        let mut run = Run::default();
-        for call in calls.clone().take(AHEAD) {
-            run.add(self, call.first_key(), call.db);
-        }
-        run.take_tokens(self);
-        for &(hash, place) in &run.places {
-            run.held[place].1.db(run.db).prefetch(hash);
-        }
-        let (mut done, mut outcome) = (0, Outcome::Busy);
-        for &(hash, place) in &run.places {
-            run.held[place].1.db(run.db).prefetch_entry(hash);
-        }
-        for (call, &(hash, place)) in calls.zip(&run.places) {
-            let (shard, token) = &mut run.held[place];
-            outcome = self.run_one(seat, &call, hash, *shard, token, reply);
-            if outcome != Outcome::Done {
-                break;
-            }
-            done += 1;
-            // Those after it were let through before it took what was left.
-            if is_enough(reply) || self.is_metered(seat, &call) && !self.credit_left() {
-                break;
-            }
-        }
-        run.held.into_iter().for_each(|(shard, token)| self.release(shard, token));
-        (done, outcome)
-    }
-
-    /// Runs a command that needs one shard, which the caller holds.
-    #[inline(always)]
-    pub(super) fn run_one(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        hash: KeyHash,
         shard: u32,
         held: &mut HeldShard<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        if !held.watched.is_empty() && self.is_watched(seat, call, held) {
-            return Outcome::NeedsMain;
-        }
-        let mut events = Events::new(self.is_listening(), call.db);
-        let mut done = Done::default();
-        let outcome = {
-            let table = held.db(call.db);
-            let key = Edit::new(table, &self.hasher, hash, call.first_key(), &call.now, &mut done);
-            let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
-            seat.counted(call.command, || {
-                let result = match call.row().action {
-                    Action::OneKey(run) => run.run(&mut cx, reply),
-                    Action::EachKey(each) => {
-                        reply.integer(i64::from(each.run(&mut cx)));
-                        Ok(())
-                    }
-                    _ => Err(Error::Internal),
-                };
-                said(call, result, reply)
-            })
-        };
-        if done.is_anything() {
-            let at = KeyAt { shard, db: call.db, hash };
-            self.end_edit(self.account(seat, call), held, at, || call.first_key(), &done);
-        }
-        if events.are_wanted() {
-            self.leave_events(call.author, &events, |_| call.first_key());
-        }
-        outcome
-    }
-
-    /// Whether only the main thread may run a command, because it writes to a key that the host watches.
-    #[cold]
-    fn is_watched(&self, seat: &Seat, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
-        call.row().flags.write && !seat.is_main() && held.watched.concerns(call.db, call.first_key())
-    }
-
-    fn attempt_each(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking<'_>,
-        each: OnEachKey,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let keys = call.args.from(1);
-        if keys.len() > KEYS_AT_ONCE {
-            return Outcome::Long;
-        }
-        match self.each_key(seat, call, keys, taking, each) {
-            Err(outcome) => outcome,
-            Ok(count) => {
-                seat.called(call.command);
-                reply.integer(count);
-                Outcome::Done
+        request: Box<Request>,
+    ) {
+        let resumed = self.resume(seat, request, Panic::Fatal, |call, tape| {
+            self.run_one(seat, call, self.hasher.hash(call.first_key()), shard, held, tape)
+        });
+        match resumed {
+            Resumed::Answered(mut request) => {
+                request.finish(seat);
+                self.send_home(std::iter::once(request));
             }
+            Resumed::Busy(request) => self.send_queued(seat, request),
+            Resumed::HandedOn => {}
         }
     }
 
-    /// For how many of the keys `each` gave true.
-    ///
-    /// # Errors
-    /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
-    pub(super) fn each_key(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        keys: &[&[u8]],
-        taking: Taking<'_>,
-        each: OnEachKey,
-    ) -> Result<i64, Outcome> {
-        self.with_many(seat, call, keys.iter().copied(), taking, |keys, events| {
-            self.count_keys(call, each, keys, events)
+    /// Goes on with a queued command that only the main thread can run. `on_panic` counts a panic.
+    pub fn resume_on_main(&self, locked: Locked<'_>, request: Box<Request>, on_panic: fn()) {
+        let seat = self.main_seat(locked);
+        let resumed = self.resume(seat, request, Panic::Caught(on_panic), |call, tape| {
+            if self.config.safemode {
+                self.run_waiting(locked, call, tape);
+                return Outcome::Done;
+            }
+            self.attempt_outlined(seat, call, Taking::Wait(locked), tape)
+        });
+        match resumed {
+            Resumed::Answered(request)
+                if request.is_of_host() && request.reply.len() > MAX_MAIN_REPLY_BYTES =>
+            {
+                self.reply_on_worker(request);
+            }
+            Resumed::Answered(request) => self.answer(locked, request),
+            Resumed::Busy(request) => self.send_queued(seat, request),
+            Resumed::HandedOn => {}
+        }
+    }
+
+    /// Answers a queued command that has its reply; the main thread does so for its own clients.
+    pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
+        if !request.is_of_host() {
+            return self.send_home(std::iter::once(request));
+        }
+        self.came_home();
+        let Request { home, reply, .. } = *request;
+        if let Home::Main(client) = home {
+            client.answer(locked, reply);
+        }
+    }
+
+    /// Answers a queued command an error instead of running it.
+    pub fn refuse(&self, locked: Locked<'_>, mut request: Box<Request>, error: Error) {
+        let mut tape = Tape::default();
+        let args = std::mem::take(&mut request.args);
+        args.with(|args| self.call_of(&request, args).refuse(error, &mut tape));
+        request.reply = tape;
+        self.answer(locked, request);
+    }
+}
+
+impl Panic {
+    fn guard(self, call: &Call<'_>, tape: &mut Tape, run: impl FnOnce(&mut Tape) -> Next) -> Next {
+        let Panic::Caught(count) = self else { return run(tape) };
+        catch_unwind(AssertUnwindSafe(|| run(tape))).unwrap_or_else(|_| {
+            count();
+            *tape = Tape::default();
+            call.refuse(Error::Internal, tape);
+            Next::Answered
         })
     }
-
-    /// For how many of the keys `each` gives true.
-    fn count_keys(
-        &self,
-        call: &Call<'_>,
-        each: OnEachKey,
-        keys: &mut KeysInHand<'_, '_>,
-        events: &mut Events,
-    ) -> i64 {
-        let mut count = 0;
-        for number in 0..keys.len() {
-            events.begin(number);
-            count += i64::from(each.run(&mut OneKey {
-                key: keys.edit(number, call.db),
-                args: call.args,
-                limits: &call.limits,
-                events,
-            }));
-        }
-        count
-    }
-
-    fn attempt_many(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        taking: Taking<'_>,
-        run: OnManyKeys,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let keys = call.row().key_arguments(&call.args);
-        if keys.len() > call.limits.max_atomic_keys {
-            return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
-        }
-        let outcome = self.with_many(seat, call, keys, taking, |keys, events| {
-            self.run_many(seat, call, run, reply, keys, events)
-        });
-        outcome.unwrap_or_else(|reason| reason)
-    }
-
-    fn run_many(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        run: OnManyKeys,
-        reply: &mut dyn Reply,
-        keys: &mut KeysInHand<'_, '_>,
-        events: &mut Events,
-    ) -> Outcome {
-        let mut cx = self.many_keys(call, keys, events);
-        seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
-    }
-
-    /// What a command on several keys works with.
-    pub(super) fn many_keys<'a>(
-        &self,
-        call: &'a Call<'_>,
-        keys: &'a mut KeysInHand<'_, '_>,
-        events: &'a mut Events,
-    ) -> ManyKeys<'a> {
-        let (databases, cluster) = (self.config.databases, self.config.cluster);
-        let (args, db, now, limits) = (call.args, call.db, &call.now, &call.limits);
-        ManyKeys { args, keys, db, databases, cluster, now, limits, events }
-    }
-
-    /// Runs a command on several keys, whose shards are all among those held.
-    pub(super) fn run_on_held(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        held: &mut ManyHeld<'_>,
-        reply: &mut dyn Reply,
-    ) -> Outcome {
-        let names = self.named(call.row().key_arguments(&call.args));
-        let outcome = self.with_held(seat, call, &names, held, |keys, events| match call.row().action {
-            Action::ManyKeys(run) => self.run_many(seat, call, run, reply, keys, events),
-            Action::EachKey(each) => {
-                seat.called(call.command);
-                reply.integer(self.count_keys(call, each, keys, events));
-                Outcome::Done
-            }
-            _ => said(call, Err(Error::Internal), reply),
-        });
-        outcome.unwrap_or_else(|reason| reason)
-    }
-
-    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[Named<'k>; 8]> {
-        keys.map(|key| (self.hasher.hash(key), key)).collect()
-    }
-
-    /// Holds the shards of all these keys together while `run` works on them. The error says why that was not
-    /// to be: `Busy` or `NeedsMain`.
-    pub(super) fn with_many<'k, R>(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        keys: impl Iterator<Item = &'k [u8]>,
-        taking: Taking<'_>,
-        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
-    ) -> Result<R, Outcome> {
-        let names = self.named(keys);
-        let mut held = self.take_many(&shards_of(self, &names), taking).ok_or(Outcome::Busy)?;
-        let result = self.with_held(seat, call, &names, &mut held, run);
-        self.release_many(held);
-        result
-    }
-
-    /// The same with shards that the caller holds, these among others perhaps.
-    fn with_held<R>(
-        &self,
-        seat: &Seat,
-        call: &Call<'_>,
-        names: &[Named<'_>],
-        held: &mut ManyHeld<'_>,
-        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
-    ) -> Result<R, Outcome> {
-        if call.row().flags.write && !seat.is_main() && self.is_for_main(held, call, names) {
-            return Err(Outcome::NeedsMain);
-        }
-        let mut events = Events::new(self.is_listening(), call.db);
-        let mut keys = KeysInHand::new(self, call, names, held);
-        let result = run(&mut keys, &mut events);
-        keys.end(self.account(seat, call), call.author, &events);
-        Ok(result)
-    }
-
-    /// The one of several held shards that a key is in.
-    #[inline]
-    pub(super) fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
-        of_shard(held, self.shard_of(hash))
-    }
-
-    /// Whether a write on a worker concerns keys that the host watches. What changes every
-    /// key that is there may be a job's, which nobody can take over: so it is announced.
-    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[Named<'_>]) -> bool {
-        if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
-            return false;
-        }
-        // Others may change keys of another database too: no need to know which.
-        if !matches!(call.row().action, Action::EachKey(_)) {
-            return true;
-        }
-        let mut found = false;
-        for &(hash, key) in names {
-            let shard = self.among(held, hash);
-            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now) {
-                self.announce_change(call.db, key);
-                found = true;
-            }
-        }
-        found
-    }
 }
 
-/// The shards of calls that run together.
-#[derive(Default)]
-struct Run<'a> {
-    /// The hash of each call's key.
-    hashes: ArrayVec<KeyHash, AHEAD>,
-    held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
-    /// The hashes again, of the calls that can run, and which of the held shards each is in.
-    places: ArrayVec<(KeyHash, usize), AHEAD>,
-    /// The client's database.
-    db: u32,
-}
-
-impl<'a> Run<'a> {
-    /// Adds a call, and asks for its shard's memory.
-    #[inline]
-    fn add(&mut self, engine: &Engine, key: &[u8], db: u32) {
-        let hash = engine.hasher.hash(key);
-        engine.prefetch_shard(engine.shard_of(hash));
-        self.hashes.push(hash);
-        self.db = db;
-    }
-
-    /// Holds all the shards, up to the first that is not to be had.
-    #[inline]
-    fn take_tokens(&mut self, engine: &'a Engine) {
-        // A bit for each shard that is held, by the low bits of its number.
-        let mut seen = 0_u64;
-        for &hash in &self.hashes {
-            let shard = engine.shard_of(hash);
-            let bit = 1 << (shard % 64);
-            let known = if seen & bit == 0 { None } else { self.place_of(shard) };
-            let place = match known {
-                Some(place) => place,
-                None => {
-                    let Some(held) = engine.take(shard, Taking::WORKER) else { return };
-                    self.held.push((shard, held));
-                    self.held.len() - 1
-                }
-            };
-            seen |= bit;
-            self.places.push((hash, place));
-        }
-    }
-
-    fn place_of(&self, shard: u32) -> Option<usize> {
-        self.held.iter().position(|&(number, _)| number == shard)
-    }
-}
-
-/// The one of several held shards that has this number.
+/// Whether a command takes so many keys that a worker had better run it than the main thread.
 #[inline]
-pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
-    let at = held.partition_point(|&(number, _)| number < shard);
-    &mut held[at].1
+fn is_broad(call: &Call<'_>) -> bool {
+    call.args.len() > MAIN_ARGUMENTS && matches!(call.row().action, Action::ManyKeys(_))
 }
 
-/// Turns a command's result into an outcome, saying its error.
-#[inline]
-pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Done,
-        Err(Error::ReplyTooLarge) => Outcome::TooLarge,
-        Err(Error::LongWork) => Outcome::Long,
-        Err(error) => {
-            call.refuse(error, reply);
-            Outcome::Done
-        }
-    }
+/// Whether only the main thread can begin long work: these have their effect at once and everywhere, before the long
+/// part of them begins.
+fn is_for_main(call: &Call<'_>) -> bool {
+    matches!(call.row().action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb))
 }

@@ -9,6 +9,7 @@ use crossbeam::utils::CachePadded;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::batch::Batch;
 use super::counters::{Census, CommandCount, SeatCounts};
 use super::gates::Gates;
 use super::host::Host;
@@ -50,6 +51,8 @@ pub struct Engine {
     pub main: MainInbox,
     /// Long commands.
     pub jobs: Jobs,
+    /// What the main thread has gathered for the workers.
+    pub(super) batch: Batch,
     /// What users were refused.
     pub(super) refusals: Refusals,
     /// Whom the ports know.
@@ -110,6 +113,7 @@ impl Engine {
             hasher: KeyHasher::default(),
             main: MainInbox::default(),
             jobs: Jobs::default(),
+            batch: Batch::default(),
             refusals: Refusals::default(),
             users: Users::default(),
             room: WaitingRoom::default(),
@@ -387,8 +391,10 @@ pub trait Share: Send {
 
 /// What the host's main thread finds in its inbox.
 pub enum ForMain {
-    /// A command that came home, or that only the main thread can go on with.
-    Request(Box<Request>),
+    /// A client's command has its reply.
+    Answer(Box<Request>),
+    /// Only the main thread can go on with this command.
+    Run(Box<Request>),
     /// Something to be done there.
     Errand(Errand),
 }

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::attempt::said;
 use super::call::{Call, Outcome, Taking};
-use super::dispatch::said;
 use super::engine::Engine;
 use super::long::ScanState;
 use super::seat::Seat;

@@ -1,17 +1,20 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
-//! Its parts know nothing of it (`call`, `request`, `job`, `gates`, `marks`, `news`, `refusals`, `unit`, `users`, `workers`, and what
+//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`, `news`, `refusals`, `unit`, `users`, `workers`, and what
 //! it asks of the world: `host`, `port`). `engine.rs` puts them together; what is done with all of them stands above that:
-//! taking tokens (`holding`), changing keys (`edit`), running commands (`dispatch`, `queue`, `transaction`, `keyspace`), long work (`work`,
+//! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`, `keyspace`), finding where and when
+//! it runs (`dispatch`, `queue`, `transaction`), long work (`work`,
 //! `long/`), judging gates (`gate`), WATCH (`watch`), news (`notify`) and the loop of the workers (`worker`).
 //!
 //! ```text
-//! door ─ Call ─► Engine::attempt ── token free ──► runs here, at once
+//! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
 //!                     │ busy
 //!                     ▼
 //!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► back home
 //! ```
 
+mod attempt;
+mod batch;
 mod call;
 mod counters;
 mod dispatch;
@@ -43,19 +46,20 @@ mod workers;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, SeatCounts};
+pub use dispatch::Client;
 pub use engine::{Engine, Errand, ForMain, HeldShard, MainInbox, Shard};
 pub use gate::Gate;
 pub use gates::Gates;
 pub use host::Host;
 pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
-pub use long::{is_long, long_work};
+pub use long::long_work;
 pub use news::News;
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};
-pub use request::{Home, HostClient, Request, Verdict};
+pub use request::{Home, HostClient, PortClient, Request};
 pub use seat::Seat;
 pub use settings::{Config, Settings};
-pub use transaction::{Holding, Shards, Watching};
+pub use transaction::{Apart, Holding, Shards, Watching};
 pub use users::{Commands, DEFAULT_USER, Denied, KeyRule, PasswordSum, Rules, User, Users};
 pub use work::{Part, Slice, Task, Work};
 pub use workers::Workers;

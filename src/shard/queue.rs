@@ -2,45 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use super::call::{Call, Outcome};
-use super::engine::{Engine, Errand, ForMain, HeldShard, Message};
+use super::call::Call;
+use super::engine::{Engine, Errand, ForMain, Message};
 use super::host::Host;
 use super::refusals::Refusal;
-use super::request::{Home, Request, Verdict};
+use super::request::{Home, Request};
 use super::seat::Seat;
-use crate::command::{Args, Error, Tape};
+use crate::command::{Args, Error};
 use crate::store::Now;
 use crate::sync::{Left, Locked};
 
 impl Engine {
-    /// Runs a queued command that needs one shard in the hands of its shard's holder.
-    pub(super) fn run_pending(
-        &self,
-        seat: &Seat,
-        shard: u32,
-        held: &mut HeldShard<'_>,
-        mut request: Box<Request>,
-    ) {
-        if request.is_abandoned() {
-            return self.done(seat, request, Tape::default());
-        }
-        let (args, mut tape) = (std::mem::take(&mut request.args), request.tape(self.most_reply()));
-        let outcome = args.with(|args| {
-            let call = self.call_of(&request, args);
-            if let Some(error) = self.late_refusal(&call) {
-                call.refuse(error, &mut tape);
-                return Outcome::Done;
-            }
-            let hash = self.hasher.hash(call.first_key());
-            self.run_one(seat, &call, hash, shard, held, &mut tape)
-        });
-        if outcome == Outcome::NeedsMain {
-            request.args = args;
-            return self.needs_main(request);
-        }
-        self.done(seat, request, tape);
-    }
-
     /// What a port's client may be answered, in bytes.
     pub fn most_reply(&self) -> usize {
         self.settings.port.most_output()
@@ -55,34 +27,30 @@ impl Engine {
             now: Now::lazy(self.config.clock),
             limits: self.settings.limits(usize::MAX),
             prefix: request.prefix,
-            author: request.author,
+            author: request.author(),
         }
     }
 
-    /// Sends a request home with its reply.
-    pub(super) fn done(&self, seat: &Seat, mut request: Box<Request>, tape: Tape) {
-        request.finish(seat, tape);
-        self.send_home(std::iter::once(request));
-    }
-
-    /// Sends requests home: one message and at most one wake-up for all. A main thread that
-    /// is woken for the first of many would take the processor from the worker.
+    /// Sends requests that have their replies home: one message and at most one wake-up for all. A main
+    /// thread that is woken for the first of many would take the processor from the worker.
     pub(super) fn send_home(&self, requests: impl Iterator<Item = Box<Request>>) {
         let for_main = requests.filter_map(|request| match request.home {
-            Home::Worker { worker, .. } if request.verdict != Verdict::NeedsMain => {
+            Home::Main(_) => Some(ForMain::Answer(request)),
+            Home::Worker { worker, .. } => {
                 self.workers.send(worker, Message::Home(request));
                 None
             }
-            _ => Some(ForMain::Request(request)),
         });
         if self.main.push_all(for_main) {
             self.wake_main();
         }
     }
 
-    /// Sends a request of a port back to it, once the main thread has run it.
-    pub fn send_back(&self, request: Box<Request>) {
-        self.send_home(std::iter::once(request));
+    /// Sends a request to the main thread, which alone can go on with it.
+    pub(super) fn send_to_main(&self, request: Box<Request>) {
+        if self.main.push(ForMain::Run(request)) {
+            self.wake_main();
+        }
     }
 
     /// Has the main thread do something, between two commands.
@@ -90,12 +58,6 @@ impl Engine {
         if self.main.push(ForMain::Errand(errand)) {
             self.wake_main();
         }
-    }
-
-    /// Sends a request to the main thread, which alone can go on with it.
-    pub fn needs_main(&self, mut request: Box<Request>) {
-        request.verdict = Verdict::NeedsMain;
-        self.send_home(std::iter::once(request));
     }
 
     /// Takes a request out of the books when it has come home.
@@ -112,9 +74,39 @@ impl Engine {
         if self.queued_now() >= max {
             return Err(Error::TooManyQueued(max));
         }
+        self.count_queued(seat);
+        Ok(())
+    }
+
+    /// The same for one that cannot be refused.
+    pub(super) fn count_queued(&self, seat: &Seat) {
         seat.queued.add(1);
         self.queued_now.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+    }
+
+    /// Whether `midi.dispatch` is `pool`.
+    #[inline]
+    pub(super) fn is_pool(&self) -> bool {
+        self.settings.pool.load(Ordering::Relaxed)
+    }
+
+    /// Queues a command that is booked: in `pool`, the main thread's go to the workers together.
+    pub(super) fn send_queued(&self, seat: &Seat, request: Box<Request>) {
+        if !seat.is_main() || !self.is_pool() {
+            return self.enqueue(request);
+        }
+        // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes the main loop.
+        if self.batch.add(request) && self.main.is_asleep() {
+            self.wake_main();
+        }
+    }
+
+    /// Sends what `pool` has gathered. Between commands.
+    #[inline]
+    pub fn send_batch(&self, _: Locked<'_>) {
+        if let Some(batch) = self.batch.take() {
+            self.enqueue_batch(batch.into_iter());
+        }
     }
 
     /// Queues a command whose token was busy, once it is booked. A command on one shard waits in its

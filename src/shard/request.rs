@@ -1,8 +1,6 @@
 //! A command that could not run at once, on its way to a thread that can run it, and home.
 
 use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{Author, Call};
 use super::job::{JobOwner, JobReply};
@@ -11,75 +9,84 @@ use crate::command::{COMMANDS, Keys, OwnedArgs, Tape};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::sync::Locked;
 
-/// Who wants a queued command's completion back.
+/// Who waits for a queued command, and where it is answered.
 pub enum Home {
-    /// The host's main thread, for this client of the host's door.
+    /// A client of the host's door, on the host's main thread.
     Main(Box<dyn HostClient>),
-    /// The port of this worker, for the connection of that number.
+    /// A client of a port, on this worker.
     Worker {
         /// The worker.
         worker: usize,
         /// The connection, as its port numbers it.
         connection: u64,
+        /// The client.
+        client: Box<dyn PortClient>,
     },
 }
 
 /// A client of the host's door that waits for a command's reply, or for a job.
 pub trait HostClient: Any + Send {
+    /// Whose changes its commands make.
+    fn author(&self) -> Author;
+
     /// Writes a reply that is too large for the main thread; [`HostClient::answer`] follows. On any thread.
     fn write_large(&self, tape: &Tape);
 
     /// Answers it; nothing is left to be said where the reply is empty.
-    fn answer(self: Box<Self>, locked: Locked<'_>, author: Author, reply: Tape);
+    fn answer(self: Box<Self>, locked: Locked<'_>, reply: Tape);
 
     /// Has it wait for a job: whom the job is for, and how it answers.
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
 
-/// What must happen to a request that came home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It ran: give its reply to the client.
-    Done,
-    /// Only the main thread can go on with it: tokens were not to be had
-    /// together, it turned out to be long work, or it writes to a watched key.
-    NeedsMain,
-    /// It is long work: the port that asked for it starts the job.
-    Long,
+/// A client of a port that waits for a command's reply, which its port gives it, or for a job.
+pub trait PortClient: Send {
+    /// Whether its connection has been closed: then nothing is run for it any more.
+    fn is_gone(&self) -> bool;
+
+    /// Has it wait for a job: whom the job is for, and how it answers. On any thread.
+    fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
 
 /// A queued command.
 pub struct Request {
     /// The command's number.
     pub command: usize,
-    /// Its arguments, copied or kept.
+    /// Its arguments, copied or kept; none when it has run.
     pub args: OwnedArgs,
     /// The client's database.
     pub db: u32,
     /// See [`Call::prefix`].
     pub prefix: &'static str,
-    /// See [`Call::author`].
-    pub author: Author,
-    /// Who gets the completion.
+    /// Who waits for it.
     pub home: Home,
     /// The reply, once it has run.
     pub reply: Tape,
-    /// What happened to it.
-    pub verdict: Verdict,
     /// How often tokens were not to be had.
     pub(super) tries: u8,
-    /// Raised when the client's connection is closed, where the door tells.
-    pub client_gone: Option<Arc<AtomicBool>>,
 }
 
 impl Request {
-    /// It ran, and this is its reply.
-    pub(super) fn finish(&mut self, seat: &Seat, tape: Tape) {
+    /// A copy of a call, for another thread.
+    pub fn new(call: &Call<'_>, home: Home) -> Self {
+        Request {
+            command: call.command,
+            args: call.args.to_owned(call.limits.keep_bytes),
+            db: call.db,
+            prefix: call.prefix,
+            home,
+            reply: Tape::default(),
+            tries: 0,
+        }
+    }
+
+    /// A worker has run it. What is too much for the main thread to write is written here.
+    pub(super) fn finish(&mut self, seat: &Seat) {
         seat.ran_queued.add(1);
-        self.verdict = Verdict::Done;
-        match &self.home {
-            Home::Main(client) if tape.len() > MAX_MAIN_REPLY_BYTES => client.write_large(&tape),
-            _ => self.reply = tape,
+        if self.reply.len() > MAX_MAIN_REPLY_BYTES
+            && let Home::Main(client) = &self.home
+        {
+            client.write_large(&std::mem::take(&mut self.reply));
         }
     }
 
@@ -88,8 +95,16 @@ impl Request {
         matches!(self.home, Home::Main(_))
     }
 
+    /// See [`Call::author`].
+    pub(super) fn author(&self) -> Author {
+        match &self.home {
+            Home::Main(client) => client.author(),
+            Home::Worker { .. } => Author::Nobody,
+        }
+    }
+
     /// Where its reply is said: a port's client is not answered more than may wait for it.
-    pub fn tape(&self, most_output: usize) -> Tape {
+    pub(super) fn tape(&self, most_output: usize) -> Tape {
         match self.home {
             Home::Main(_) => Tape::default(),
             Home::Worker { .. } => Tape::up_to(most_output),
@@ -98,7 +113,7 @@ impl Request {
 
     /// Whether nobody waits for it any more: then it is not run.
     pub fn is_abandoned(&self) -> bool {
-        self.client_gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
+        matches!(&self.home, Home::Worker { client, .. } if client.is_gone())
     }
 
     /// Whether one shard is all it needs.
@@ -110,21 +125,5 @@ impl Request {
     pub(super) fn first_key(&self) -> Option<&[u8]> {
         let row = COMMANDS[self.command];
         (row.keys != Keys::None).then(|| self.args.get(row.first_key()))
-    }
-
-    /// A copy of a call, for another thread.
-    pub fn new(call: &Call<'_>, home: Home) -> Self {
-        Request {
-            command: call.command,
-            args: call.args.to_owned(call.limits.keep_bytes),
-            db: call.db,
-            prefix: call.prefix,
-            author: call.author,
-            home,
-            reply: Tape::default(),
-            verdict: Verdict::Done,
-            tries: 0,
-            client_gone: None,
-        }
     }
 }

@@ -11,15 +11,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::attempt::of_shard;
 use super::call::{Call, Outcome, Taking};
-use super::dispatch::of_shard;
 use super::edit::Account;
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::long::long_work;
 use super::seat::Seat;
 use crate::command::{Action, Error, Reply};
 use crate::store::{Now, UnixMs};
@@ -65,6 +63,16 @@ impl Watching {
 
 /// Numbers of shards.
 pub type Shards = SmallVec<[u32; 16]>;
+
+/// Why commands were not run together. Nothing has been done.
+pub enum Apart {
+    /// A token was not to be had.
+    Busy,
+    /// They may change a key that the host watches: only the main thread may.
+    NeedsMain,
+    /// A watched key has changed.
+    Changed,
+}
 
 /// Shards that are held together while several commands run on them.
 #[must_use = "the shards are to be let go"]
@@ -124,11 +132,6 @@ impl Engine {
         }
     }
 
-    /// Adds the shards of watched keys.
-    pub fn add_watched(&self, watching: &Watching, shards: &mut Shards) {
-        shards.extend(watching.keys.iter().map(|watched| watched.shard));
-    }
-
     /// Whether only the main thread can run a call among others: it may be long work, or goes
     /// over all shards, or needs the host.
     pub fn is_for_unit(&self, call: &Call<'_>) -> bool {
@@ -138,12 +141,34 @@ impl Engine {
         }
     }
 
-    /// Takes all of these shards, or none. Each may be named more than once.
-    pub fn hold<'e>(&'e self, seat: &'e Seat, shards: &mut Shards) -> Option<Holding<'e>> {
+    /// Takes all the shards that these calls need, each named once or more often, if the watched keys are as they
+    /// were; they are watched no longer. Gives the moment at which everything happens.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn hold<'e, 'c, 'a: 'c>(
+        &'e self,
+        seat: &'e Seat,
+        mut shards: Shards,
+        watching: &Watching,
+        calls: impl Iterator<Item = &'c Call<'a>>,
+    ) -> Result<(Holding<'e>, UnixMs), Apart> {
+        shards.extend(watching.keys.iter().map(|watched| watched.shard));
         shards.sort_unstable();
         shards.dedup();
-        let held = self.take_many(shards, Taking::WORKER)?;
-        Some(Holding { engine: self, seat, held })
+        let held = self.take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
+        let mut holding = Holding { engine: self, seat, held };
+        if holding.concerns_host(calls) {
+            holding.let_go();
+            return Err(Apart::NeedsMain);
+        }
+        // Read while the shards are held: what has expired by then, nobody has taken out before.
+        let now = Now::at((self.config.clock)());
+        if !holding.is_unchanged(watching, &now) {
+            holding.let_go();
+            return Err(Apart::Changed);
+        }
+        Ok((holding, now.ms()))
     }
 
     /// What `work` does is one unit, outside of any other.
@@ -164,20 +189,6 @@ impl Engine {
         }
         !watching.has_changed(&Now::at((self.config.clock)()))
     }
-
-    /// Runs a command to its end, however long it takes.
-    pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
-        let seat = self.main_seat(locked);
-        if self.attempt(seat, call, Taking::Wait(locked), reply) == Outcome::Long {
-            let started = Instant::now();
-            match long_work(self, call, Some(locked)) {
-                Ok(work) => self.run_to_end(locked, work, reply),
-                Err(error) => call.refuse(error, reply),
-            }
-            self.book_long(seat, call.command, started);
-        }
-        self.book_at_once(seat);
-    }
 }
 
 struct EndsUnit<'e>(&'e Engine, Locked<'e>);
@@ -197,7 +208,7 @@ fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
 
 impl Holding<'_> {
     /// Whether these calls may change keys that the host watches: then they are for the main thread.
-    pub fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
+    fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
@@ -213,7 +224,7 @@ impl Holding<'_> {
     }
 
     /// Whether watched keys, whose shards are all held, are as they were. They are watched no longer.
-    pub fn is_unchanged(&mut self, watching: &Watching, now: &Now) -> bool {
+    fn is_unchanged(&mut self, watching: &Watching, now: &Now) -> bool {
         for watched in &watching.keys {
             forget(of_shard(&mut self.held, watched.shard), watching, watched);
         }

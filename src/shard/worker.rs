@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::call::{Outcome, Taking};
+use super::call::Taking;
+use super::dispatch::{Panic, Resumed};
 use super::engine::{Engine, HeldShard, Message, Share};
 use super::job::Progress;
 use super::port::Port;
-use super::request::{Request, Verdict};
+use super::request::Request;
 use super::seat::Seat;
 use super::workers::Workers;
-use crate::command::{Error, Tape};
 use crate::limits::{
     BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
@@ -194,8 +194,8 @@ impl<'a> Worker<'a> {
                 }
             }
             Message::Reply(mut request) => {
-                let tape = std::mem::take(&mut request.reply);
-                self.engine.done(self.seat, request, tape);
+                request.finish(self.seat);
+                self.homeward.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
             Message::Share(share) => self.shares.push_back(share),
@@ -246,67 +246,28 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn run_request(&mut self, mut request: Box<Request>) -> bool {
-        let engine = self.engine;
-        if request.is_abandoned() {
-            request.finish(self.seat, Tape::default());
-            self.homeward.push(request);
-            return true;
-        }
-        let args = std::mem::take(&mut request.args);
-        let (outcome, tape) = args.with(|args| {
-            let mut tape = request.tape(engine.most_reply());
-            let call = engine.call_of(&request, args);
-            if let Some(error) = engine.late_refusal(&call) {
-                call.refuse(error, &mut tape);
-                return (Outcome::Done, tape);
-            }
-            let run = AssertUnwindSafe(|| engine.attempt(self.seat, &call, Taking::WORKER, &mut tape));
-            match catch_unwind(run) {
-                Ok(outcome) => (outcome, tape),
-                Err(_) => {
-                    (self.on_panic)();
-                    let mut tape = Tape::default();
-                    call.refuse(Error::Internal, &mut tape);
-                    (Outcome::Done, tape)
-                }
-            }
+    fn run_request(&mut self, request: Box<Request>) -> bool {
+        let (engine, seat) = (self.engine, self.seat);
+        let resumed = engine.resume(seat, request, Panic::Caught(self.on_panic), |call, tape| {
+            engine.attempt_outlined(seat, call, Taking::WORKER, tape)
         });
-        match outcome {
-            Outcome::Done => {
-                request.finish(self.seat, tape);
+        match resumed {
+            Resumed::Answered(mut request) => {
+                request.finish(seat);
                 self.homeward.push(request);
-                return true;
             }
-            Outcome::Long if !request.is_of_host() => {
-                request.args = args;
-                request.verdict = Verdict::Long;
-                self.homeward.push(request);
-                return true;
+            Resumed::Busy(request) if request.is_on_one_shard() => self.leave_in_shard(request),
+            Resumed::Busy(mut request) => {
+                request.tries += 1;
+                if request.tries < MANY_TRIES {
+                    self.requests.push_back(request);
+                    return false;
+                }
+                engine.send_to_main(request);
             }
-            Outcome::Long | Outcome::TooLarge | Outcome::NeedsMain => {
-                request.args = args;
-                self.needs_main(request);
-                return true;
-            }
-            Outcome::Busy => request.args = args,
+            Resumed::HandedOn => {}
         }
-        if request.is_on_one_shard() {
-            self.leave_in_shard(request);
-            return true;
-        }
-        request.tries += 1;
-        if request.tries >= MANY_TRIES {
-            self.engine.needs_main(request);
-            return true;
-        }
-        self.requests.push_back(request);
-        false
-    }
-
-    fn needs_main(&mut self, mut request: Box<Request>) {
-        request.verdict = Verdict::NeedsMain;
-        self.homeward.push(request);
+        true
     }
 
     /// The holder of the shard will find it, or we hold the shard now.
@@ -342,7 +303,7 @@ impl<'a> Worker<'a> {
             let Some(request) = held.next_pending() else {
                 break;
             };
-            self.engine.run_pending(self.seat, shard, &mut held, request);
+            self.engine.resume_on_held(self.seat, shard, &mut held, request);
             if start.elapsed() > SLICE {
                 break;
             }

@@ -24,9 +24,8 @@ use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Tape};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::shard::{
-    Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Locked, Outcome,
-    PasswordSum, PortConfig, PortSettings, Refusal, Request, Rules, Settings, Taking, User, Verdict, Waker,
-    Workers,
+    Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Locked,
+    PasswordSum, PortConfig, PortSettings, Refusal, Rules, Settings, User, Waker, Workers,
 };
 use midi::store::Census;
 
@@ -176,7 +175,11 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     while !stop.load(Ordering::Relaxed) {
         for message in engine.main.take(locked()) {
             match message {
-                ForMain::Request(request) => go_on(engine, request),
+                ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
+                ForMain::Run(request) => {
+                    engine.resume_on_main(locked(), request, || panic!("a command panicked"));
+                    errands += 1;
+                }
                 ForMain::Errand(errand) => {
                     errand(locked(), engine, engine.host());
                     errands += 1;
@@ -209,19 +212,6 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
         }
     }
     errands
-}
-
-/// Goes on with a port's command that no worker could run.
-fn go_on(engine: &Engine, mut request: Box<Request>) {
-    assert_eq!(request.verdict, Verdict::NeedsMain);
-    let (args, mut tape) = (std::mem::take(&mut request.args), Tape::default());
-    let outcome = args.with(|args| {
-        let call = engine.call_of(&request, args);
-        engine.attempt(engine.main_seat(locked()), &call, Taking::Wait(locked()), &mut tape)
-    });
-    request.verdict = if outcome == Outcome::Long { Verdict::Long } else { Verdict::Done };
-    (request.args, request.reply) = (args, tape);
-    engine.send_back(request);
 }
 
 /// Every token is free, nothing waits, and the books say what the tables hold.

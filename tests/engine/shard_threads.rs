@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use midi::command::{Args, Cluster, Reply, Tape, find};
 use midi::shard::{
     Author, Call, Config, Engine, ForMain, Gates, Home, HostClient, JobOwner, JobReply, Left, Locked,
-    Outcome, Pushed, Request, Seat, SeatCounts, Settings, Taking, Verdict, Waker, Workers, long_work,
+    Outcome, Pushed, Request, Seat, SeatCounts, Settings, Taking, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -378,12 +378,16 @@ impl Ticket {
 }
 
 impl HostClient for Ticket {
+    fn author(&self) -> Author {
+        Author::Nobody
+    }
+
     fn write_large(&self, tape: &Tape) {
         assert!(self.0 < FOREIGN, "small replies only");
         assert!(LARGE.lock().insert(self.0, played(tape)).is_none());
     }
 
-    fn answer(self: Box<Self>, _: Locked<'_>, _: Author, _: Tape) {
+    fn answer(self: Box<Self>, _: Locked<'_>, _: Tape) {
         unreachable!("the driver looks into the request");
     }
 
@@ -577,8 +581,11 @@ impl Driver {
         let finished = std::mem::take(&mut *self.finished.lock());
         let any = !came.is_empty() || !finished.is_empty();
         for message in came {
-            let ForMain::Request(request) = message else { unreachable!("nobody runs errands") };
-            self.came_home(request);
+            match message {
+                ForMain::Answer(request) => self.came_home(request, false),
+                ForMain::Run(request) => self.came_home(request, true),
+                ForMain::Errand(_) => unreachable!("nobody runs errands"),
+            }
         }
         for (ticket, said) in finished {
             self.jobs[ticket].check(&said);
@@ -590,17 +597,17 @@ impl Driver {
         any
     }
 
-    fn came_home(&mut self, mut request: Box<Request>) {
+    fn came_home(&mut self, mut request: Box<Request>, needs_main: bool) {
         let ticket = Ticket::of(&request);
         if ticket >= FOREIGN {
             self.foreign += 1;
-            assert!(request.verdict == Verdict::Done && !request.reply.is_empty());
+            assert!(!needs_main && !request.reply.is_empty());
             return;
         }
         self.engine.came_home();
         let client = ticket - self.first_ticket;
         let mut reply = std::mem::take(&mut request.reply);
-        if request.verdict == Verdict::NeedsMain {
+        if needs_main {
             self.needed_main += 1;
             assert!(reply.is_empty());
             request.args.with(|args| {

@@ -118,7 +118,7 @@ impl<D: Driver> Service<D> {
             prefix: "",
             author: Author::Nobody,
         };
-        self.run_allowed(connection, &call, output);
+        self.run_allowed(connection, call, output);
     }
 
     /// Answers a command that is not here: says where it is, or in Redis's words that there is none.

@@ -24,16 +24,12 @@ use crate::net::service::{Pace, Service};
 use crate::net::session::BUSY;
 use crate::net::shared::{Shared, count};
 use crate::net::transaction::{Said, Saying, Transaction};
-use crate::shard::{Gate, Taking};
-use crate::store::Now;
+use crate::shard::{Apart, Gate, Taking};
 
 /// What came of a try.
 enum Tried {
     Done,
-    /// A watched key has changed.
-    Changed,
-    Busy,
-    ForMain,
+    Apart(Apart),
     /// It ran, and its replies are to be said.
     Said(Vec<Said>),
 }
@@ -175,14 +171,14 @@ impl<D: Driver> Service<D> {
         }
         match self.try_exec(connection, &transaction, limits, output) {
             Tried::Done => self.spare = transaction.emptied(),
-            Tried::Changed => connection.session.reply(output).null_array(),
-            Tried::Busy => {
+            Tried::Apart(Apart::Changed) => connection.session.reply(output).null_array(),
+            Tried::Apart(Apart::Busy) => {
                 transaction.tries += 1;
                 connection.session.transaction = Some(transaction);
                 connection.session.in_multi = true;
                 connection.state = State::Again;
             }
-            Tried::ForMain => self.exec_on_main(connection, transaction, *limits),
+            Tried::Apart(Apart::NeedsMain) => self.exec_on_main(connection, transaction, *limits),
             Tried::Said(said) => {
                 self.shared.begin_saying(connection, transaction, said, output);
                 self.go_on_saying(connection, limits, output);
@@ -200,27 +196,20 @@ impl<D: Driver> Service<D> {
     ) -> Tried {
         let (engine, session) = (self.engine(), &connection.session);
         if engine.config.safemode || transaction.tries >= MANY_TRIES {
-            return Tried::ForMain;
+            return Tried::Apart(Apart::NeedsMain);
         }
-        let Some(user) = &session.user else { return Tried::ForMain };
+        let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };
         let all = transaction.arguments();
         let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, limits);
         if plan.is_for_main {
-            return Tried::ForMain;
+            return Tried::Apart(Apart::NeedsMain);
         }
-        engine.add_watched(&transaction.watching, &mut plan.shards);
-        let Some(mut holding) = engine.hold(self.seat(), &mut plan.shards) else { return Tried::Busy };
-        if holding.concerns_host(plan.calls()) {
-            holding.let_go();
-            return Tried::ForMain;
-        }
-        // Read while the shards are held: what has expired by then, nobody has taken out before.
-        let now = Now::at((engine.config.clock)());
-        if !holding.is_unchanged(&transaction.watching, &now) {
-            holding.let_go();
-            return Tried::Changed;
-        }
-        plan.set_time(now.ms());
+        let shards = take(&mut plan.shards);
+        let (mut holding, now) = match engine.hold(self.seat(), shards, &transaction.watching, plan.calls()) {
+            Ok(held) => held,
+            Err(apart) => return Tried::Apart(apart),
+        };
+        plan.set_time(now);
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
             Tried::Said(plan.run(engine, |call, tape| holding.run(call, tape)))

@@ -1,0 +1,137 @@
+//! A connection whose command is run: how it is answered, and how it waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::client::Client;
+use super::connection::{Connection, State};
+use super::driver::Driver;
+use super::job::PortReply;
+use super::resp::RespReply;
+use super::service::Service;
+use super::session::BUSY;
+use super::shared::Shared;
+use crate::command::DoorCommand;
+use crate::shard::{self, Author, Call, Home, JobDoor, JobOwner, JobReply, PortClient};
+use crate::store::Now;
+
+/// A connection in the hands of its worker.
+pub(super) struct Caller<'a> {
+    shared: &'a Arc<Shared>,
+    now: Instant,
+    connection: &'a mut Connection,
+    output: &'a mut Vec<u8>,
+}
+
+impl<D: Driver> Service<D> {
+    /// This connection, which is answered behind what `output` holds.
+    #[inline]
+    pub(super) fn caller<'a>(
+        &'a self,
+        connection: &'a mut Connection,
+        output: &'a mut Vec<u8>,
+    ) -> Caller<'a> {
+        Caller { shared: &self.shared, now: self.now, connection, output }
+    }
+}
+
+impl Caller<'_> {
+    fn pending(&self) -> Pending {
+        Pending {
+            shared: Arc::clone(self.shared),
+            client: Arc::clone(&self.connection.client),
+            resp3: self.connection.session.resp3,
+        }
+    }
+}
+
+impl shard::Client for Caller<'_> {
+    type Reply<'r>
+        = RespReply<'r>
+    where
+        Self: 'r;
+
+    #[inline]
+    fn reply(&mut self) -> RespReply<'_> {
+        self.connection.session.reply(self.output)
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self) -> Home {
+        self.connection.state = State::Waiting;
+        self.connection.queued_since = Some(self.now);
+        let client = &self.connection.client;
+        let (worker, connection) = (client.worker, client.key.packed());
+        Home::Worker { worker, connection, client: Box::new(self.pending()) }
+    }
+
+    fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        self.connection.state = State::Waiting;
+        self.pending().job(db)
+    }
+
+    fn hold_up(&mut self) {
+        self.connection.state = State::Deferred;
+    }
+
+    /// The main thread does.
+    fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {
+        self.connection.state = State::Waiting;
+        let (command, db, limits, prefix) = (call.command, call.db, call.limits, call.prefix);
+        let args = call.args.to_owned(usize::MAX);
+        let user = self.connection.session.user.clone();
+        let pending = self.pending();
+        let reply = pending.reply();
+        self.shared.engine.send_errand(Box::new(move |locked, engine, host| {
+            if pending.is_gone() {
+                return;
+            }
+            let Some(host) = host else { return reply.say(|reply| reply.error(BUSY)) };
+            args.with(|args| {
+                let now = Now::lazy(engine.config.clock);
+                let call = Call { command, args, db, now, limits, prefix, author: Author::Nobody };
+                let user = user.as_ref().map_or(&b""[..], |user| &user.name);
+                host.run_door_command(locked, &call, which, user, pending.owner(db), reply);
+            });
+        }));
+    }
+}
+
+/// A client whose command, or job, runs elsewhere.
+struct Pending {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    resp3: bool,
+}
+
+impl Pending {
+    fn reply(&self) -> Box<PortReply> {
+        PortReply::new(&self.shared, &self.client, self.resp3)
+    }
+
+    /// Who its job is for.
+    fn owner(&self, db: u32) -> JobOwner {
+        let client = &self.client;
+        JobOwner { db, client: client.id, door: JobDoor::Port, gone: Arc::clone(&client.gone) }
+    }
+
+    fn job(&self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        (self.owner(db), self.reply())
+    }
+}
+
+impl PortClient for Pending {
+    fn is_gone(&self) -> bool {
+        self.client.killed.load(Ordering::Relaxed)
+    }
+
+    fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+        let (owner, reply) = (self.owner(db), self.reply());
+        reply.begin();
+        (owner, reply)
+    }
+}

@@ -1,0 +1,426 @@
+//! Running a command on this thread, in the hands of whoever took the tokens.
+
+use arrayvec::ArrayVec;
+use smallvec::SmallVec;
+
+use super::call::{Call, Outcome, Taking};
+use super::edit::{KeyAt, KeysInHand, Named, shards_of};
+use super::engine::{Engine, HeldShard, ManyHeld};
+use super::seat::Seat;
+use super::watch::is_live;
+use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
+use crate::limits::{AHEAD, KEYS_AT_ONCE};
+use crate::store::{Done, Edit, KeyHash};
+
+impl Engine {
+    /// Tries to run a command on this thread.
+    #[inline(always)]
+    pub fn attempt(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        if call.row().is_on_one_shard(call.args.len()) {
+            return self.attempt_one(seat, call, taking, reply);
+        }
+        self.attempt_several(seat, call, taking, reply)
+    }
+
+    /// The same for those off the hot path: one function, which leaves the copies on it to be inlined whole.
+    #[inline(never)]
+    pub(super) fn attempt_outlined(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        self.attempt(seat, call, taking, reply)
+    }
+
+    fn attempt_several(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        match call.row().action {
+            Action::EachKey(each) => self.attempt_each(seat, call, taking, each, reply),
+            Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
+            Action::Keyspace(which) => self.attempt_keyspace(seat, call, taking, which, reply),
+            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
+        }
+    }
+
+    #[inline(always)]
+    fn attempt_one(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let hash = self.hasher.hash(call.first_key());
+        let shard = self.shard_of(hash);
+        let Some(mut held) = self.take(shard, taking) else {
+            return Outcome::Busy;
+        };
+        let outcome = self.run_one(seat, call, hash, shard, &mut held, reply);
+        self.release(shard, held);
+        outcome
+    }
+
+    /// Runs calls one after the other, each on one shard and all in one database, with all their shards held
+    /// together: so what the later ones need is fetched from memory while the first ones run. Stops
+    /// at the first that is not done, when enough has been replied (asked after each) to let others have the
+    /// shards, or when the last of the memory that the host has granted is taken; says how many were done, and
+    /// what became of the one after them.
+    pub fn attempt_run<'a, R: Reply>(
+        &self,
+        seat: &Seat,
+        calls: impl Iterator<Item = Call<'a>> + Clone,
+        reply: &mut R,
+        mut is_enough: impl FnMut(&R) -> bool,
+    ) -> (usize, Outcome) {
+        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
+        // makes the processor wait for what it has asked for before, so that is a step of its own.
+        let mut run = Run::default();
+        for call in calls.clone().take(AHEAD) {
+            run.add(self, call.first_key(), call.db);
+        }
+        run.take_tokens(self);
+        for &(hash, place) in &run.places {
+            run.held[place].1.db(run.db).prefetch(hash);
+        }
+        let (mut done, mut outcome) = (0, Outcome::Busy);
+        for &(hash, place) in &run.places {
+            run.held[place].1.db(run.db).prefetch_entry(hash);
+        }
+        for (call, &(hash, place)) in calls.zip(&run.places) {
+            let (shard, token) = &mut run.held[place];
+            outcome = self.run_one(seat, &call, hash, *shard, token, reply);
+            if outcome != Outcome::Done {
+                break;
+            }
+            done += 1;
+            // Those after it were let through before it took what was left.
+            if is_enough(reply) || self.is_metered(seat, &call) && !self.credit_left() {
+                break;
+            }
+        }
+        run.held.into_iter().for_each(|(shard, token)| self.release(shard, token));
+        (done, outcome)
+    }
+
+    /// Runs a command that needs one shard, which the caller holds.
+    #[inline(always)]
+    pub(super) fn run_one(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        if !held.watched.is_empty() && self.is_watched(seat, call, held) {
+            return Outcome::NeedsMain;
+        }
+        let mut events = Events::new(self.is_listening(), call.db);
+        let mut done = Done::default();
+        let outcome = {
+            let table = held.db(call.db);
+            let key = Edit::new(table, &self.hasher, hash, call.first_key(), &call.now, &mut done);
+            let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
+            seat.counted(call.command, || {
+                let result = match call.row().action {
+                    Action::OneKey(run) => run.run(&mut cx, reply),
+                    Action::EachKey(each) => {
+                        reply.integer(i64::from(each.run(&mut cx)));
+                        Ok(())
+                    }
+                    _ => Err(Error::Internal),
+                };
+                said(call, result, reply)
+            })
+        };
+        if done.is_anything() {
+            let at = KeyAt { shard, db: call.db, hash };
+            self.end_edit(self.account(seat, call), held, at, || call.first_key(), &done);
+        }
+        if events.are_wanted() {
+            self.leave_events(call.author, &events, |_| call.first_key());
+        }
+        outcome
+    }
+
+    /// Whether only the main thread may run a command, because it writes to a key that the host watches.
+    #[cold]
+    fn is_watched(&self, seat: &Seat, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
+        call.row().flags.write && !seat.is_main() && held.watched.concerns(call.db, call.first_key())
+    }
+
+    fn attempt_each(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        each: OnEachKey,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let keys = call.args.from(1);
+        if keys.len() > KEYS_AT_ONCE {
+            return Outcome::Long;
+        }
+        match self.each_key(seat, call, keys, taking, each) {
+            Err(outcome) => outcome,
+            Ok(count) => {
+                seat.called(call.command);
+                reply.integer(count);
+                Outcome::Done
+            }
+        }
+    }
+
+    /// For how many of the keys `each` gave true.
+    ///
+    /// # Errors
+    /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
+    pub(super) fn each_key(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        keys: &[&[u8]],
+        taking: Taking<'_>,
+        each: OnEachKey,
+    ) -> Result<i64, Outcome> {
+        self.with_many(seat, call, keys.iter().copied(), taking, |keys, events| {
+            self.count_keys(call, each, keys, events)
+        })
+    }
+
+    /// For how many of the keys `each` gives true.
+    fn count_keys(
+        &self,
+        call: &Call<'_>,
+        each: OnEachKey,
+        keys: &mut KeysInHand<'_, '_>,
+        events: &mut Events,
+    ) -> i64 {
+        let mut count = 0;
+        for number in 0..keys.len() {
+            events.begin(number);
+            count += i64::from(each.run(&mut OneKey {
+                key: keys.edit(number, call.db),
+                args: call.args,
+                limits: &call.limits,
+                events,
+            }));
+        }
+        count
+    }
+
+    fn attempt_many(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        run: OnManyKeys,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let keys = call.row().key_arguments(&call.args);
+        if keys.len() > call.limits.max_atomic_keys {
+            return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
+        }
+        let outcome = self.with_many(seat, call, keys, taking, |keys, events| {
+            self.run_many(seat, call, run, reply, keys, events)
+        });
+        outcome.unwrap_or_else(|reason| reason)
+    }
+
+    fn run_many(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        run: OnManyKeys,
+        reply: &mut dyn Reply,
+        keys: &mut KeysInHand<'_, '_>,
+        events: &mut Events,
+    ) -> Outcome {
+        let mut cx = self.many_keys(call, keys, events);
+        seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
+    }
+
+    /// What a command on several keys works with.
+    pub(super) fn many_keys<'a>(
+        &self,
+        call: &'a Call<'_>,
+        keys: &'a mut KeysInHand<'_, '_>,
+        events: &'a mut Events,
+    ) -> ManyKeys<'a> {
+        let (databases, cluster) = (self.config.databases, self.config.cluster);
+        let (args, db, now, limits) = (call.args, call.db, &call.now, &call.limits);
+        ManyKeys { args, keys, db, databases, cluster, now, limits, events }
+    }
+
+    /// Runs a command on several keys, whose shards are all among those held.
+    pub(super) fn run_on_held(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        held: &mut ManyHeld<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let names = self.named(call.row().key_arguments(&call.args));
+        let outcome = self.with_held(seat, call, &names, held, |keys, events| match call.row().action {
+            Action::ManyKeys(run) => self.run_many(seat, call, run, reply, keys, events),
+            Action::EachKey(each) => {
+                seat.called(call.command);
+                reply.integer(self.count_keys(call, each, keys, events));
+                Outcome::Done
+            }
+            _ => said(call, Err(Error::Internal), reply),
+        });
+        outcome.unwrap_or_else(|reason| reason)
+    }
+
+    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[Named<'k>; 8]> {
+        keys.map(|key| (self.hasher.hash(key), key)).collect()
+    }
+
+    /// Holds the shards of all these keys together while `run` works on them. The error says why that was not
+    /// to be: `Busy` or `NeedsMain`.
+    pub(super) fn with_many<'k, R>(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        taking: Taking<'_>,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
+        let names = self.named(keys);
+        let mut held = self.take_many(&shards_of(self, &names), taking).ok_or(Outcome::Busy)?;
+        let result = self.with_held(seat, call, &names, &mut held, run);
+        self.release_many(held);
+        result
+    }
+
+    /// The same with shards that the caller holds, these among others perhaps.
+    fn with_held<R>(
+        &self,
+        seat: &Seat,
+        call: &Call<'_>,
+        names: &[Named<'_>],
+        held: &mut ManyHeld<'_>,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
+        if call.row().flags.write && !seat.is_main() && self.is_for_main(held, call, names) {
+            return Err(Outcome::NeedsMain);
+        }
+        let mut events = Events::new(self.is_listening(), call.db);
+        let mut keys = KeysInHand::new(self, call, names, held);
+        let result = run(&mut keys, &mut events);
+        keys.end(self.account(seat, call), call.author, &events);
+        Ok(result)
+    }
+
+    /// The one of several held shards that a key is in.
+    #[inline]
+    pub(super) fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
+        of_shard(held, self.shard_of(hash))
+    }
+
+    /// Whether a write on a worker concerns keys that the host watches. What changes every
+    /// key that is there may be a job's, which nobody can take over: so it is announced.
+    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[Named<'_>]) -> bool {
+        if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
+            return false;
+        }
+        // Others may change keys of another database too: no need to know which.
+        if !matches!(call.row().action, Action::EachKey(_)) {
+            return true;
+        }
+        let mut found = false;
+        for &(hash, key) in names {
+            let shard = self.among(held, hash);
+            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now) {
+                self.announce_change(call.db, key);
+                found = true;
+            }
+        }
+        found
+    }
+}
+
+/// The shards of calls that run together.
+#[derive(Default)]
+struct Run<'a> {
+    /// The hash of each call's key.
+    hashes: ArrayVec<KeyHash, AHEAD>,
+    held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
+    /// The hashes again, of the calls that can run, and which of the held shards each is in.
+    places: ArrayVec<(KeyHash, usize), AHEAD>,
+    /// The client's database.
+    db: u32,
+}
+
+impl<'a> Run<'a> {
+    /// Adds a call, and asks for its shard's memory.
+    #[inline]
+    fn add(&mut self, engine: &Engine, key: &[u8], db: u32) {
+        let hash = engine.hasher.hash(key);
+        engine.prefetch_shard(engine.shard_of(hash));
+        self.hashes.push(hash);
+        self.db = db;
+    }
+
+    /// Holds all the shards, up to the first that is not to be had.
+    #[inline]
+    fn take_tokens(&mut self, engine: &'a Engine) {
+        // A bit for each shard that is held, by the low bits of its number.
+        let mut seen = 0_u64;
+        for &hash in &self.hashes {
+            let shard = engine.shard_of(hash);
+            let bit = 1 << (shard % 64);
+            let known = if seen & bit == 0 { None } else { self.place_of(shard) };
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    let Some(held) = engine.take(shard, Taking::WORKER) else { return };
+                    self.held.push((shard, held));
+                    self.held.len() - 1
+                }
+            };
+            seen |= bit;
+            self.places.push((hash, place));
+        }
+    }
+
+    fn place_of(&self, shard: u32) -> Option<usize> {
+        self.held.iter().position(|&(number, _)| number == shard)
+    }
+}
+
+/// The one of several held shards that has this number.
+#[inline]
+pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
+    let at = held.partition_point(|&(number, _)| number < shard);
+    &mut held[at].1
+}
+
+/// Turns a command's result into an outcome, saying its error.
+#[inline]
+pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(Error::ReplyTooLarge) => Outcome::TooLarge,
+        Err(Error::LongWork) => Outcome::Long,
+        Err(error) => {
+            call.refuse(error, reply);
+            Outcome::Done
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `midi.dispatch pool`: the commands of a turn of the main loop, which go to the workers together.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use super::request::Request;
+
+/// Requests are boxed for their whole way.
+type Requests = Vec<Box<Request>>;
+
+/// Commands that are gathered until the main loop turns.
+#[derive(Default)]
+pub struct Batch {
+    requests: Mutex<Requests>,
+    /// Whether there are any, for a look without the lock: every turn looks.
+    has_any: AtomicBool,
+}
+
+impl Batch {
+    /// Adds one. True where it is the first.
+    pub(super) fn add(&self, request: Box<Request>) -> bool {
+        let mut requests = self.requests.lock();
+        requests.push(request);
+        self.has_any.store(true, Ordering::Relaxed);
+        requests.len() == 1
+    }
+
+    /// Takes them all; `None` where there are none.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Requests> {
+        if !self.has_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_any.store(false, Ordering::Relaxed);
+        Some(std::mem::take(&mut *self.requests.lock()))
+    }
+}
