@@ -12,7 +12,7 @@
 //! * where messages lie in a free shard, its owner has been told;
 //! * who waits for a token gets it, and who sleeps is woken.
 //!
-//! docs/design.md lists the mistakes that these models have been seen to catch.
+//! docs/design/tokens.md says what they have decided.
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};

@@ -1,5 +1,5 @@
 //! The promise: one rule says what a user may do with midi's commands, whatever they are called and whichever
-//! host it is: docs/port.md has it under "Who gets in". On Redis 7.0 it holds at the host's door, too; on later hosts that
+//! host it is: docs/port/access.md has it. On Redis 7.0 it holds at the host's door, too; on later hosts that
 //! door goes by the host's own verdict.
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@
 mod common;
 
 mod docs;
+mod docs_pages;
 mod layout;
 mod programs;
 mod redis_suite;

@@ -165,6 +165,9 @@ fn read(path: &Path) -> Result<Results> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
+/// The folder beside docs/benchmarks.md that has its plots.
+const PICTURES: &str = "benchmarks";
+
 fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
     let goals = goals::judged(results);
     let page = options.directory.join("index.html");
@@ -177,7 +180,11 @@ fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
     if !missing.is_empty() {
         println!("{} is left as it is: {} not run yet.", docs.display(), missing.join(", "));
     } else if !results.outcomes.iter().any(|outcome| outcome.quick) {
-        write(docs, &report::document(results, &goals))?;
+        let pictures = report::pictures(results);
+        for picture in &pictures {
+            write(&docs.with_file_name(PICTURES).join(picture.file), &picture.svg)?;
+        }
+        write(docs, &report::document(results, &goals, &pictures, PICTURES))?;
         println!("{} is up to date.", docs.display());
     }
     Ok(())

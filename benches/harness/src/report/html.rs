@@ -109,6 +109,7 @@ fn html(table: &Table) -> String {
     text + "</table>"
 }
 
-fn escaped(text: &str) -> String {
+/// Text as it stands in a page.
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,25 +1,28 @@
 //! docs/benchmarks.md.
 
-use super::{Table, figure_table, load_table};
+use super::opening::opening;
+use super::pictures::Picture;
+use super::{Table, figure_table, load_table, wrapped};
 use crate::goals::Goal;
-use crate::results::{Machine, Outcome, Results};
+use crate::results::{Outcome, Results};
 
-/// The whole document, from these results.
-pub fn document(results: &Results, goals: &[Goal]) -> String {
-    let mut text = String::from(
-        "# Benchmarks\n\n\
-         `make bench` has written this page; do not edit it. Every figure is the median of the rounds of one run. The\n\
-         same run's plots, the percentiles of every latency and each round's figures are in `bench-report/` after it.\n\n\
-         | | |\n|---|---|\n\
+/// The whole document, from these results; its plots are in this folder beside it.
+pub fn document(results: &Results, goals: &[Goal], pictures: &[Picture], folder: &str) -> String {
+    let mut text = opening(results, goals, pictures, folder);
+    text.push_str("\n## How to run them\n\n");
+    text.push_str(&wrapped(
+        "",
+        "`make bench` has written this page and its plots; do not edit them. Every figure is the median of the \
+         rounds of one run. More plots, the percentiles of every latency and each round's figures are in \
+         `bench-report/` after a run.",
+    ));
+    text.push_str(
+        "\n| | |\n|---|---|\n\
          | `make bench` | everything, and this page |\n\
          | `make bench EXP=2` | the experiments of one section |\n\
          | `make bench-quick` | everything with short rounds: for a look, nothing to quote |\n\
          | `make bench BENCH_SERVERS=\"redis8=/path/to/redis-server df=/path/to/dragonfly\"` | other servers beside; `name=path,argument,…` |\n\
          | `midi-bench load --help` | the load generator by itself (`cargo run --release -p midi-bench -- load --help`) |\n\n",
-    );
-    text.push_str(&machine(&results.machine));
-    text.push_str(
-        "\nRead ratios: absolute times belong to this machine and hour. CPU per command holds still where throughput does not.\n\n",
     );
     text.push_str("## Goals\n\n");
     text.push_str(&goal_table(goals));
@@ -27,13 +30,6 @@ pub fn document(results: &Results, goals: &[Goal]) -> String {
         text.push_str(&section(outcome));
     }
     text
-}
-
-fn machine(machine: &Machine) -> String {
-    format!(
-        "Run on {}: {}, {} cores, {:.0} GiB, Linux {}. midi at {}.\n",
-        machine.date, machine.processor, machine.cores, machine.memory_gib, machine.kernel, machine.commit
-    )
 }
 
 fn goal_table(goals: &[Goal]) -> String {
@@ -57,7 +53,7 @@ fn goal_table(goals: &[Goal]) -> String {
 }
 
 fn section(outcome: &Outcome) -> String {
-    let mut text = format!("\n## {}\n\n{}\n", outcome.title, outcome.about);
+    let mut text = format!("\n## {}\n\n{}", outcome.title, wrapped("", &outcome.about));
     text.push_str(&format!("\n`make bench EXP={}`", outcome.number));
     let rounds = outcome.rounds.iter().map(|round| round.number + 1).max().unwrap_or(0);
     text.push_str(&format!(", {rounds} rounds in turn.\n\n"));

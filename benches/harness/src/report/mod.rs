@@ -2,11 +2,14 @@
 
 mod html;
 mod markdown;
+mod opening;
+mod pictures;
 mod plots;
 mod table;
 
 pub use html::page;
 pub use markdown::document;
+pub use pictures::pictures;
 pub use table::terminal;
 
 use crate::goals::short;
@@ -31,6 +34,29 @@ const COLUMNS: [Column; 9] = [
     Column { head: "max, ms", metric: Metric::Max, unit: 1000.0 },
     Column { head: "sent late p99, ms", metric: Metric::LateP99, unit: 1000.0 },
 ];
+
+/// The longest line of prose in docs/benchmarks.md.
+const WIDTH: usize = 100;
+
+/// Prose in lines that are not too long; the first begins with `first`, the others are as far in.
+fn wrapped(first: &str, prose: &str) -> String {
+    let (mut text, mut column) = (first.to_owned(), first.chars().count());
+    let indent = " ".repeat(column);
+    for (number, word) in prose.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(&indent);
+            column = indent.len();
+        } else if number > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
+}
 
 /// A table of an outcome: its head, and its rows.
 struct Table {
@@ -92,4 +118,18 @@ fn figure_table(outcome: &Outcome) -> Option<Table> {
     let head =
         ["what", outcome.points.as_str(), "figure", "median", "least and most"].map(str::to_owned).into();
     (!rows.is_empty()).then_some(Table { head, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_wrapped() {
+        assert_eq!(wrapped("- ", "a b"), "- a b\n");
+        let text = wrapped("- ", &"word ".repeat(50));
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")), "{text}");
+        assert_eq!(text.matches("word").count(), 50);
+    }
 }

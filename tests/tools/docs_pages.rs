@@ -1,0 +1,175 @@
+//! The promise: the pages can be read and followed. Prose has lines of a bounded length, every link leads
+//! somewhere, and docs/configuration.md has every setting once, with its default and when it can be changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Builder, Value};
+
+/// The longest line of prose: CONTRIBUTING.md.
+const WIDTH: usize = 100;
+
+/// Between these, a page is made from the command table.
+const MADE: (&str, &str) = ("<!-- made from", "<!-- written by hand");
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All pages: those at the top, and those in docs and .github.
+fn pages() -> Vec<PathBuf> {
+    let mut folders = vec![root().join("docs"), root().join(".github")];
+    let mut pages = files(&root());
+    while let Some(folder) = folders.pop() {
+        pages.extend(files(&folder));
+        folders.extend(entries(&folder).into_iter().filter(|path| path.is_dir()));
+    }
+    pages.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
+    pages.sort();
+    assert!(pages.len() > 80, "the pages were not found");
+    pages
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let folder = fs::read_dir(folder).expect("a folder of the project");
+    folder.map(|entry| entry.expect("a readable folder").path()).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    entries(folder).into_iter().filter(|path| path.is_file()).collect()
+}
+
+fn text(page: &Path) -> String {
+    fs::read_to_string(page).expect("a page")
+}
+
+/// The lines that are not in a block of code, numbered from 1, without the code within them.
+fn lines(text: &str) -> Vec<(usize, String)> {
+    let mut in_code = false;
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            lines.push((number + 1, line.split('`').step_by(2).collect()));
+        }
+    }
+    lines
+}
+
+/// Where a line's links lead.
+fn links(line: &str) -> Vec<&str> {
+    line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect()
+}
+
+/// The line with the links' texts alone.
+fn without_links(line: &str) -> String {
+    let mut parts = line.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |line, rest| line + "]" + rest.split_once(')').map_or("", |(_, after)| after))
+}
+
+#[test]
+fn lines_are_not_too_long() {
+    let mut wrong = String::new();
+    for page in pages() {
+        let mut is_made = false;
+        for (number, line) in lines(&text(&page)) {
+            is_made = (is_made || line.starts_with(MADE.0)) && !line.starts_with(MADE.1);
+            if !is_made && !line.starts_with('|') && without_links(&line).chars().count() > WIDTH {
+                wrong += &format!("{}:{number}\n", page.display());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "more than {WIDTH} columns of prose:\n{wrong}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut wrong = String::new();
+    for page in pages() {
+        for (number, line) in lines(&text(&page)) {
+            for link in links(&line).into_iter().filter(|link| !leads_somewhere(&page, link)) {
+                wrong += &format!("{}:{number}: {link}\n", page.display());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Whether a link is to another site, a file, or a heading of a page.
+fn leads_somewhere(page: &Path, link: &str) -> bool {
+    if link.starts_with("https://") {
+        return true;
+    }
+    let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+    let target = if file.is_empty() { page.to_owned() } else { page.with_file_name(file) };
+    target.exists() && heading.is_none_or(|heading| headings(&text(&target)).any(|other| other == heading))
+}
+
+/// The headings of a page, as links name them.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    titles.map(|title| title.trim_start_matches('#').trim().to_lowercase()).map(|title| {
+        let letter = |letter: char| match letter {
+            ' ' | '-' => Some('-'),
+            letter => Some(letter).filter(|letter| letter.is_alphanumeric() || *letter == '_'),
+        };
+        title.chars().filter_map(letter).collect()
+    })
+}
+
+/// A setting's cells in docs/configuration.md.
+struct Row {
+    default: String,
+    changes: String,
+}
+
+fn rows() -> BTreeMap<String, Row> {
+    let mut rows = BTreeMap::new();
+    for line in text(&root().join("docs/configuration.md")).lines() {
+        let Some((name, rest)) = line.strip_prefix("| `").and_then(|line| line.split_once('`')) else {
+            continue;
+        };
+        let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
+        let row = Row { default: cells[1].into(), changes: cells[3].into() };
+        assert!(rows.insert(name.to_owned(), row).is_none(), "{name} has two rows");
+    }
+    rows
+}
+
+/// A number as CONFIG GET has it; other words as they are.
+fn unfolded(value: &str) -> String {
+    let units = [("kb", 1_u64 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
+    let sized = |(unit, factor)| value.strip_suffix(unit)?.parse::<u64>().ok().map(|number| number * factor);
+    units.into_iter().find_map(sized).map_or_else(|| value.replace("empty", ""), |number| number.to_string())
+}
+
+#[test]
+fn every_setting_has_one_row() {
+    let server = Builder::new().start();
+    let mut client = server.client();
+    let settings = client.call(&["CONFIG", "GET", "midi.*"]).map();
+    let rows = rows();
+    let (named, known): (Vec<&String>, Vec<&String>) = (rows.keys().collect(), settings.keys().collect());
+    assert!(known.iter().all(|name| named.contains(name)), "{known:?} and {named:?}");
+    assert_eq!(named.len(), known.len(), "{known:?} and {named:?}");
+    for (name, row) in rows {
+        let value = settings[&name].text();
+        if row.default != "the host's" {
+            assert_eq!(unfolded(&row.default), value, "{name}'s default");
+        }
+        let reply = client.call(&["CONFIG", "SET", &name, &value]);
+        let changes = if matches!(reply, Value::Error(_)) { "at start" } else { "at runtime" };
+        assert_eq!(row.changes, changes, "{name}");
+    }
+}
+
+#[test]
+fn settings_have_their_rows_in_one_page() {
+    for page in pages().into_iter().filter(|page| !page.ends_with("docs/configuration.md")) {
+        let found = text(&page).lines().any(|line| line.starts_with("| `midi."));
+        assert!(!found, "{}: docs/configuration.md has the settings", page.display());
+    }
+}
