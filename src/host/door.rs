@@ -43,7 +43,7 @@ macro_rules! trampolines {
 
 /// Each command has a trampoline of its own, at its number: by the one that it
 /// calls the host says which command it is, and no name is looked up.
-/// docs/design.md has the figures.
+/// docs/design/overview.md has the figures.
 pub static TRAMPOLINES: &[Trampoline] = &rows_of_host!(trampolines);
 
 unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
