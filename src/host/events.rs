@@ -109,7 +109,7 @@ fn before_sleep(ctx: Ctx<'_>) {
         turn::turn(locked);
     }
     // More keeps coming, or something is left over: sleep not at all.
-    engine.wake_main();
+    engine.outside.wake_main();
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
@@ -154,7 +154,7 @@ extern "C" fn before_fork() {
 
 /// The child keeps no port open. It may take no lock here, and takes none.
 extern "C" fn in_child() {
-    let ports = if_in_use().and_then(|instance| instance.engine.ports());
+    let ports = if_in_use().and_then(|instance| instance.engine.outside.ports());
     for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
         // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
         unsafe { libc::close(listener) };

@@ -84,7 +84,7 @@ impl HostGates {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
-        if self.stale.load(Ordering::Relaxed) || instance().engine.wants_credit() {
+        if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.load(Ordering::Relaxed) {
             self.look(ctx);

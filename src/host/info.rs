@@ -54,7 +54,7 @@ fn shards(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
     for db in 0..engine.config.databases {
-        let census = engine.census(db);
+        let census = engine.books.census(db);
         if census.keys != 0 {
             sink.field(&format!("db{db}"), &format!("keys={},expires={}", census.keys, census.expiring));
         }
@@ -62,8 +62,8 @@ fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
-    let keys: i64 = (0..engine.config.databases).map(|db| engine.census(db).keys).sum();
-    let bytes = engine.totals().bytes;
+    let keys: i64 = (0..engine.config.databases).map(|db| engine.books.census(db).keys).sum();
+    let bytes = engine.books.totals().bytes;
     sink.field("table_bytes", &bytes.to_string());
     sink.field("bytes_per_key", &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }));
     sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
@@ -74,29 +74,29 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
-    let expiring: i64 = (0..engine.config.databases).map(|db| engine.census(db).expiring).sum();
+    let expiring: i64 = (0..engine.config.databases).map(|db| engine.books.census(db).expiring).sum();
     sink.field("expiring_keys", &expiring.to_string());
-    sink.field("expired_keys", &engine.totals().expired.to_string());
+    sink.field("expired_keys", &engine.books.totals().expired.to_string());
 }
 
 fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
-    let Some(main) = engine.seats().next() else { return };
+    let Some(main) = engine.books.seats().next() else { return };
     let pool = engine.settings.pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
     sink.field("ran_at_once", &main.at_once().to_string());
     sink.field("queued", &main.queued().to_string());
-    sink.field("queue_depth", &engine.queued_now().to_string());
+    sink.field("queue_depth", &engine.books.queued_now().to_string());
 }
 
 fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
-    for seat in engine.seats().skip(1) {
+    for seat in engine.books.seats().skip(1) {
         let value = format!("commands={},slices={},turns={}", seat.ran_queued(), seat.slices(), seat.turns());
         sink.field(&format!("worker{}", seat.number - 1), &value);
     }
 }
 
 fn net(engine: &Engine, sink: &mut dyn InfoSink) {
-    if let Some(ports) = engine.ports() {
+    if let Some(ports) = engine.outside.ports() {
         ports.tell(&mut |name, value| sink.field(name, value));
     }
 }
@@ -122,7 +122,7 @@ fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
     for (number, command) in COMMANDS.iter().enumerate() {
-        let count = engine.command_count(number);
+        let count = engine.books.command_count(number);
         if count.calls > 0 {
             let value = format!(
                 "calls={},usec={},usec_per_call={:.2}",

@@ -81,7 +81,7 @@ fn drop_later(dropped: Dropped) {
         && before + bytes >= FREEING_WAKES
         && let Some(instance) = if_in_use()
     {
-        instance.engine.wake_main();
+        instance.engine.outside.wake_main();
     }
 }
 

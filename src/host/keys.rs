@@ -5,12 +5,12 @@
 
 use std::ffi::c_int;
 
+use redis_module::raw;
 use smallvec::SmallVec;
 
 use super::api::{Ctx, api};
-use super::register::access_flags;
 use super::string::HostString;
-use crate::command::{Args, Command, Keys};
+use crate::command::{Access, Args, Command, Keys};
 
 /// Whether the host asks for a command's keys this way.
 pub fn are_asked_for(keys: Keys) -> bool {
@@ -31,4 +31,19 @@ pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
         unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.raw(), position as c_int, flags as c_int) };
     }
     true
+}
+
+/// What a command does to a key, in the host's flags.
+pub fn access_flags(access: Access) -> u64 {
+    let flag = |word: &&str| match *word {
+        "RO" => raw::REDISMODULE_CMD_KEY_RO,
+        "RW" => raw::REDISMODULE_CMD_KEY_RW,
+        "OW" => raw::REDISMODULE_CMD_KEY_OW,
+        "RM" => raw::REDISMODULE_CMD_KEY_RM,
+        "access" => raw::REDISMODULE_CMD_KEY_ACCESS,
+        "update" => raw::REDISMODULE_CMD_KEY_UPDATE,
+        "insert" => raw::REDISMODULE_CMD_KEY_INSERT,
+        _ => raw::REDISMODULE_CMD_KEY_DELETE,
+    };
+    access.words().iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
 }

@@ -80,11 +80,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.on_ask_host(|locked| GATES.ask_host(locked));
+    engine.outside.on_ask_host(|locked| GATES.ask_host(locked));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.on_watched_change(watch::tell);
-    engine.meet_host(Box::new(TheHost::new(ctx)));
+    engine.outside.meet_host(Box::new(TheHost::new(ctx)));
     renamed::note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
@@ -182,7 +182,7 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
 
 /// Whether the host ends where a module that it takes back stays. Valkey calls itself Redis 7.2.
 fn insists(engine: &Engine) -> bool {
-    let major = engine.host_version().split('.').next();
+    let major = engine.outside.host_version().split('.').next();
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 8)
 }
 

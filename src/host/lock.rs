@@ -82,7 +82,7 @@ impl LockPart {
         slice_ended();
         let engine = &instance().engine;
         if engine.is_listening() {
-            engine.wake_main(); // It tells what has changed.
+            engine.outside.wake_main(); // It tells what has changed.
         }
         drop(hold);
         match result {

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: raw::RedisModuleEvent, _: 
 pub fn refresh(ctx: Ctx<'_>) {
     if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
         MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
-        instance().engine.set_modules(list(ctx));
+        instance().engine.outside.set_modules(list(ctx));
     }
 }
 

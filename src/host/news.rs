@@ -51,7 +51,7 @@ pub fn tracking_begins(locked: Locked<'_>) {
     ASKED_FOR.store(true, Ordering::Relaxed);
     if TURN_IS_OVER.load(Ordering::Relaxed) {
         before_read(locked);
-        instance().engine.wake_main();
+        instance().engine.outside.wake_main();
     }
 }
 

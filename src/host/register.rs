@@ -8,8 +8,8 @@ use redis_module::raw;
 
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
-use super::keys::are_asked_for;
-use crate::command::{Access, Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
+use super::keys::{access_flags, are_asked_for};
+use crate::command::{Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
 /// What the host calls for a command.
 pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
@@ -132,21 +132,6 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
         }
     }
     spec
-}
-
-/// What a command does to a key, in the host's flags.
-pub fn access_flags(access: Access) -> u64 {
-    let flag = |word: &&str| match *word {
-        "RO" => raw::REDISMODULE_CMD_KEY_RO,
-        "RW" => raw::REDISMODULE_CMD_KEY_RW,
-        "OW" => raw::REDISMODULE_CMD_KEY_OW,
-        "RM" => raw::REDISMODULE_CMD_KEY_RM,
-        "access" => raw::REDISMODULE_CMD_KEY_ACCESS,
-        "update" => raw::REDISMODULE_CMD_KEY_UPDATE,
-        "insert" => raw::REDISMODULE_CMD_KEY_INSERT,
-        _ => raw::REDISMODULE_CMD_KEY_DELETE,
-    };
-    access.words().iter().map(flag).fold(0, |flags, flag| flags | u64::from(flag))
 }
 
 /// The documented arguments in the host's form. Their texts are leaked: this

@@ -142,7 +142,7 @@ fn see_to(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Errand(errand) => errand(locked, engine, engine.host()),
+        ForMain::Errand(errand) => errand(locked, engine, engine.outside.host()),
     }
 }
 
@@ -168,12 +168,12 @@ pub fn turn_aside(locked: Locked<'_>) {
     });
     MESSAGES.waiting.lock().news = engine.news_so_far(locked);
     if !all_done {
-        engine.wake_main();
+        engine.outside.wake_main();
     }
 }
 
 fn see_to_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
-    let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.host(), Error::Loading) };
+    let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
     match message {
         ForMain::Errand(errand) => errand(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),

@@ -122,7 +122,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
         engine.open_unit(ctx.locked());
         // Commands also run after BEFORE_SLEEP: shards must not be kept asleep.
         if engine.main.is_asleep() {
-            engine.wake_main();
+            engine.outside.wake_main();
         }
     }
     true

@@ -13,7 +13,7 @@ use super::service::Service;
 use super::session::BUSY;
 use super::shared::Shared;
 use crate::command::DoorCommand;
-use crate::shard::{self, Author, Call, Home, JobDoor, JobOwner, JobReply, PortClient};
+use crate::shard::{self, Author, Call, Home, JobDoor, JobOwner, JobReply, PortClient, WaitsFor};
 use crate::store::Now;
 
 /// A connection in the hands of its worker.
@@ -61,9 +61,9 @@ impl shard::Client for Caller<'_> {
         true
     }
 
-    fn wait(&mut self) -> Home {
+    fn wait(&mut self, whom: WaitsFor) -> Home {
         self.connection.state = State::Waiting;
-        self.connection.queued_since = Some(self.now);
+        self.connection.queued_since = (whom == WaitsFor::Shard).then_some(self.now);
         let client = &self.connection.client;
         let (worker, connection) = (client.worker, client.key.packed());
         Home::Worker { worker, connection, client: Box::new(self.pending()) }

@@ -58,7 +58,7 @@ pub fn open(
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
     if !config.are_wanted() || config.obstacle.is_some() {
-        engine.meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
+        engine.outside.meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
@@ -66,7 +66,7 @@ pub fn open(
     let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
     let descriptors = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report = Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
-    engine.meet_ports(Box::new(report));
+    engine.outside.meet_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);

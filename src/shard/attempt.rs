@@ -107,7 +107,7 @@ impl Engine {
             }
             done += 1;
             // Those after it were let through before it took what was left.
-            if is_enough(reply) || self.is_metered(seat, &call) && !self.credit_left() {
+            if is_enough(reply) || self.is_metered(seat, &call) && !self.books.credit_left() {
                 break;
             }
         }

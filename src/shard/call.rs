@@ -1,6 +1,5 @@
 //! A call of a command, and what can come of trying to run it.
 
-use super::seat::Seat;
 use crate::command::{Args, COMMANDS, Command, Error, Limits, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
@@ -59,12 +58,6 @@ impl Taking<'_> {
     pub const MAIN: Self = Taking::Try(MAIN_SPINS);
     /// For workers.
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
-
-    /// As the thread at this seat tries.
-    #[inline]
-    pub(super) fn of(seat: &Seat) -> Self {
-        if seat.is_main() { Self::MAIN } else { Self::WORKER }
-    }
 }
 
 /// What became of an attempt. What is next for the call, the dispatcher says (`dispatch.rs`).

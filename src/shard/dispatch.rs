@@ -27,6 +27,7 @@
 //! as a unit on the main thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::call::{Call, Outcome, Taking};
@@ -54,8 +55,8 @@ pub trait Client {
     /// Whether it may be answered later.
     fn may_wait(&self) -> bool;
 
-    /// Has it wait for its command, which goes elsewhere.
-    fn wait(&mut self) -> Home;
+    /// Has it wait for its command, which goes elsewhere: to the main thread, or to where its shard is to be had.
+    fn wait(&mut self, whom: WaitsFor) -> Home;
 
     /// Has it wait for a job: whom the job is for, and how it answers.
     fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>);
@@ -65,6 +66,15 @@ pub trait Client {
 
     /// Runs a command that needs the host's means.
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand);
+}
+
+/// For whom a client waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// The holder of a shard.
+    Shard,
+    /// The main thread.
+    Main,
 }
 
 /// What is next for a call that was tried.
@@ -114,7 +124,7 @@ impl Engine {
         if !seat.locked().is_some_and(is_alone) {
             let outcome = match self.not_here(seat, call) {
                 Some(outcome) if client.may_wait() => outcome,
-                _ => self.attempt(seat, call, Taking::of(seat), &mut client.reply()),
+                _ => self.attempt(seat, call, taking(seat), &mut client.reply()),
             };
             if outcome == Outcome::Done {
                 return self.book_at_once(seat);
@@ -135,13 +145,17 @@ impl Engine {
         let next = self.next(seat, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
-            Next::Queue => match self.book_queued(seat) {
-                Ok(()) => self.send_queued(seat, Box::new(Request::new(call, client.wait()))),
-                Err(error) => call.refuse(error, &mut client.reply()),
-            },
+            Next::Queue => {
+                match self.books.book_queued(seat, self.settings.max_queued.load(Ordering::Relaxed)) {
+                    Ok(()) => {
+                        self.send_queued(seat, Box::new(Request::new(call, client.wait(WaitsFor::Shard))))
+                    }
+                    Err(error) => call.refuse(error, &mut client.reply()),
+                }
+            }
             Next::Main => {
-                self.count_queued(seat);
-                self.send_to_main(Box::new(Request::new(call, client.wait())));
+                self.books.count_queued(seat);
+                self.send_to_main(Box::new(Request::new(call, client.wait(WaitsFor::Main))));
             }
             Next::Job(work) => {
                 let (owner, reply) = client.wait_for_job(call.db);
@@ -255,7 +269,7 @@ impl Engine {
                 self.send_to_main(request);
             }
             Next::Job(work) => {
-                self.came_home();
+                self.books.came_home();
                 self.start_queued_job(seat, *request, work);
             }
         }
@@ -321,7 +335,7 @@ impl Engine {
         if !request.is_of_host() {
             return self.send_home(std::iter::once(request));
         }
-        self.came_home();
+        self.books.came_home();
         let Request { home, reply, .. } = *request;
         if let Home::Main(client) = home {
             client.answer(locked, reply);
@@ -348,6 +362,12 @@ impl Panic {
             Next::Answered
         })
     }
+}
+
+/// How the thread at this seat comes by tokens.
+#[inline]
+fn taking(seat: &Seat) -> Taking<'static> {
+    if seat.is_main() { Taking::MAIN } else { Taking::WORKER }
 }
 
 /// Whether a command takes so many keys that a worker had better run it than the main thread.

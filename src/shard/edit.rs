@@ -82,7 +82,7 @@ impl Engine {
         let (table, watched) = store.db_and_watched(at.db);
         if account.metered {
             let shared = table.shared_bytes(at.hash, key());
-            self.spend_credit(table.gained().bytes + shared as i64);
+            self.books.spend_credit(table.gained().bytes + shared as i64);
         }
         if table.gained() != Census::default() {
             account.seat.book(at.db, table.take_gained());

@@ -1,22 +1,20 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows no host and
 //! no socket.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::batch::Batch;
-use super::counters::{Census, CommandCount, SeatCounts};
+use super::books::Books;
 use super::gates::Gates;
 use super::host::Host;
 use super::job::{Jobs, Progress};
 use super::marks::Watch;
 use super::news::NewsDesk;
-use super::port::Ports;
+use super::outside::Outside;
 use super::refusals::Refusals;
 use super::request::Request;
 use super::seat::Seat;
@@ -24,7 +22,6 @@ use super::settings::{Config, Settings};
 use super::unit::Unit;
 use super::users::Users;
 use super::workers::Workers;
-use crate::command::Tape;
 use crate::store::{KeyHash, KeyHasher, Store, UnixMs, prefetch};
 use crate::sync::{Held, Inbox, Locked, Token, WaitingRoom};
 
@@ -65,27 +62,13 @@ pub struct Engine {
     pub(super) news: NewsDesk,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
-    main_seat: CachePadded<SeatCounts>,
-    worker_seats: Box<[CachePadded<SeatCounts>]>,
     pub(super) gates: AtomicU32,
-    /// Bytes that writes may still take before the host is asked again.
-    credit: AtomicI64,
-    credit_wanted: AtomicBool,
-    pub(super) queued_now: AtomicUsize,
     pub(super) age: AtomicU64,
-    /// Ends the sleep of the main thread.
-    wake_main: Box<dyn Fn() + Send + Sync>,
-    /// Asks the host whether, and how much, midi may write.
-    ask_host: OnceLock<fn(Locked<'_>)>,
-    host: OnceLock<Box<dyn Host>>,
-    /// What HELLO tells of the host's modules.
-    modules: Mutex<Arc<Tape>>,
-    ports: OnceLock<Box<dyn Ports>>,
+    /// What is counted, and booked.
+    pub books: Books,
+    /// The host and the ports.
+    pub outside: Outside,
 }
-
-/// Granted even where nothing is left, as long as the host does not refuse
-/// memory: its own accounts are coarser than midi's.
-const MIN_CREDIT: i64 = 1 << 20;
 
 /// A shard in the hands of whoever holds its token.
 pub type HeldShard<'a> = Held<'a, Store, Box<Request>>;
@@ -106,7 +89,6 @@ impl Engine {
         let shard = || {
             CachePadded::new(Shard { token: Token::new(Store::default()), due: AtomicI64::new(UnixMs::MAX) })
         };
-        let seat = |number| CachePadded::new(SeatCounts::new(number, config.databases as usize));
         Ok(Engine {
             config,
             settings,
@@ -123,37 +105,24 @@ impl Engine {
             news: NewsDesk::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
-            main_seat: seat(0),
-            worker_seats: (1..=config.workers).map(seat).collect(),
+            books: Books::new(&config),
+            outside: Outside::new(wake_main),
             // Until the host says otherwise: it loads its data before anything else.
             gates: AtomicU32::new(Gates::LOADING.bits()),
-            credit: AtomicI64::new(i64::MAX),
-            credit_wanted: AtomicBool::new(false),
-            queued_now: AtomicUsize::new(0),
             age: AtomicU64::new(0),
-            wake_main,
-            ask_host: OnceLock::new(),
-            host: OnceLock::new(),
-            modules: Mutex::default(),
-            ports: OnceLock::new(),
         })
     }
 
     /// The seat of the holder of the global lock.
     #[inline]
-    pub fn main_seat<'l>(&'l self, _: Locked<'l>) -> &'l Seat {
-        Seat::of(&self.main_seat)
-    }
-
-    /// What all threads have counted; seat 0 is the main thread's, `1 + n` worker n's.
-    pub fn seats(&self) -> impl Iterator<Item = &SeatCounts> {
-        std::iter::once(&self.main_seat).chain(&self.worker_seats).map(|seat| &**seat)
+    pub fn main_seat<'l>(&'l self, locked: Locked<'l>) -> &'l Seat {
+        self.books.main_seat(locked)
     }
 
     /// The seat of a worker.
     #[inline]
     pub fn worker_seat(&self, worker: usize) -> &Seat {
-        Seat::of(&self.worker_seats[worker])
+        self.books.worker_seat(worker)
     }
 
     /// A shard.
@@ -213,8 +182,7 @@ impl Engine {
 
     /// Grants bytes that writes may take before the host is asked again; `i64::MAX` for no limit.
     pub fn set_credit(&self, _: Locked<'_>, credit: i64) {
-        self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
-        if self.credit_wanted.swap(false, Ordering::Relaxed) {
+        if self.books.grant_credit(credit) {
             self.wake_ports();
         }
     }
@@ -224,123 +192,21 @@ impl Engine {
         self.workers.wake_all();
     }
 
-    /// Whether a write waits for more credit.
-    pub fn wants_credit(&self) -> bool {
-        self.credit_wanted.load(Ordering::Relaxed)
-    }
-
     /// Whether a write has credit left; asks the main thread where not.
     pub fn has_credit(&self) -> bool {
-        if self.credit_left() {
+        if self.books.credit_left() {
             return true;
         }
-        if !self.credit_wanted.swap(true, Ordering::Relaxed) {
-            self.wake_main();
+        if self.books.want_credit() {
+            self.outside.wake_main();
         }
         false
-    }
-
-    pub(super) fn credit_left(&self) -> bool {
-        self.credit.load(Ordering::Relaxed) > 0
-    }
-
-    /// Sets how the holder of the global lock asks the host about writing; what
-    /// it learns comes back through [`Engine::set_gates`] and [`Engine::set_credit`].
-    pub fn on_ask_host(&self, ask: fn(Locked<'_>)) {
-        let _ = self.ask_host.set(ask);
-    }
-
-    /// Introduces the host, for errands to it.
-    pub fn meet_host(&self, host: Box<dyn Host>) {
-        let _ = self.host.set(host);
-    }
-
-    /// Introduces the ports, for those who tell of them.
-    pub fn meet_ports(&self, ports: Box<dyn Ports>) {
-        let _ = self.ports.set(ports);
-    }
-
-    /// The ports, where they have been introduced.
-    pub fn ports(&self) -> Option<&dyn Ports> {
-        self.ports.get().map(|ports| &**ports)
-    }
-
-    /// What the host calls its version, as clients understand it.
-    pub fn host_version(&self) -> &str {
-        self.host.get().map_or("7.0.0", |host| host.version())
-    }
-
-    /// Sets what HELLO tells of the host's modules: a list.
-    pub fn set_modules(&self, list: Tape) {
-        *self.modules.lock() = Arc::new(list);
-    }
-
-    /// What HELLO tells of the host's modules; nothing yet where it is empty.
-    pub fn modules(&self) -> Arc<Tape> {
-        Arc::clone(&self.modules.lock())
-    }
-
-    /// The host, where it has been introduced.
-    pub fn host(&self) -> Option<&dyn Host> {
-        self.host.get().map(|host| &**host)
-    }
-
-    pub(super) fn ask_host(&self, locked: Locked<'_>) {
-        if let Some(ask) = self.ask_host.get() {
-            ask(locked);
-        }
-    }
-
-    /// Books bytes that a write took.
-    pub fn spend_credit(&self, bytes: i64) {
-        if self.credit.load(Ordering::Relaxed) != i64::MAX {
-            self.credit.fetch_sub(bytes, Ordering::Relaxed);
-        }
     }
 
     /// Grows with every flush and exchange of databases: what was read before
     /// belongs to another age.
     pub fn age(&self) -> u64 {
         self.age.load(Ordering::Relaxed)
-    }
-
-    /// Ends the main thread's sleep.
-    pub fn wake_main(&self) {
-        (self.wake_main)();
-    }
-
-    /// Keys and expiring keys of a database, all threads' books added up.
-    pub fn census(&self, db: u32) -> Census {
-        let mut sum = Census::default();
-        for seat in self.seats() {
-            seat.add_census(db as usize, &mut sum);
-        }
-        // The seats are not read at one moment: a key that was made on one and
-        // deleted on another meanwhile may have been seen going only.
-        Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
-    }
-
-    /// Bytes of the tables and expired keys so far.
-    pub fn totals(&self) -> Census {
-        let mut sum = Census::default();
-        for seat in self.seats() {
-            seat.add_totals(&mut sum);
-        }
-        sum
-    }
-
-    /// Calls and time of a command.
-    pub fn command_count(&self, command: usize) -> CommandCount {
-        let mut sum = CommandCount::default();
-        for seat in self.seats() {
-            seat.add_command(command, &mut sum);
-        }
-        sum
-    }
-
-    /// Commands waiting for a shard or on their way home.
-    pub fn queued_now(&self) -> usize {
-        self.queued_now.load(Ordering::Relaxed)
     }
 
     /// Counts a command that ran at once.

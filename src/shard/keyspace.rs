@@ -23,7 +23,7 @@ impl Engine {
     ) -> Outcome {
         seat.counted(call.command, || match which {
             Keyspace::DbSize => {
-                reply.integer(self.census(call.db).keys);
+                reply.integer(self.books.census(call.db).keys);
                 Outcome::Done
             }
             Keyspace::RandomKey => self.random_key(call, taking, reply),
@@ -87,7 +87,7 @@ impl Engine {
     /// fails for long, because there are few keys or most have expired, it is
     /// long work to look for one.
     fn random_key(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
-        if self.census(call.db).keys == 0 {
+        if self.books.census(call.db).keys == 0 {
             reply.null();
             return Outcome::Done;
         }

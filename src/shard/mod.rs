@@ -15,6 +15,7 @@
 
 mod attempt;
 mod batch;
+mod books;
 mod call;
 mod counters;
 mod dispatch;
@@ -30,6 +31,7 @@ mod long;
 mod marks;
 mod news;
 mod notify;
+mod outside;
 mod port;
 mod queue;
 mod refusals;
@@ -44,9 +46,10 @@ mod work;
 mod worker;
 mod workers;
 
+pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, SeatCounts};
-pub use dispatch::Client;
+pub use dispatch::{Client, WaitsFor};
 pub use engine::{Engine, Errand, ForMain, HeldShard, MainInbox, Shard};
 pub use gate::Gate;
 pub use gates::Gates;
@@ -54,6 +57,7 @@ pub use host::Host;
 pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
 pub use long::long_work;
 pub use news::News;
+pub use outside::Outside;
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};
 pub use request::{Home, HostClient, PortClient, Request};

@@ -109,14 +109,14 @@ impl Engine {
         // The main thread looks for them with every completion.
         let _ = self.news.waiting.push(news);
         if is_much && !self.has_much_news() && self.close_gate(Gates::NEWS) {
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 
     /// News that come with no completion: the main thread is woken for them.
     pub(super) fn announce_news(&self, seat: &Seat) {
         if !seat.is_main() {
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 }

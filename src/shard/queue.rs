@@ -8,7 +8,7 @@ use super::host::Host;
 use super::refusals::Refusal;
 use super::request::{Home, Request};
 use super::seat::Seat;
-use crate::command::{Args, Error};
+use crate::command::Args;
 use crate::store::Now;
 use crate::sync::{Left, Locked};
 
@@ -42,46 +42,22 @@ impl Engine {
             }
         });
         if self.main.push_all(for_main) {
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 
     /// Sends a request to the main thread, which alone can go on with it.
     pub(super) fn send_to_main(&self, request: Box<Request>) {
         if self.main.push(ForMain::Run(request)) {
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 
     /// Has the main thread do something, between two commands.
     pub fn send_errand(&self, errand: Errand) {
         if self.main.push(ForMain::Errand(errand)) {
-            self.wake_main();
+            self.outside.wake_main();
         }
-    }
-
-    /// Takes a request out of the books when it has come home.
-    pub fn came_home(&self) {
-        self.queued_now.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Counts one more command that will be queued.
-    ///
-    /// # Errors
-    /// [`Error::TooManyQueued`] at the limit.
-    pub fn book_queued(&self, seat: &Seat) -> Result<(), Error> {
-        let max = self.settings.max_queued.load(Ordering::Relaxed);
-        if self.queued_now() >= max {
-            return Err(Error::TooManyQueued(max));
-        }
-        self.count_queued(seat);
-        Ok(())
-    }
-
-    /// The same for one that cannot be refused.
-    pub(super) fn count_queued(&self, seat: &Seat) {
-        seat.queued.add(1);
-        self.queued_now.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether `midi.dispatch` is `pool`.
@@ -97,7 +73,7 @@ impl Engine {
         }
         // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes the main loop.
         if self.batch.add(request) && self.main.is_asleep() {
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 

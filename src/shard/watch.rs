@@ -169,7 +169,7 @@ impl Engine {
     pub(super) fn announce_change(&self, db: u32, key: &[u8]) {
         if self.watch.announced.lock().insert((db, key.into())) {
             self.watch.any_announced.store(true, Ordering::Release);
-            self.wake_main();
+            self.outside.wake_main();
         }
     }
 

@@ -132,8 +132,8 @@ impl<'a> Slice<'a> {
         let Some(locked) = self.locked() else {
             return self.engine.has_credit();
         };
-        if !self.engine.credit_left() {
-            self.engine.ask_host(locked);
+        if !self.engine.books.credit_left() {
+            self.engine.outside.ask_host(locked);
         }
         true
     }

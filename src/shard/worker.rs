@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
             Message::Run(request) => self.requests.push_back(request),
             Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
             Message::Home(request) => {
-                self.engine.came_home();
+                self.engine.books.came_home();
                 if let Some(port) = &mut self.port {
                     port.came_home(request);
                 }
@@ -349,7 +349,7 @@ impl<'a> Worker<'a> {
             self.expiry.spent = Duration::ZERO;
             // A main thread that is busy with a script, or loads data, looks when it is called.
             if !self.engine.main.is_empty() || self.engine.users.are_stale() {
-                self.engine.wake_main();
+                self.engine.outside.wake_main();
             }
             if self.expiry.shards.is_empty() {
                 self.find_due();

@@ -110,7 +110,7 @@ impl Running {
         let engine = Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
         engine.set_gates(locked(), Gates::OPEN);
-        engine.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
+        engine.outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         engine.users.refresh(locked(), true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
         let port = free_port();
@@ -134,7 +134,7 @@ impl Running {
     fn end(self) {
         let told = |name: &str| {
             let mut found = None;
-            let ports = self.engine.ports().expect("ports");
+            let ports = self.engine.outside.ports().expect("ports");
             ports.tell(&mut |field, value| {
                 if field == name {
                     found = value.parse::<u64>().ok();
@@ -181,7 +181,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                     errands += 1;
                 }
                 ForMain::Errand(errand) => {
-                    errand(locked(), engine, engine.host());
+                    errand(locked(), engine, engine.outside.host());
                     errands += 1;
                 }
             }
@@ -190,8 +190,8 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
         match random.below(200) {
             0 => engine.set_gates(locked(), Gates::PAUSED),
             1 => engine.users.mark_stale(locked()),
-            2 => engine.ports().expect("ports").tell(&mut |_, _| {}),
-            3 => drop((engine.census(0), engine.totals())),
+            2 => engine.outside.ports().expect("ports").tell(&mut |_, _| {}),
+            3 => drop((engine.books.census(0), engine.books.totals())),
             _ => {
                 engine.set_gates(locked(), Gates::OPEN);
                 if engine.users.are_stale() {
@@ -229,10 +229,10 @@ fn check_books(engine: &Engine) {
             keys += census.keys;
             expiring += census.expiring;
         }
-        let books = engine.census(db);
+        let books = engine.books.census(db);
         assert_eq!((books.keys, books.expiring), (keys, expiring), "database {db}");
     }
-    assert_eq!(engine.queued_now(), 0);
+    assert_eq!(engine.books.queued_now(), 0);
 }
 
 /// How often each client does what it does.

@@ -295,11 +295,11 @@ fn check_books(engine: &Engine) {
             sum.expiring += census.expiring;
             total += census.bytes;
         }
-        let books = engine.census(db);
+        let books = engine.books.census(db);
         assert_eq!((books.keys, books.expiring), (sum.keys, sum.expiring), "database {db}");
     }
-    assert_eq!(engine.totals().bytes, total);
-    assert_eq!(engine.queued_now(), 0);
+    assert_eq!(engine.books.totals().bytes, total);
+    assert_eq!(engine.books.queued_now(), 0);
     assert!(engine.jobs.list().is_empty());
 }
 
@@ -523,7 +523,7 @@ impl Driver {
             let taking = match self.random.below(10) {
                 0..5 => Taking::MAIN,
                 5..9 => {
-                    engine.book_queued(seat).expect("room");
+                    engine.books.book_queued(seat, usize::MAX).expect("room");
                     self.batch.push(request(call));
                     return false;
                 }
@@ -535,7 +535,7 @@ impl Driver {
                 Outcome::Busy | Outcome::TooLarge => {
                     assert!(record.0.is_empty() && taking == Taking::MAIN);
                     self.queued += 1;
-                    engine.book_queued(seat).expect("room");
+                    engine.books.book_queued(seat, usize::MAX).expect("room");
                     engine.enqueue(request(call));
                     return false;
                 }
@@ -604,7 +604,7 @@ impl Driver {
             assert!(!needs_main && !request.reply.is_empty());
             return;
         }
-        self.engine.came_home();
+        self.engine.books.came_home();
         let client = ticket - self.first_ticket;
         let mut reply = std::mem::take(&mut request.reply);
         if needs_main {
@@ -768,9 +768,9 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);
     assert_eq!(driver.foreign, left);
-    assert_eq!(engine.seats().map(SeatCounts::queued).sum::<u64>(), driver.queued);
+    assert_eq!(engine.books.seats().map(SeatCounts::queued).sum::<u64>(), driver.queued);
     assert_eq!(
-        engine.seats().map(SeatCounts::ran_queued).sum::<u64>(),
+        engine.books.seats().map(SeatCounts::ran_queued).sum::<u64>(),
         driver.queued - driver.needed_main + driver.foreign
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
@@ -815,19 +815,19 @@ fn due_keys_are_removed_by_their_owners() {
         }
         run_now(&engine, seat, Taking::Wait(locked()), &words);
     }
-    assert_eq!(engine.census(0).keys, KEYS);
+    assert_eq!(engine.books.census(0).keys, KEYS);
     for passed in [KEYS / 2, KEYS] {
         CLOCK.store(base + passed, Ordering::Relaxed);
         let due = passed - passed / 10;
         let stuck = Instant::now() + FOREVER;
-        while engine.census(0).keys > KEYS - due {
-            assert!(Instant::now() < stuck, "{} keys are left", engine.census(0).keys);
+        while engine.books.census(0).keys > KEYS - due {
+            assert!(Instant::now() < stuck, "{} keys are left", engine.books.census(0).keys);
             thread::sleep(Duration::from_millis(1));
         }
     }
     engine.workers().stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    assert_eq!((engine.census(0).keys, engine.census(0).expiring), (KEYS / 10, 0));
-    assert_eq!(engine.totals().expired, KEYS - KEYS / 10);
+    assert_eq!((engine.books.census(0).keys, engine.books.census(0).expiring), (KEYS / 10, 0));
+    assert_eq!(engine.books.totals().expired, KEYS - KEYS / 10);
     check_books(&engine);
 }

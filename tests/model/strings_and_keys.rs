@@ -895,10 +895,10 @@ impl Tested {
             self.engine.release(shard, held);
         }
         for db in 0..DATABASES {
-            let (books, sum) = (self.engine.census(db), sums[db as usize]);
+            let (books, sum) = (self.engine.books.census(db), sums[db as usize]);
             assert_eq!((books.keys, books.expiring), (sum.keys, sum.expiring), "database {db}");
         }
-        assert_eq!(self.engine.totals().bytes, sums.iter().map(|sum| sum.bytes).sum::<i64>());
+        assert_eq!(self.engine.books.totals().bytes, sums.iter().map(|sum| sum.bytes).sum::<i64>());
         for db in 0..DATABASES {
             self.db = db;
             self.keys("*", |_| true);
@@ -908,9 +908,9 @@ impl Tested {
             }
         }
         self.command(&words(&["flushall"]));
-        assert_eq!(self.engine.totals().bytes, 0);
+        assert_eq!(self.engine.books.totals().bytes, 0);
         for db in 0..DATABASES {
-            let books = self.engine.census(db);
+            let books = self.engine.books.census(db);
             assert_eq!((books.keys, books.expiring), (0, 0));
         }
     }

@@ -25,7 +25,7 @@ const EXPORT_BATCH: usize = 256;
 /// Why it was not done, or not to its end.
 pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
-    let total = engine.census(call.db).keys as u64;
+    let total = engine.books.census(call.db).keys as u64;
     let export = Export {
         args,
         db: call.db,

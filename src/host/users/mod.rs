@@ -97,7 +97,7 @@ impl Users {
         if self.replies_leave_early(locked) {
             engine.users.mark_stale(locked);
             // Where a script keeps the main loop from turning, this is how we get to look again.
-            engine.wake_main();
+            engine.outside.wake_main();
         }
     }
 

@@ -188,7 +188,7 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(engine.host_version().as_bytes());
+    reply.bulk(engine.outside.host_version().as_bytes());
     reply.bulk(b"proto");
     reply.integer(if connection.session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
@@ -198,6 +198,6 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"role");
     reply.bulk(if engine.gates().has(Gates::REPLICA) { b"replica" } else { b"master" });
     reply.bulk(b"modules");
-    let modules = engine.modules();
+    let modules = engine.outside.modules();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }

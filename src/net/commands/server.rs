@@ -38,7 +38,7 @@ impl<D: Driver> Service<D> {
     /// MODULE LIST.
     pub(in crate::net) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
         let mut reply = connection.session.reply(output);
-        let modules = self.engine().modules();
+        let modules = self.engine().outside.modules();
         if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
     }
 
@@ -220,7 +220,7 @@ fn about_clients(name: &str, shared: &Shared) -> usize {
 
 fn tell_keys(engine: &Engine, told: &mut String) {
     for db in 0..engine.config.databases {
-        let census = engine.census(db);
+        let census = engine.books.census(db);
         if census.keys != 0 {
             _ = write!(told, "db{db}:keys={},expires={},avg_ttl=0\r\n", census.keys, census.expiring);
         }

@@ -105,7 +105,7 @@ impl Tested {
     }
 
     fn books(&self) -> (i64, i64, i64) {
-        let (census, totals) = (self.engine.census(0), self.engine.totals());
+        let (census, totals) = (self.engine.books.census(0), self.engine.books.totals());
         (census.keys, census.expiring, totals.expired)
     }
 
@@ -179,7 +179,7 @@ fn what_may_go_is_removed_by_whoever_meets_it() {
         assert_eq!(tested.news()[0], "a expired", "{line}");
         tested.say("del a b");
     }
-    assert_eq!((tested.books().0, tested.engine.totals().bytes), (0, 0));
+    assert_eq!((tested.books().0, tested.engine.books.totals().bytes), (0, 0));
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! The books of the keyspace: what each thread has counted, the memory that writes may still take, and how many commands
+//! are queued.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+use crossbeam::utils::CachePadded;
+
+use super::counters::{Census, CommandCount, SeatCounts};
+use super::seat::Seat;
+use super::settings::Config;
+use crate::command::Error;
+use crate::sync::Locked;
+
+/// Granted even where nothing is left, as long as the host does not refuse
+/// memory: its own accounts are coarser than midi's.
+const MIN_CREDIT: i64 = 1 << 20;
+
+/// The books of the keyspace.
+pub struct Books {
+    main_seat: CachePadded<SeatCounts>,
+    worker_seats: Box<[CachePadded<SeatCounts>]>,
+    /// Bytes that writes may still take before the host is asked again.
+    credit: AtomicI64,
+    credit_wanted: AtomicBool,
+    queued_now: AtomicUsize,
+}
+
+impl Books {
+    pub(super) fn new(config: &Config) -> Self {
+        let seat = |number| CachePadded::new(SeatCounts::new(number, config.databases as usize));
+        Books {
+            main_seat: seat(0),
+            worker_seats: (1..=config.workers).map(seat).collect(),
+            credit: AtomicI64::new(i64::MAX),
+            credit_wanted: AtomicBool::new(false),
+            queued_now: AtomicUsize::new(0),
+        }
+    }
+
+    /// The seat of the holder of the global lock.
+    #[inline]
+    pub fn main_seat<'l>(&'l self, _: Locked<'l>) -> &'l Seat {
+        Seat::of(&self.main_seat)
+    }
+
+    /// The seat of a worker.
+    #[inline]
+    pub fn worker_seat(&self, worker: usize) -> &Seat {
+        Seat::of(&self.worker_seats[worker])
+    }
+
+    /// What all threads have counted; seat 0 is the main thread's, `1 + n` worker n's.
+    pub fn seats(&self) -> impl Iterator<Item = &SeatCounts> {
+        std::iter::once(&self.main_seat).chain(&self.worker_seats).map(|seat| &**seat)
+    }
+
+    /// Keys and expiring keys of a database, all threads' books added up.
+    pub fn census(&self, db: u32) -> Census {
+        let mut sum = Census::default();
+        for seat in self.seats() {
+            seat.add_census(db as usize, &mut sum);
+        }
+        // The seats are not read at one moment: a key that was made on one and
+        // deleted on another meanwhile may have been seen going only.
+        Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
+    }
+
+    /// Bytes of the tables and expired keys so far.
+    pub fn totals(&self) -> Census {
+        let mut sum = Census::default();
+        for seat in self.seats() {
+            seat.add_totals(&mut sum);
+        }
+        sum
+    }
+
+    /// Calls and time of a command.
+    pub fn command_count(&self, command: usize) -> CommandCount {
+        let mut sum = CommandCount::default();
+        for seat in self.seats() {
+            seat.add_command(command, &mut sum);
+        }
+        sum
+    }
+
+    /// Books bytes that a write took.
+    pub fn spend_credit(&self, bytes: i64) {
+        if self.credit.load(Ordering::Relaxed) != i64::MAX {
+            self.credit.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether writes may take memory before the host is asked again.
+    pub(super) fn credit_left(&self) -> bool {
+        self.credit.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a write waits for more credit.
+    pub fn wants_credit(&self) -> bool {
+        self.credit_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a write waits for more credit. True where that is news.
+    pub(super) fn want_credit(&self) -> bool {
+        !self.credit_wanted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Grants bytes; `i64::MAX` for no limit. True where a write has waited for them.
+    pub(super) fn grant_credit(&self, credit: i64) -> bool {
+        self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
+        self.credit_wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Commands waiting for a shard or on their way home.
+    pub fn queued_now(&self) -> usize {
+        self.queued_now.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more command that will be queued, where there may be `max`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyQueued`] at the limit.
+    pub fn book_queued(&self, seat: &Seat, max: usize) -> Result<(), Error> {
+        if self.queued_now() >= max {
+            return Err(Error::TooManyQueued(max));
+        }
+        self.count_queued(seat);
+        Ok(())
+    }
+
+    /// The same for one that cannot be refused.
+    pub(super) fn count_queued(&self, seat: &Seat) {
+        seat.queued.add(1);
+        self.queued_now.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a command out of the books when it has come home.
+    pub fn came_home(&self) {
+        self.queued_now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
