@@ -220,6 +220,33 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
     });
 }
 
+/// What was said of the same user before does not hide a change, be it in one breath or in a transaction whose EXEC
+/// comes later.
+#[test]
+fn a_change_among_many_that_are_none_is_seen() {
+    let ported = ported();
+    let (mut admin, mut other) = (ported.host(), ported.host());
+    admin.ok("ACL SETUSER u on >u +@all ~*");
+    let mut port = ported.client_of("u");
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let none = vec![words("ACL SETUSER u on"); 50];
+    for round in 0..30 {
+        let (rule, allowed) = if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
+        let change = vec![words(&format!("ACL SETUSER u {rule}"))];
+        let said = [none.clone(), change, none.clone()].concat();
+        if round % 3 == 0 {
+            admin.ok("MULTI");
+            admin.pipeline(&said);
+            other.pipeline(&none);
+            assert_eq!(port.run("GET k").is_error(), allowed, "round {round}: not yet");
+            assert_eq!(admin.run("EXEC").array().len(), said.len());
+        } else {
+            assert!(admin.pipeline(&said).iter().all(|reply| *reply == Value::ok()));
+        }
+        assert_eq!(port.run("GET k").is_error(), !allowed, "round {round}");
+    }
+}
+
 /// Selectors are one word.
 fn split_rules(rules: &str) -> Vec<&str> {
     let mut words = Vec::new();

@@ -54,34 +54,70 @@ impl Changes {
         self.has_io_threads.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
     }
 
-    /// Remembers who said this, where it is one of a transaction's, or may be.
-    pub fn note_queued(&self, command: Filtered<'_>, touched: &Touched) {
+    /// These may be about to change, or will be at an EXEC.
+    pub fn note(&self, command: Filtered<'_>, touched: &Touched) {
         if queues(command) {
-            self.any_queued.store(true, Ordering::Relaxed);
-            let (client, mut queued) = (command.client_id(), self.queued.lock());
-            let mut all = touched.clone();
-            if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
-                all.add(&queued.remove(at).1);
-            }
-            queued.truncate(QUEUED_USER_CHANGES - 1);
-            queued.insert(0, (client, all));
+            self.note_queued(command.client_id(), touched);
+        }
+        self.add(touched);
+    }
+
+    /// The same of one user. Anybody can say it over and over: what is noted already costs little.
+    pub fn note_one(&self, command: Filtered<'_>, name: &[u8]) {
+        let one = || Touched::these([name].into_iter(), Fate::Changed);
+        if !self.is_queued(command.client_id(), name) && queues(command) {
+            self.note_queued(command.client_id(), &one());
+        }
+        if !self.is_touched(name) {
+            self.add(&one());
         }
     }
 
-    /// Whom the changes may touch that are queued for this EXEC.
-    pub fn take_queued(&self, command: Filtered<'_>) -> Option<Touched> {
+    /// Whether a change of that user was the client's last one to be remembered for an EXEC.
+    fn is_queued(&self, client: Option<u64>, name: &[u8]) -> bool {
+        self.any_queued.load(Ordering::Relaxed)
+            && self
+                .queued
+                .lock()
+                .first()
+                .is_some_and(|(last, all)| *last == client && all.has(name, Fate::Changed))
+    }
+
+    /// Whether that user is to be looked at.
+    fn is_touched(&self, name: &[u8]) -> bool {
+        self.touched.lock().as_ref().is_some_and(|touched| touched.has(name, Fate::Changed))
+    }
+
+    /// Remembers who said this, where it is one of a transaction's, or may be.
+    fn note_queued(&self, client: Option<u64>, touched: &Touched) {
+        self.any_queued.store(true, Ordering::Relaxed);
+        let (mut queued, mut all) = (self.queued.lock(), touched.clone());
+        if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
+            all.add(&queued.remove(at).1);
+        }
+        queued.truncate(QUEUED_USER_CHANGES - 1);
+        queued.insert(0, (client, all));
+    }
+
+    /// Those whose changes are queued for this EXEC are to be looked at. False where there are none.
+    pub fn note_exec(&self, command: Filtered<'_>) -> bool {
         if !self.any_queued.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
         let client = command.client_id();
         let mut queued = self.queued.lock();
-        let at = queued.iter().position(|(other, _)| *other == client)?;
+        let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return false };
         // Where the host does not tell whose EXEC it is, any may be the one.
-        Some(if client.is_none() { queued[at].1.clone() } else { queued.remove(at).1 })
+        if client.is_none() {
+            self.add(&queued[at].1);
+        } else {
+            self.add(&queued.remove(at).1);
+        }
+        true
     }
 
     /// These are to be looked at.
-    pub fn add(&self, touched: &Touched) {
+    fn add(&self, touched: &Touched) {
         self.touched.lock().get_or_insert_default().add(touched);
         self.any_touched.store(true, Ordering::Relaxed);
     }
@@ -121,13 +157,11 @@ impl Changes {
     }
 }
 
-/// Whom an ACL command may change.
+/// Whom an ACL command may change, but for ACL SETUSER.
 pub fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     let subcommand = command.arg(1);
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
-    if is(b"setuser") {
-        Some(Touched::these([command.arg(2)].into_iter(), Fate::Changed))
-    } else if is(b"deluser") {
+    if is(b"deluser") {
         let names = (2..command.count()).map(|number| command.arg(number));
         Some(Touched::these(names, Fate::Replaced))
     } else if is(b"load") {

@@ -64,6 +64,10 @@ impl Users {
 
     /// An ACL command is about to be executed, queued or refused.
     pub fn before_acl(&self, command: Filtered<'_>) {
+        if command.arg(1).eq_ignore_ascii_case(b"setuser") {
+            self.changes.note_one(command, command.arg(2));
+            return self.may_change(command.locked());
+        }
         self.before_change(command, changes::touched_by_acl(command));
     }
 
@@ -74,24 +78,23 @@ impl Users {
 
     fn before_change(&self, command: Filtered<'_>, touched: Option<Touched>) {
         if let Some(touched) = touched {
-            self.changes.note_queued(command, &touched);
-            self.may_change(command.locked(), &touched);
+            self.changes.note(command, &touched);
+            self.may_change(command.locked());
         }
     }
 
     /// An EXEC is about to be executed: a change may have been queued in it.
     pub fn before_exec(&self, command: Filtered<'_>) {
         self.at_door.forget();
-        if let Some(touched) = self.changes.take_queued(command) {
-            self.may_change(command.locked(), &touched);
+        if self.changes.note_exec(command) {
+            self.may_change(command.locked());
         }
     }
 
-    /// These users may be about to change. Who said so may not even be logged in, so nobody is held up for it: they
-    /// are looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave sooner,
-    /// the ports wait until somebody has looked.
-    fn may_change(&self, locked: Locked<'_>, touched: &Touched) {
-        self.changes.add(touched);
+    /// Users that were noted may be about to change. Who said so may not even be logged in, so nobody is held up for
+    /// it: they are looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave
+    /// sooner, the ports wait until somebody has looked.
+    fn may_change(&self, locked: Locked<'_>) {
         self.at_door.users_may_change();
         let engine = &instance().engine;
         if self.replies_leave_early(locked) {

@@ -52,6 +52,11 @@ impl Touched {
         self.everybody = self.everybody.max(other.everybody);
     }
 
+    /// Whether it is known that so much may have become of that one.
+    pub fn has(&self, name: &[u8], fate: Fate) -> bool {
+        self.fate(name) >= Some(fate)
+    }
+
     /// What may have become of that one.
     pub fn fate(&self, name: &[u8]) -> Option<Fate> {
         self.names.get(name).copied().max(self.everybody)
@@ -75,6 +80,9 @@ mod tests {
         assert_eq!(touched.fate(b"a"), Some(Fate::Changed));
         assert_eq!(touched.fate(b"b"), Some(Fate::Replaced));
         assert_eq!(touched.fate(b"c"), None);
+        assert!(touched.has(b"b", Fate::Replaced) && touched.has(b"b", Fate::Changed));
+        assert!(touched.has(b"a", Fate::Changed) && !touched.has(b"a", Fate::Replaced));
+        assert!(!touched.has(b"c", Fate::Changed));
         assert_eq!(touched.names().map(Iterator::count), Some(2));
         touched.add(&Touched::everybody(Fate::Changed));
         assert_eq!(touched.fate(b"c"), Some(Fate::Changed));
