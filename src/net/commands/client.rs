@@ -1,8 +1,7 @@
 //! CLIENT: what clients can learn of each other and of themselves, and do to each other.
 
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
@@ -46,7 +45,8 @@ impl<D: Driver> Service<D> {
             }
             ClientCommand::SetInfo => say(connection, output, set_info(&client, args)),
             ClientCommand::Info => {
-                let line = line(&self.shared, &client, self.shared.clock(self.now));
+                let mut line = Vec::new();
+                put_line(&self.shared, &client, self.shared.clock(self.now), &mut line);
                 connection.session.reply(output).verbatim(&line);
             }
             ClientCommand::List => match self.listed(args) {
@@ -96,8 +96,9 @@ impl<D: Driver> Service<D> {
         } else {
             return Err(Error::Syntax.text("client", args));
         };
-        let now = self.shared.clock(self.now);
-        Ok(clients.iter().flat_map(|client| line(&self.shared, client, now)).collect())
+        let (now, mut text) = (self.shared.clock(self.now), Vec::with_capacity(clients.len() * LINE_BYTES));
+        clients.iter().for_each(|client| put_line(&self.shared, client, now, &mut text));
+        Ok(text)
     }
 
     fn kill(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
@@ -278,55 +279,80 @@ fn seconds(now: u64, since: u64) -> u64 {
     now.saturating_sub(since) / 1000
 }
 
-/// A client's line of CLIENT LIST, as Redis 7.0 writes it, and the two fields that 7.2 added.
-fn line(shared: &Shared, client: &Client, now: u64) -> Vec<u8> {
+/// As much as most lines of CLIENT LIST take.
+const LINE_BYTES: usize = 384;
+
+/// Adds a client's line of CLIENT LIST, as Redis 7.0 writes it, and the two fields that 7.2 added.
+fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     let condition = &client.condition;
-    let is = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
-    let of = |number: &std::sync::atomic::AtomicUsize| number.load(Ordering::Relaxed);
-    let names = client.names.lock();
-    let name = String::from_utf8_lossy(&names.name);
-    let user = String::from_utf8_lossy(&names.user);
-    let (library, version) =
-        (String::from_utf8_lossy(&names.library), String::from_utf8_lossy(&names.library_version));
+    let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+    let of = |number: &AtomicUsize| number.load(Ordering::Relaxed);
     let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
     let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
     let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
-    let command = named::last(client).map(Named::full_name);
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "id={} addr={} laddr={} fd={} name={name} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} \
-         qbuf={unread} qbuf-free={} argv-mem={arguments} multi-mem={queued} rbs=0 rbp=0 obl={unsent} oll=0 omem={unsent_memory} \
-         tot-mem={} events={} cmd={} user={user} redir=-1 resp={} lib-name={library} lib-ver={version}",
-        client.id,
-        client.address,
-        client.local_address,
-        client.descriptor,
-        seconds(now, shared.clock(client.since)),
-        seconds(now, client.last_seen.load(Ordering::Relaxed)),
-        flags(client),
-        client.db.load(Ordering::Relaxed),
-        of(&condition.queued) as i64 - 1,
-        unread_memory.saturating_sub(unread),
-        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory + arguments + queued,
-        if unsent > 0 { "rw" } else { "r" },
-        command.as_deref().unwrap_or("NULL"),
-        if is(&condition.resp3) { 3 } else { 2 },
-    );
-    text.push('\n');
-    text.into_bytes()
+    let memory =
+        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory + arguments + queued;
+    let names = client.names.lock();
+    let mut line = Line(text);
+    line.number("id=", client.id);
+    line.text(" addr=", client.address.as_bytes());
+    line.text(" laddr=", client.local_address.as_bytes());
+    line.number(" fd=", client.descriptor);
+    line.text(" name=", &names.name);
+    line.number(" age=", seconds(now, shared.clock(client.since)));
+    line.number(" idle=", seconds(now, client.last_seen.load(Ordering::Relaxed)));
+    line.flags(client);
+    line.number(" db=", client.db.load(Ordering::Relaxed));
+    line.number(" sub=0 psub=0 ssub=0 multi=", of(&condition.queued) as i64 - 1);
+    line.number(" qbuf=", unread);
+    line.number(" qbuf-free=", unread_memory.saturating_sub(unread));
+    line.number(" argv-mem=", arguments);
+    line.number(" multi-mem=", queued);
+    line.number(" rbs=0 rbp=0 obl=", unsent);
+    line.number(" oll=0 omem=", unsent_memory);
+    line.number(" tot-mem=", memory);
+    line.text(" events=", if unsent > 0 { b"rw" } else { b"r" });
+    line.command(named::last(client));
+    line.text(" user=", &names.user);
+    line.number(" redir=-1 resp=", if is(&condition.resp3) { 3 } else { 2 });
+    line.text(" lib-name=", &names.library);
+    line.text(" lib-ver=", &names.library_version);
+    text.push(b'\n');
 }
 
-fn flags(client: &Client) -> String {
-    let condition = &client.condition;
-    let all = [
-        (condition.queued.load(Ordering::Relaxed) > 0, 'x'),
-        (condition.waiting.load(Ordering::Relaxed), 'b'),
-        (condition.closing.load(Ordering::Relaxed), 'c'),
-        (client.unix, 'U'),
-        (condition.no_evict.load(Ordering::Relaxed), 'e'),
-    ];
-    let flags: String = all.into_iter().filter(|(set, _)| *set).map(|(_, letter)| letter).collect();
-    if flags.is_empty() { "N".into() } else { flags }
+/// A line in the making. Anybody can ask for very many of them: so no field is a text of its own first.
+struct Line<'a>(&'a mut Vec<u8>);
+
+impl Line<'_> {
+    fn text(&mut self, field: &str, text: &[u8]) {
+        self.0.extend_from_slice(field.as_bytes());
+        self.0.extend_from_slice(text);
+    }
+
+    fn number(&mut self, field: &str, number: impl itoa::Integer) {
+        self.text(field, itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    fn command(&mut self, last: Option<Named>) {
+        let (prefix, name) = last.map_or(("", "NULL"), |named| (named.prefix, named.row().name));
+        self.text(" cmd=", prefix.as_bytes());
+        self.0.extend_from_slice(name.as_bytes());
+    }
+
+    fn flags(&mut self, client: &Client) {
+        let condition = &client.condition;
+        let all = [
+            (condition.queued.load(Ordering::Relaxed) > 0, b'x'),
+            (condition.waiting.load(Ordering::Relaxed), b'b'),
+            (condition.closing.load(Ordering::Relaxed), b'c'),
+            (client.unix, b'U'),
+            (condition.no_evict.load(Ordering::Relaxed), b'e'),
+        ];
+        self.0.extend_from_slice(b" flags=");
+        let before = self.0.len();
+        self.0.extend(all.into_iter().filter(|(set, _)| *set).map(|(_, letter)| letter));
+        if self.0.len() == before {
+            self.0.push(b'N');
+        }
+    }
 }
