@@ -177,7 +177,8 @@ pub const USERS_NOTICED_EVERY: Duration = Duration::from_secs(1);
 /// Sets of rules on commands whose meaning is remembered: many users share one.
 pub const JUDGED_RULES_KEPT: usize = 256;
 
-/// What users were refused and the host's ACL LOG has not been told of: as much as that list keeps.
+/// What users were refused and the host's ACL LOG has not been told of: as much as that list keeps. And no more are
+/// told of between two ticks of the host's cron.
 pub const REFUSALS_WAITING: usize = 128;
 /// So many are told of in one go: each costs the main thread some 2 µs.
 pub const REFUSALS_PER_TURN: usize = 16;

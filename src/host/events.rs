@@ -120,6 +120,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
         news::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
+        instance().engine.tell_more_refusals(ctx.locked());
     });
 }
 

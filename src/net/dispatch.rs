@@ -12,7 +12,7 @@ use super::shared::count;
 use crate::command::{
     Action, Args, Error, Found, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
 };
-use crate::shard::{Author, Call, Gate, Refusal};
+use crate::shard::{Author, Call, Denied, Gate, Refusal, User};
 use crate::store::Now;
 
 /// What is to become of a command that a client has sent.
@@ -104,14 +104,23 @@ impl<D: Driver> Service<D> {
     /// Redis's words on what is not allowed.
     pub(super) fn check_rights(&self, connection: &Connection, call: &Call<'_>) -> Result<(), Vec<u8>> {
         let Some(user) = &connection.session.user else { return Err(NO_AUTH.to_vec()) };
-        let Err(denied) = user.check(call.command, &call.args, call.db) else { return Ok(()) };
-        let name = format!("{PREFIX}{}", call.row().name);
-        self.note_refusal(Refusal::new(user, denied, &name, &call.args));
-        Err(denied.text(&name, &call.args))
+        user.check(call.command, &call.args, call.db).map_err(|denied| self.denied(user, denied, call))
+    }
+
+    /// What a user is told that may not call this. One may be told so very often.
+    #[cold]
+    fn denied(&self, user: &User, denied: Denied, call: &Call<'_>) -> Vec<u8> {
+        // What is said of a key does not name the command.
+        let name = || match denied {
+            Denied::Key(_) => String::new(),
+            Denied::Command | Denied::Database => format!("{PREFIX}{}", call.row().name),
+        };
+        self.note_refusal(|| Refusal::new(user, denied, &name(), &call.args));
+        denied.text(&name(), &call.args)
     }
 
     /// Has the host note a refusal.
-    pub(super) fn note_refusal(&self, refusal: Refusal) {
+    pub(super) fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         count(&self.shared.counts(self.worker).denied, 1);
         self.engine().note_refusal(refusal);
     }
@@ -131,7 +140,7 @@ impl<D: Driver> Service<D> {
         if !row.flags.no_auth {
             let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
             if let Err(denied) = user.check(named.number, args, connection.session.db) {
-                self.note_refusal(Refusal::new(user, denied, row.name, args));
+                self.note_refusal(|| Refusal::new(user, denied, row.name, args));
                 return Judged::Refuse(denied.text(row.name, args));
             }
         }

@@ -137,8 +137,15 @@ impl Engine {
 
 impl Engine {
     /// Has the host note that a user was refused something. Any thread may say so.
-    pub fn note_refusal(&self, refusal: Refusal) {
+    pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         if self.refusals.add(refusal) {
+            self.send_errand(Box::new(tell));
+        }
+    }
+
+    /// A tick of the host's cron: it may be told of more.
+    pub fn tell_more_refusals(&self, _: Locked<'_>) {
+        if self.refusals.tick() {
             self.send_errand(Box::new(tell));
         }
     }

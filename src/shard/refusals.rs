@@ -1,7 +1,9 @@
 //! What users were refused, on its way to the host's list (ACL LOG). Anybody can be refused as fast as it can
-//! send, so what is said again while it waits counts once, and the list has an end.
+//! send, so what is said again while it waits counts once, and the list has an end; and the main thread tells no
+//! more between two ticks of the host's cron than its list keeps: more would only push each other out of it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -53,62 +55,124 @@ pub enum RefusalReason {
 
 /// Those that the host has not been told of.
 #[derive(Default)]
-pub struct Refusals(Mutex<Waiting>);
+pub struct Refusals {
+    waiting: Mutex<Waiting>,
+    /// Whether the list is full, for a look without the lock.
+    is_full: AtomicBool,
+}
 
-#[derive(Default)]
 struct Waiting {
     list: VecDeque<Refusal>,
     /// The main thread will come for them.
     called: bool,
+    /// So many more it is to be told before the next tick.
+    allowed: usize,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Waiting { list: VecDeque::new(), called: false, allowed: REFUSALS_WAITING }
+    }
+}
+
+impl Waiting {
+    /// Whether the main thread must be called for what there is. It counts as called then.
+    fn call(&mut self) -> bool {
+        let may_tell = self.allowed > 0 && !self.list.is_empty();
+        may_tell && !std::mem::replace(&mut self.called, true)
+    }
 }
 
 impl Refusals {
-    /// Adds one, if it is new and there is room; whether the main thread must be called.
-    pub(super) fn add(&self, refusal: Refusal) -> bool {
-        let mut waiting = self.0.lock();
+    /// Adds one, if it is new and there is room; whether the main thread must be called. Where there is no
+    /// room it is not even made: it comes from somebody who is refused all the time.
+    pub(super) fn add(&self, refusal: impl FnOnce() -> Refusal) -> bool {
+        if self.is_full.load(Ordering::Relaxed) {
+            return false;
+        }
+        let refusal = refusal();
+        let mut waiting = self.waiting.lock();
         if waiting.list.len() < REFUSALS_WAITING && !waiting.list.contains(&refusal) {
             waiting.list.push_back(refusal);
+            self.is_full.store(waiting.list.len() == REFUSALS_WAITING, Ordering::Relaxed);
         }
-        !std::mem::replace(&mut waiting.called, true)
+        waiting.call()
     }
 
-    /// As many as may be told of in one go, and whether there are more.
+    /// As many as may be told of in one go, and whether there are more to be told now.
     pub(super) fn take_some(&self) -> (Vec<Refusal>, bool) {
-        let mut waiting = self.0.lock();
-        let count = waiting.list.len().min(REFUSALS_PER_TURN);
+        let mut waiting = self.waiting.lock();
+        let count = waiting.list.len().min(REFUSALS_PER_TURN).min(waiting.allowed);
         let some = waiting.list.drain(..count).collect();
-        waiting.called = !waiting.list.is_empty();
-        (some, waiting.called)
+        waiting.allowed -= count;
+        waiting.called = false;
+        self.is_full.store(waiting.list.len() == REFUSALS_WAITING, Ordering::Relaxed);
+        (some, waiting.call())
+    }
+
+    /// A tick of the host's cron: whether the main thread must be called for what was left over.
+    pub(super) fn tick(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.allowed = REFUSALS_WAITING;
+        waiting.call()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::RefusalReason;
 
     fn refusal(object: usize) -> Refusal {
         let object = object.to_string().into_bytes().into();
         Refusal { user: (*b"u").into(), object, reason: RefusalReason::Key }
     }
 
-    #[test]
-    fn the_list_has_an_end_and_calls_once() {
-        let refusals = Refusals::default();
-        assert!(refusals.add(refusal(0)));
-        for number in 0..10 * REFUSALS_WAITING {
-            assert!(!refusals.add(refusal(number)), "called already");
-        }
+    /// What the main thread is told, once it has been called.
+    fn told(refusals: &Refusals) -> usize {
         let mut told = 0;
         loop {
             let (some, more) = refusals.take_some();
             assert!(some.len() <= REFUSALS_PER_TURN);
             told += some.len();
             if !more {
-                break;
+                return told;
             }
         }
-        assert_eq!(told, REFUSALS_WAITING, "what is said again counts once");
-        assert!(refusals.add(refusal(0)), "called anew");
+    }
+
+    #[test]
+    fn the_list_has_an_end_and_calls_once() {
+        let refusals = Refusals::default();
+        assert!(refusals.add(|| refusal(0)));
+        for number in 0..10 * REFUSALS_WAITING {
+            assert!(!refusals.add(|| refusal(number)), "called already");
+        }
+        assert_eq!(told(&refusals), REFUSALS_WAITING, "what is said again counts once");
+        assert!(!refusals.tick(), "nothing is left");
+        assert!(refusals.add(|| refusal(0)), "called anew");
+    }
+
+    #[test]
+    fn between_two_ticks_no_more_is_told_than_the_hosts_list_keeps() {
+        let refusals = Refusals::default();
+        let mut all = 0;
+        for number in 0..10 * REFUSALS_WAITING {
+            if refusals.add(|| refusal(number)) {
+                all += told(&refusals);
+            }
+        }
+        assert_eq!(all, REFUSALS_WAITING);
+        assert!(refusals.tick(), "others wait");
+        assert_eq!(told(&refusals), REFUSALS_WAITING);
+        assert!(!refusals.tick());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_not_made() {
+        let refusals = Refusals::default();
+        (0..REFUSALS_WAITING).for_each(|number| {
+            refusals.add(|| refusal(number));
+        });
+        refusals.add(|| unreachable!("there is no room"));
     }
 }

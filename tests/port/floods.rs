@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, HANG, Mode, Server, Value, encoded, wait_until};
@@ -247,4 +247,31 @@ fn floods_of_long_commands_leave_others_their_turns() {
     (0..times).for_each(|_| assert_eq!(other.run("PING").text(), "PONG"));
     let others = (commands() - before) / times;
     assert!(others < 60, "{others} commands of others for each");
+}
+
+/// Each that the host is told of costs its main thread as much as a command, and its list ends.
+#[test]
+fn of_very_many_refusals_the_host_is_told_as_many_as_its_list_keeps() {
+    const USUAL_LIST: u64 = 128;
+    // A longer list shows how many it was told of; and one tick a second, how often.
+    let longer = Mode::Adaptive.builder().config("acllog-max-len 1000000").config("hz 1");
+    let ported = Ported::start(longer.config("dynamic-hz no"));
+    let mut host = ported.host();
+    host.ok("ACL SETUSER mallory on nopass +@all ~none");
+    let (mut mallory, began) = (ported.client(), Instant::now());
+    mallory.ok("AUTH mallory any");
+    let told = |host: &mut Client| host.run("ACL LOG 1000000").array().len() as u64;
+    for round in 0..100 {
+        let gets: Vec<_> =
+            (0..200).map(|number| vec!["GET".to_owned(), format!("{round}:{number}")]).collect();
+        assert!(mallory.pipeline(&gets).iter().all(|reply| reply.text().starts_with("NOPERM")));
+        // The host's main loop turns meanwhile.
+        assert_eq!(host.run("PING").text(), "PONG");
+    }
+    assert_eq!(host.info_number("midi_net", "midi_net_denied"), 20_000);
+    wait_until("it was told of some", || told(&mut host) >= USUAL_LIST);
+    let (all, ticks) = (told(&mut host), began.elapsed().as_secs() + 2);
+    assert!(all <= USUAL_LIST * ticks, "{all} in {ticks} ticks");
+    // What was left over is not forgotten, though nobody is refused any more.
+    wait_until("it is told of more", || told(&mut host) > USUAL_LIST);
 }

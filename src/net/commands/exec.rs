@@ -257,7 +257,7 @@ pub(super) fn run_as_unit(
         let all = transaction.arguments();
         let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
         plan.set_time(engine.main_now(locked).ms());
-        take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(refusal));
+        take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
         Ok(Some(plan.run(engine, |call, tape| match call.row().action {
             Action::Door(which) => run_by_host(locked, host, call, which, user).play(tape),
             _ => engine.run_waiting(locked, call, tape),

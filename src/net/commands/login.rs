@@ -55,7 +55,7 @@ impl<D: Driver> Service<D> {
                 .then(|| engine.users.find_or_look(locked, &name, |name| host.user(locked, name)))
                 .flatten();
             if user.is_none() {
-                engine.note_refusal(Refusal::of_login(&name));
+                engine.note_refusal(|| Refusal::of_login(&name));
                 shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
             }
             Box::new(move |connection: &mut Connection, output: &mut Vec<u8>| match user {

@@ -218,7 +218,7 @@ impl<D: Driver> Service<D> {
             Tried::Done
         };
         holding.let_go();
-        refusals.into_iter().for_each(|refusal| self.note_refusal(refusal));
+        refusals.into_iter().for_each(|refusal| self.note_refusal(|| refusal));
         engine.book_many_at_once(self.seat(), transaction.commands.len());
         tried
     }
