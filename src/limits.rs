@@ -268,8 +268,10 @@ pub const SERVED_AT_ONCE: Duration = Duration::from_micros(250);
 pub const SERVED_AT_ONCE_MIN: Duration = Duration::from_micros(100);
 /// So many share that time.
 pub const SERVED_TOGETHER: usize = 4;
-/// A connection whose commands took longer than this in its last turn waits among its like for the next.
-pub const HEAVY_TURN: Duration = Duration::from_micros(100);
+/// A connection whose commands, run by themselves, took longer than this in its last turn waits among its like for
+/// the next. That is for as long again where others have anything to say; where they have not, for twice as long
+/// each time. Some ten turns of others, at what a turn costs around its commands.
+pub const HEAVY_TURN: Duration = Duration::from_micros(50);
 /// How long a port serves connections that always have more commands, before it looks for others; and for as long
 /// those whose turns are long.
 pub const READY_PER_TURN: Duration = Duration::from_millis(1);

@@ -5,7 +5,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use slotmap::SlotMap;
@@ -120,7 +119,7 @@ impl<D: Driver> Service<D> {
             let said = output.len();
             let bytes = &input[member.input.clone()];
             self.limit_output(connection, said);
-            self.spent = Duration::ZERO;
+            self.alone.begin();
             let used = self.run(connection, bytes, &mut output);
             self.note_weight(connection);
             connection.unread.add(&bytes[used..]);

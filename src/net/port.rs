@@ -113,6 +113,7 @@ impl<D: Driver> WorkerPort<D> {
             connection.is_ready = true;
             return self.heavy.push_back(key);
         }
+        self.service.alone.hear_light();
         match self.service.gather(&mut self.group, connection) {
             Gathered::No => self.serve(key),
             Gathered::End => self.close(key),
@@ -377,6 +378,9 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.service.driver.wait(wait, &mut happened);
         self.service.now = Instant::now();
         self.service.share_out(happened.len() + self.ready.len());
+        if !self.ready.is_empty() {
+            self.service.alone.hear_light();
+        }
         for event in happened.drain(..) {
             self.heard(event);
         }

@@ -1,7 +1,6 @@
 //! Running what a connection asks: parsed ahead, in the order sent, answered together.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -15,8 +14,7 @@ use super::service::{Fate, Pace, Service};
 use super::shared::count;
 use crate::command::{Args, Limits, Reply};
 use crate::limits::{
-    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES,
-    UNAUTHENTICATED_QUERY_BYTES,
+    HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES, UNAUTHENTICATED_QUERY_BYTES,
 };
 use crate::shard::{Outcome, Taking};
 
@@ -35,7 +33,7 @@ impl<D: Driver> Service<D> {
         let mut output = std::mem::take(&mut self.output);
         let said = output.len();
         self.limit_output(connection, said);
-        self.spent = Duration::ZERO;
+        self.alone.begin();
         let fate = self.receive_and_run(connection, &mut output);
         self.note_weight(connection);
         if self.has_too_much_output(connection, said, &mut output) {
@@ -67,7 +65,7 @@ impl<D: Driver> Service<D> {
 
     /// Notes whether the turn that ends was a long one: then the next is shared with others of the kind.
     pub(super) fn note_weight(&self, connection: &mut Connection) {
-        connection.is_heavy = self.spent > HEAVY_TURN;
+        connection.is_heavy = self.alone.is_heavy();
     }
 
     fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
@@ -217,7 +215,7 @@ impl<D: Driver> Service<D> {
         connection.has_commands = true;
         while connection.may_run()
             && output.len() <= OUTPUT_PAUSE
-            && self.spent <= self.at_once
+            && !self.alone.is_over()
             && !pace.is_over(self.at_once)
         {
             at += self.run_some(connection, &input[at..], &mut args, output);
@@ -245,6 +243,7 @@ impl<D: Driver> Service<D> {
                 // These come first; what was parsed last is parsed again.
                 connection.parser = Default::default();
             }
+            self.alone.interrupt();
             return self.run_ahead(connection, &ahead, &limits, output);
         }
         match stop {
@@ -321,9 +320,9 @@ impl<D: Driver> Service<D> {
         let list: SmallVec<[&[u8]; 8]> = args.iter(input).collect();
         let list = Args::new(&list);
         connection.session.begin_command();
-        let (said, started) = (output.len(), Instant::now());
+        let (said, began) = (output.len(), self.alone.command_begins());
         self.run_command(connection, &list, limits, output);
-        self.spent += started.elapsed();
+        self.alone.command_ended(began);
         if matches!(connection.state, State::Deferred | State::Again) {
             return connection.session.put_off_command();
         }

@@ -11,7 +11,7 @@ use super::resp::ArgList;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::limits::{
-    HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
+    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
     SERVED_TOGETHER,
 };
 use crate::shard::{Engine, Seat};
@@ -49,6 +49,67 @@ impl Pace {
     }
 }
 
+/// The time of commands that run by themselves, each of which may be of any length.
+pub(super) struct Alone {
+    /// For how long a connection may run such in one go: ever longer, until others are heard of.
+    at_once: Duration,
+    /// How long those took that the connection being served has run.
+    spent: Duration,
+    /// When the last of them had run, if nothing else has run since.
+    ended: Option<Instant>,
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Alone { at_once: HEAVY_TURN, spent: Duration::ZERO, ended: None }
+    }
+}
+
+impl Alone {
+    /// A turn of the port begins, in which a connection is served for so long at most.
+    fn next_turn(&mut self, most: Duration) {
+        self.at_once = (self.at_once * 2).min(most);
+    }
+
+    /// A connection has something to say whose turns are short: those with long ones are not to be in its way.
+    pub(super) fn hear_light(&mut self) {
+        self.at_once = HEAVY_TURN;
+    }
+
+    /// A connection is served.
+    pub(super) fn begin(&mut self) {
+        (self.spent, self.ended) = (Duration::ZERO, None);
+    }
+
+    /// Whether it has run such commands for as long as it may in one go.
+    pub(super) fn is_over(&self) -> bool {
+        self.spent > self.at_once
+    }
+
+    /// Whether it has done so for long.
+    pub(super) fn is_heavy(&self) -> bool {
+        self.spent > HEAVY_TURN
+    }
+
+    /// When a command begins that runs by itself. One that follows another begins where that one ended:
+    /// a look at the clock costs as much as a short command.
+    pub(super) fn command_begins(&self) -> Instant {
+        self.ended.unwrap_or_else(Instant::now)
+    }
+
+    /// It has ended.
+    pub(super) fn command_ended(&mut self, began: Instant) {
+        let now = Instant::now();
+        self.spent += now - began;
+        self.ended = Some(now);
+    }
+
+    /// Others run now, whose time is not counted here.
+    pub(super) fn interrupt(&mut self) {
+        self.ended = None;
+    }
+}
+
 /// Some connection's replies in the turn's buffer.
 pub struct Piece {
     /// Whose.
@@ -71,8 +132,8 @@ pub struct Service<D: Driver> {
     pub recently: u64,
     /// For how long a connection is served in one go in this turn.
     pub(super) at_once: Duration,
-    /// How long the commands took that the connection being served has run by themselves.
-    pub(super) spent: Duration,
+    /// The time of commands that run by themselves.
+    pub(super) alone: Alone,
     /// Holds what is received, one connection after the other, or a group's.
     pub(super) input: Vec<u8>,
     /// Holds what is answered in this turn.
@@ -92,7 +153,7 @@ impl<D: Driver> Service<D> {
             driver,
             now: Instant::now(),
             at_once: SERVED_AT_ONCE,
-            spent: Duration::ZERO,
+            alone: Alone::default(),
             recently: 0,
             input: Vec::with_capacity(INPUT_BYTES),
             output: Vec::new(),
@@ -106,6 +167,7 @@ impl<D: Driver> Service<D> {
     pub fn share_out(&mut self, connections: usize) {
         let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
+        self.alone.next_turn(self.at_once);
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -142,5 +204,46 @@ impl<D: Driver> Service<D> {
     /// Notes that a connection is closed for a limit.
     pub(super) fn note_limit(&self) {
         count(&self.shared.counts(self.worker).closed_for_limits, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_over_after(alone: &mut Alone, spent: Duration) -> bool {
+        alone.begin();
+        alone.command_ended(Instant::now() - spent);
+        alone.is_over()
+    }
+
+    #[test]
+    fn long_turns_are_short_beside_others() {
+        let (mut alone, long) = (Alone::default(), SERVED_AT_ONCE * 4);
+        for _ in 0..10 {
+            alone.next_turn(long);
+        }
+        assert!(!is_over_after(&mut alone, HEAVY_TURN * 2), "nobody else is there");
+        assert!(alone.is_heavy());
+        assert!(is_over_after(&mut alone, long));
+        alone.hear_light();
+        assert!(is_over_after(&mut alone, HEAVY_TURN), "others are");
+        alone.next_turn(long);
+        assert!(is_over_after(&mut alone, HEAVY_TURN * 2), "or were a moment ago");
+        alone.begin();
+        assert!(!alone.is_over() && !alone.is_heavy(), "the next connection has its own time");
+    }
+
+    #[test]
+    fn time_between_commands_counts_unless_others_ran() {
+        let (mut alone, long) = (Alone::default(), Duration::from_secs(1));
+        alone.begin();
+        alone.ended = Some(Instant::now() - long);
+        alone.command_ended(alone.command_begins());
+        assert!(alone.spent >= long);
+        alone.begin();
+        alone.ended = Some(Instant::now() - long);
+        alone.interrupt();
+        assert!(alone.command_begins().elapsed() < long);
     }
 }

@@ -13,7 +13,6 @@
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::exec::{Plan, aborted, run_as_unit};
 use crate::command::{Args, Error, Limits, Named, Reply};
@@ -251,7 +250,7 @@ impl<D: Driver> Service<D> {
         let mut pace = Pace::default();
         while connection.state != State::Waiting
             && output.len() <= OUTPUT_PAUSE
-            && self.spent <= self.at_once
+            && !self.alone.is_over()
             && !pace.is_over(self.at_once)
         {
             let Some(mut saying) = connection.session.saying.take() else { return };
@@ -264,9 +263,9 @@ impl<D: Driver> Service<D> {
                 Said::Own => {
                     let args = saying.transaction.arguments_of(at);
                     let args = Args::new(&args);
-                    let started = Instant::now();
+                    let began = self.alone.command_begins();
                     self.run_own(connection, saying.transaction.commands[at].named, &args, limits, output);
-                    self.spent += started.elapsed();
+                    self.alone.command_ended(began);
                 }
             }
             connection.session.saying = Some(saying);
