@@ -131,6 +131,21 @@ pub const MANY_TRIES: u8 = 8;
 /// DEL, UNLINK and EXISTS of more keys than this are a job.
 pub const KEYS_AT_ONCE: usize = 1000;
 
+/// MGET that would copy more bytes than this while it holds its keys' shards is a job: that takes some hundred
+/// microseconds, as long as finding a thousand keys, and nobody else gets at the shards.
+pub const MGET_BYTES_AT_ONCE: usize = 1 << 20;
+/// So much of each value does not count there: copying it takes no longer than finding the key, whose number has a
+/// limit of its own.
+pub const MGET_FREE_BYTES: usize = 1 << 10;
+/// Such a job copies so many bytes between two looks at the clock: some microseconds.
+pub const MGET_PIECE_BYTES: usize = 16 << 10;
+/// It begins so often where a key changes before it was copied, and then copies all of them in one go: whoever
+/// writes all the time makes it do three times the work, not more.
+pub const MGET_ROUNDS: u8 = 3;
+/// Of more keys than this all values are copied in one go: a quarter of the names that can be watched
+/// at once, which others have a use for, too.
+pub const MGET_WATCHED: usize = WATCHED_KEYS / 4;
+
 /// LCS of values whose table has more cells than this (255 bytes each, say) is
 /// a job; that many take about 10 µs.
 pub const LCS_CELLS_AT_ONCE: usize = 1 << 16;

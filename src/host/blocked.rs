@@ -122,6 +122,8 @@ impl JobReply for BlockedReply {
         &mut self.reply
     }
 
+    fn close(&mut self) {}
+
     fn finish(self: Box<Self>) {
         WAITING.lock().remove(&(self.blocked.client as usize));
         // SAFETY: this takes the value; there is nothing left to say.

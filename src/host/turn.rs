@@ -192,7 +192,7 @@ fn send_back_refused(engine: &Engine, mut request: Box<Request>, error: Error) {
 }
 
 fn came_home(engine: &Engine, locked: Locked<'_>, request: Box<Request>) {
-    if request.verdict == Verdict::NeedsMain {
+    if request.verdict != Verdict::Done {
         return go_on(engine, locked, request);
     }
     engine.came_home();
@@ -209,16 +209,15 @@ fn go_on(engine: &Engine, locked: Locked<'_>, mut request: Box<Request>) {
         return engine.send_back(request);
     }
     let args = std::mem::take(&mut request.args);
-    let mut tape = request.tape(engine.most_reply());
+    let mut tape = engine.tape_for(&request);
     let (outcome, work) = args.with(|args| {
         let call = engine.call_of(&request, args);
         // Whatever happens, there is a client that waits.
-        guarded(None, || Some(run_here(engine, locked, &call, request.is_of_host(), &mut tape)))
-            .unwrap_or_else(|| {
-                tape = Tape::default();
-                call.refuse(Error::Internal, &mut tape);
-                (Outcome::Done, None)
-            })
+        guarded(None, || Some(run_here(engine, locked, &call, &request, &mut tape))).unwrap_or_else(|| {
+            tape = Tape::default();
+            call.refuse(Error::Internal, &mut tape);
+            (Outcome::Done, None)
+        })
     });
     if !request.is_of_host() {
         // A port starts its jobs itself.
@@ -247,15 +246,19 @@ fn run_here(
     engine: &Engine,
     locked: Locked<'_>,
     call: &Call<'_>,
-    is_of_host: bool,
+    request: &Request,
     tape: &mut Tape,
 ) -> (Outcome, Option<Work>) {
     if let Some(error) = engine.late_refusal(call) {
         call.refuse(error, tape);
         return (Outcome::Done, None);
     }
-    let outcome = engine.attempt(engine.main_seat(locked), call, Taking::Wait(locked), tape);
-    if outcome != Outcome::Long || !is_of_host {
+    let outcome = match request.verdict {
+        // Found out already.
+        Verdict::Long => Outcome::Long,
+        _ => engine.attempt(engine.main_seat(locked), call, Taking::Wait(locked), tape),
+    };
+    if outcome != Outcome::Long || !request.is_of_host() {
         return (outcome, None);
     }
     match long_work_with_room(engine, locked, call) {

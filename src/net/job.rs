@@ -21,6 +21,8 @@ pub struct PortReply {
     bytes: Vec<u8>,
     /// So many bytes may wait for the client.
     most: usize,
+    /// All of it would be more.
+    is_too_large: bool,
 }
 
 impl PortReply {
@@ -32,6 +34,7 @@ impl PortReply {
             resp3: connection.session.resp3,
             bytes: Vec::new(),
             most: shared.engine.settings.port.most_output(),
+            is_too_large: false,
         })
     }
 
@@ -42,8 +45,8 @@ impl PortReply {
     }
 
     fn send_last(self) {
-        if self.bytes.len() > self.most {
-            return self.to.ends(Mail::Close);
+        if self.is_too_large || self.bytes.len() > self.most {
+            return self.to.ends(Mail::TooLarge);
         }
         self.to.ends(|key| Mail::Part { key, bytes: self.bytes, last: true });
     }
@@ -95,6 +98,10 @@ impl JobReply for PortReply {
     /// Half a reply with others behind it would be none.
     fn is_awaited(&self) -> bool {
         self.to.is_there(self.client)
+    }
+
+    fn close(&mut self) {
+        self.is_too_large = true;
     }
 
     fn finish(self: Box<Self>) {

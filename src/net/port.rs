@@ -325,6 +325,10 @@ impl<D: Driver> WorkerPort<D> {
             }
             Mail::Answer(key, answer) => self.goes_on(key, answer),
             Mail::Close(key) => self.close(key),
+            Mail::TooLarge(key) => {
+                self.service.note_limit();
+                self.close(key);
+            }
         }
     }
 

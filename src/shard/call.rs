@@ -69,8 +69,8 @@ impl Taking<'_> {
 ///  … may not block     | waits for tokens, any size, runs long work to its end        | –
 /// port, one command    | queue                 | – (any size)    | job                 | to main
 /// port, EXEC           | again, then a unit on main              | unit on main        | unit on main
-/// worker, queued       | shard's mailbox, then | to main         | host's: to main     | to main
-///                      |  again, then to main  |                 |  port's: home, job  |
+/// worker, queued       | shard's mailbox, then | to main         | home, job           | to main
+///                      |  again, then to main  |                 |                     |
 /// main, a queued one   | – (it waits)          | reply on worker | host's: job         | – (it is main)
 ///                      |                       |                 |  port's: home, job  |
 /// ```

@@ -28,6 +28,8 @@ pub trait JobReply: Send {
     fn is_awaited(&self) -> bool {
         false
     }
+    /// The reply would be larger than may wait for its client, who gets none of it and is closed. `finish` follows.
+    fn close(&mut self);
     /// The reply is complete.
     fn finish(self: Box<Self>);
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::call::{Call, Outcome};
 use super::engine::{Engine, Errand, ForMain, HeldShard, Message};
 use super::host::Host;
+use super::job::JobDoor;
 use super::refusals::Refusal;
 use super::request::{Home, Request, Verdict};
 use super::seat::Seat;
@@ -24,7 +25,7 @@ impl Engine {
         if request.is_abandoned() {
             return self.done(seat, request, Tape::default());
         }
-        let (args, mut tape) = (std::mem::take(&mut request.args), request.tape(self.most_reply()));
+        let (args, mut tape) = (std::mem::take(&mut request.args), self.tape_for(&request));
         let outcome = args.with(|args| {
             let call = self.call_of(&request, args);
             if let Some(error) = self.late_refusal(&call) {
@@ -41,9 +42,17 @@ impl Engine {
         self.done(seat, request, tape);
     }
 
-    /// What a port's client may be answered, in bytes.
-    pub fn most_reply(&self) -> usize {
-        self.settings.port.most_output()
+    /// What a client of that door may be answered, in bytes.
+    pub fn most_reply(&self, door: JobDoor) -> usize {
+        match door {
+            JobDoor::Port => self.settings.port.most_output(),
+            JobDoor::Host | JobDoor::None => usize::MAX,
+        }
+    }
+
+    /// Where a request's reply is said: a client is not answered more than may wait for it.
+    pub fn tape_for(&self, request: &Request) -> Tape {
+        Tape::up_to(self.most_reply(if request.is_of_host() { JobDoor::Host } else { JobDoor::Port }))
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
@@ -53,7 +62,7 @@ impl Engine {
             args,
             db: request.db,
             now: Now::lazy(self.config.clock),
-            limits: self.settings.limits(usize::MAX),
+            limits: self.settings.limits(usize::MAX).alone(),
             prefix: request.prefix,
             author: request.author,
         }

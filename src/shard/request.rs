@@ -42,9 +42,9 @@ pub enum Verdict {
     /// It ran: give its reply to the client.
     Done,
     /// Only the main thread can go on with it: tokens were not to be had
-    /// together, it turned out to be long work, or it writes to a watched key.
+    /// together, or it writes to a watched key.
     NeedsMain,
-    /// It is long work: the port that asked for it starts the job.
+    /// It is long work: the port that asked for it starts the job, or the main thread for the host's door.
     Long,
 }
 
@@ -86,14 +86,6 @@ impl Request {
     /// Whether it is one of the host's door.
     pub fn is_of_host(&self) -> bool {
         matches!(self.home, Home::Main(_))
-    }
-
-    /// Where its reply is said: a port's client is not answered more than may wait for it.
-    pub fn tape(&self, most_output: usize) -> Tape {
-        match self.home {
-            Home::Main(_) => Tape::default(),
-            Home::Worker { .. } => Tape::up_to(most_output),
-        }
     }
 
     /// Whether nobody waits for it any more: then it is not run.

@@ -77,6 +77,7 @@ impl Settings {
             keep_bytes: self.keep_bytes.load(Ordering::Relaxed),
             max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
             max_reply_bytes,
+            max_bytes_at_once: usize::MAX,
         }
     }
 }

@@ -255,7 +255,7 @@ impl<'a> Worker<'a> {
         }
         let args = std::mem::take(&mut request.args);
         let (outcome, tape) = args.with(|args| {
-            let mut tape = request.tape(engine.most_reply());
+            let mut tape = engine.tape_for(&request);
             let call = engine.call_of(&request, args);
             if let Some(error) = engine.late_refusal(&call) {
                 call.refuse(error, &mut tape);
@@ -278,13 +278,13 @@ impl<'a> Worker<'a> {
                 self.homeward.push(request);
                 return true;
             }
-            Outcome::Long if !request.is_of_host() => {
+            Outcome::Long => {
                 request.args = args;
                 request.verdict = Verdict::Long;
                 self.homeward.push(request);
                 return true;
             }
-            Outcome::Long | Outcome::TooLarge | Outcome::NeedsMain => {
+            Outcome::TooLarge | Outcome::NeedsMain => {
                 request.args = args;
                 self.needs_main(request);
                 return true;
