@@ -48,7 +48,7 @@ pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
 pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
-pub use string::{Copied, ELEMENT_BYTES};
+pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;
 pub use table::{COMMANDS, Found, Named, PREFIX, find, find_call, host_commands, subcommands, withdraw};
 

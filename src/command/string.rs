@@ -140,20 +140,44 @@ pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 /// What an element takes in a reply beside its value, roughly.
-pub const ELEMENT_BYTES: usize = 8;
+pub(super) const ELEMENT_BYTES: usize = 8;
+
+/// What it takes at least: a null of RESP3.
+pub const LEAST_ELEMENT_BYTES: usize = 3;
 
 fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let keys = cx.args.from(1).len();
+    if cx.limits.has_reply_limit() {
+        return small_mget(cx, keys, reply);
+    }
+    let mut room = cx.limits.max_bytes_at_once;
+    reply.array(keys);
+    for number in 0..keys {
+        let Some(value) = cx.string(number) else {
+            reply.null();
+            continue;
+        };
+        let bytes = value.bytes();
+        if bytes.len() <= MGET_FREE_BYTES {
+            reply.bulk(bytes);
+            continue;
+        }
+        let large = bytes.len() - MGET_FREE_BYTES;
+        if large > room {
+            // Whoever asked takes back what has been said.
+            return Err(Error::LongWork);
+        }
+        room -= large;
+        reply.value(&value);
+    }
+    Ok(())
+}
+
+/// MGET where the reply must not be large, which is known before any of it is said.
+fn small_mget(cx: &ManyKeys<'_>, keys: usize, reply: &mut dyn Reply) -> Result<(), Error> {
     let values: SmallVec<[Option<StringRef<'_>>; 16]> = (0..keys).map(|number| cx.string(number)).collect();
-    let (mut bytes, mut large) = (0, 0);
-    for value in values.iter().flatten() {
-        bytes += value.len();
-        large += value.len().saturating_sub(MGET_FREE_BYTES);
-    }
+    let bytes: usize = values.iter().flatten().map(StringRef::len).sum();
     cx.limits.reply(bytes + keys * ELEMENT_BYTES)?;
-    if large > cx.limits.max_bytes_at_once {
-        return Err(Error::LongWork);
-    }
     reply.array(keys);
     for value in &values {
         match value {
@@ -177,7 +201,7 @@ impl ManyKeys<'_> {
         let keys = self.args.from(1).len();
         let copied = (0..keys).map(|number| {
             let value = self.string(number);
-            bytes += ELEMENT_BYTES + value.as_ref().map_or(0, StringRef::len);
+            bytes += LEAST_ELEMENT_BYTES + value.as_ref().map_or(0, StringRef::len);
             if bytes > most {
                 return Err(Error::ReplyTooLarge);
             }

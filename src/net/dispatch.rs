@@ -108,10 +108,14 @@ impl<D: Driver> Service<D> {
         if self.engine().config.safemode || matches!(call.row().action, Action::Door(_)) {
             return self.on_main(connection, call);
         }
+        let said = output.len();
         let mut reply = connection.session.reply(output);
         match self.engine().attempt(self.seat(), call, Taking::WORKER, &mut reply) {
             Outcome::Done => self.engine().book_many_at_once(self.seat(), 1),
-            outcome => self.hand_over(connection, call, outcome, output),
+            outcome => {
+                output.truncate(said);
+                self.hand_over(connection, call, outcome, output);
+            }
         }
     }
 

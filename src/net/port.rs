@@ -319,7 +319,7 @@ impl<D: Driver> WorkerPort<D> {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 if !connection.session.is_muted() {
                     self.service.claim(connection);
-                    connection.unsent.add(&bytes);
+                    connection.unsent.append(bytes);
                 }
                 self.serve(key);
             }

@@ -8,7 +8,7 @@ use super::edit::{KeyAt, KeysInHand, Named, shards_of};
 use super::engine::{Engine, HeldShard, ManyHeld};
 use super::seat::Seat;
 use super::watch::is_live;
-use crate::command::{Action, Error, Events, HeldKeys, Long, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
+use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
 use crate::limits::{AHEAD, KEYS_AT_ONCE};
 use crate::store::{Done, Edit, KeyHash};
 
@@ -238,20 +238,13 @@ impl Engine {
         keys: &mut KeysInHand<'_, '_>,
         events: &mut Events,
     ) -> Outcome {
+        let in_one_go;
         let mut cx = self.many_keys(call, keys, events);
-        let outcome = seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply));
-        if outcome != Outcome::Long || self.may_be_job(call) {
-            return outcome;
+        if self.has_room_for_job().is_err() {
+            in_one_go = call.limits.in_one_go();
+            cx.limits = &in_one_go;
         }
-        let limits = call.limits.in_one_go();
-        cx.limits = &limits;
         seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
-    }
-
-    /// Whether a call that turned out to be long work is to be a job, and no other way is left to it.
-    #[cold]
-    fn may_be_job(&self, call: &Call<'_>) -> bool {
-        !matches!(call.row().long, Long::FoundAlone(_)) || self.has_room_for_job().is_ok()
     }
 
     /// What a command on several keys works with.

@@ -160,10 +160,14 @@ impl Engine {
     }
 
     /// Whether there may be one more job of a client's.
+    #[inline]
     pub(super) fn has_room_for_job(&self) -> Result<(), Error> {
         let max = self.settings.max_jobs.load(Ordering::Relaxed);
-        let clients = self.jobs.running.lock().iter().filter(|job| job.command.is_some()).count();
-        if clients >= max { Err(Error::TooManyJobs(max)) } else { Ok(()) }
+        if self.jobs.of_clients.load(Ordering::Relaxed) >= max {
+            Err(Error::TooManyJobs(max))
+        } else {
+            Ok(())
+        }
     }
 
     /// Starts a job for a client; `reply` gets its reply on some worker.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::command::{Copied, ELEMENT_BYTES, Error, OwnedArgs, Reply};
+use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, OwnedArgs, Reply};
 use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
 use crate::shard::edit::Account;
 use crate::shard::{
@@ -236,7 +236,7 @@ struct Round {
     is_own: Vec<bool>,
     /// The first moment at which one of the keys expires.
     due: UnixMs,
-    /// About what all take in a reply.
+    /// What all take in a reply at least.
     bytes: usize,
     copied: Vec<Copied>,
     /// What has been copied of the next value.
@@ -275,7 +275,7 @@ impl Round {
 
     /// Notes a key's size, and when it expires; one that has goes now.
     fn look(&mut self, key: &[u8], db: u32, held: &mut HeldShard<'_>, slice: &Slice<'_>) {
-        self.bytes += ELEMENT_BYTES;
+        self.bytes += LEAST_ELEMENT_BYTES;
         if held.table(db).is_none() {
             return;
         }
