@@ -18,7 +18,6 @@ use super::instance::instance;
 use super::users::USERS;
 use super::{budget, guarded, news};
 use crate::command::{Error, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{Call, Engine, ForMain, Home, Locked, Outcome, Request, Taking, Verdict, Work};
 
 static MESSAGES: Messages = Messages {
@@ -235,7 +234,7 @@ fn go_on(engine: &Engine, locked: Locked<'_>, mut request: Box<Request>) {
     }
     request.verdict = Verdict::Done;
     request.reply = tape;
-    if request.reply.len() > MAX_MAIN_REPLY_BYTES {
+    if request.reply.is_large() {
         return engine.reply_on_worker(request);
     }
     came_home(engine, locked, request);

@@ -46,7 +46,8 @@ impl Engine {
     pub fn most_reply(&self, door: JobDoor) -> usize {
         match door {
             JobDoor::Port => self.settings.port.most_output(),
-            JobDoor::Host | JobDoor::None => usize::MAX,
+            JobDoor::Host => self.settings.host_output.load(Ordering::Relaxed),
+            JobDoor::None => usize::MAX,
         }
     }
 

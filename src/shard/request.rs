@@ -8,7 +8,6 @@ use super::call::{Author, Call};
 use super::job::{JobOwner, JobReply};
 use super::seat::Seat;
 use crate::command::{COMMANDS, Keys, OwnedArgs, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::sync::Locked;
 
 /// Who wants a queued command's completion back.
@@ -26,7 +25,8 @@ pub enum Home {
 
 /// A client of the host's door that waits for a command's reply, or for a job.
 pub trait HostClient: Any + Send {
-    /// Writes a reply that is too large for the main thread; [`HostClient::answer`] follows. On any thread.
+    /// Writes a reply that is too large for the main thread, or for the client, who is closed then;
+    /// [`HostClient::answer`] follows. On any thread.
     fn write_large(&self, tape: &Tape);
 
     /// Answers it; nothing is left to be said where the reply is empty.
@@ -78,7 +78,7 @@ impl Request {
         seat.ran_queued.add(1);
         self.verdict = Verdict::Done;
         match &self.home {
-            Home::Main(client) if tape.len() > MAX_MAIN_REPLY_BYTES => client.write_large(&tape),
+            Home::Main(client) if tape.is_large() => client.write_large(&tape),
             _ => self.reply = tape,
         }
     }
