@@ -17,7 +17,7 @@ use super::door::{long_work_with_room, send_batch, start_job};
 use super::instance::instance;
 use super::users::USERS;
 use super::{budget, guarded, news};
-use crate::command::{Error, Tape};
+use crate::command::{Action, Error, Tape};
 use crate::shard::{Call, Engine, ForMain, Home, Locked, Outcome, Request, Taking, Verdict, Work};
 
 static MESSAGES: Messages = Messages {
@@ -253,8 +253,8 @@ fn run_here(
         return (Outcome::Done, None);
     }
     let outcome = match request.verdict {
-        // Found out already.
-        Verdict::Long => Outcome::Long,
+        // Found out already, but for what only the holder of the global lock can do.
+        Verdict::Long if !matches!(call.row().action, Action::Keyspace(_)) => Outcome::Long,
         _ => engine.attempt(engine.main_seat(locked), call, Taking::Wait(locked), tape),
     };
     if outcome != Outcome::Long || !request.is_of_host() {

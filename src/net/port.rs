@@ -326,6 +326,11 @@ impl<D: Driver> WorkerPort<D> {
             Mail::Answer(key, answer) => self.goes_on(key, answer),
             Mail::Close(key) => self.close(key),
             Mail::TooLarge(key) => {
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                if connection.session.is_muted() {
+                    // Who wants no reply gets none, however large.
+                    return self.goes_on(key, |_, _| ());
+                }
                 self.service.note_limit();
                 self.close(key);
             }

@@ -83,7 +83,7 @@ pub enum Mail {
     Answer(Key, Answer),
     /// Close this one.
     Close(Key),
-    /// Close this one, because it was to be answered more than may wait for it.
+    /// Close this one, because it was to be answered more than may wait for it; unless it wants no reply.
     TooLarge(Key),
 }
 
