@@ -66,6 +66,10 @@ pub const QUERY_LIMIT_MIN: i64 = 1 << 20;
 /// and never reads takes all memory. Larger than any reply of two values.
 pub const OUTPUT_HARD_DEFAULT: i64 = 1 << 30;
 
+/// So much of a reply the host does not count, at most, when it compares what waits for a client with its
+/// `client-output-buffer-limit`: two buffers of 16 KiB. No reply is cut off that it would let pass.
+pub const HOST_OUTPUT_BESIDE: usize = 32 << 10;
+
 /// Replies above this are made on a worker, never in one go on the main
 /// thread: it is the size of a client's own reply buffer, which small replies
 /// fit into and large ones would overflow with an allocation per piece.
@@ -130,6 +134,22 @@ pub const MANY_TRIES: u8 = 8;
 
 /// DEL, UNLINK and EXISTS of more keys than this are a job.
 pub const KEYS_AT_ONCE: usize = 1000;
+
+/// MGET that would copy more bytes than this while it holds its keys' shards is a job: that takes a millisecond or
+/// two, as long as finding the most keys that it may have. As a job it takes two or three times as long where the
+/// values are 3 MB together, and no longer from 10 MB on.
+pub const MGET_BYTES_AT_ONCE: usize = 4 << 20;
+/// So much of each value does not count there: copying it takes no longer than finding the key, whose number has a
+/// limit of its own.
+pub const MGET_FREE_BYTES: usize = 1 << 10;
+/// Such a job copies so many bytes between two looks at the clock: some microseconds.
+pub const MGET_PIECE_BYTES: usize = 16 << 10;
+/// It begins so often where a key changes before it was copied, and then copies all of them in one go: whoever
+/// writes all the time makes it do three times the work, not more.
+pub const MGET_ROUNDS: u8 = 3;
+/// Of more keys than this all values are copied in one go: a quarter of the names that can be watched
+/// at once, which others have a use for, too.
+pub const MGET_WATCHED: usize = WATCHED_KEYS / 4;
 
 /// LCS of values whose table has more cells than this (255 bytes each, say) is
 /// a job; that many take about 10 µs.

@@ -77,6 +77,7 @@ fn engine() -> Engine {
         max_value_bytes: AtomicUsize::new(MAX_VALUE_BYTES),
         keep_bytes: AtomicUsize::new(1000),
         max_atomic_keys: AtomicUsize::new(2),
+        host_output: AtomicUsize::new(usize::MAX),
         port: Default::default(),
     };
     Engine::new(config, settings, Box::new(|| {})).expect("an eventfd")

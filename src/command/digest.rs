@@ -195,6 +195,7 @@ mod tests {
             keep_bytes: 0,
             max_atomic_keys: 0,
             max_reply_bytes: usize::MAX,
+            max_bytes_at_once: usize::MAX,
         };
         let zeros =
             b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd";

@@ -72,9 +72,7 @@ impl ManyKeys<'_> {
     pub fn lcs_values(&self) -> Result<[SharedValue; 2], Error> {
         self.lcs_cells()?;
         let shared = |value: Option<StringRef<'_>>| {
-            let copy =
-                || SharedValue::new(value.as_ref().map_or_else(Vec::new, |value| value.bytes().to_vec()));
-            value.as_ref().and_then(StringRef::shared).unwrap_or_else(copy)
+            value.as_ref().map_or_else(|| SharedValue::new(Vec::new()), StringRef::to_shared)
         };
         Ok([shared(self.lcs_value(0)?), shared(self.lcs_value(1)?)])
     }

@@ -48,6 +48,7 @@ pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Tape};
 pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
+pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;
 pub use table::{COMMANDS, Found, Named, PREFIX, find, find_call, host_commands, subcommands, withdraw};
 
@@ -56,7 +57,7 @@ use keys::ByOptions;
 use row::{has_many_keys, takes};
 use spec::tips;
 
-use crate::limits::TOUCHED_PER_REPLIED;
+use crate::limits::{MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};
 use crate::store::{Edit, EntryRef, Now};
 
 /// Limits that a command keeps to. All are settings; see `limits.rs`.
@@ -74,6 +75,9 @@ pub struct Limits {
     pub max_atomic_keys: usize,
     /// Largest reply that may be made on this thread, in bytes.
     pub max_reply_bytes: usize,
+    /// Most bytes of values that may be copied in one go while several shards are held; more is long work.
+    /// No limit where a command must run to its end.
+    pub max_bytes_at_once: usize,
 }
 
 impl Limits {
@@ -93,6 +97,16 @@ impl Limits {
             return Err(Error::ValueTooLong(self.max_value_bytes));
         }
         Ok(())
+    }
+
+    /// Those of a command that stands alone, outside of any transaction or script: it can become a job.
+    pub fn alone(self) -> Self {
+        Limits { max_bytes_at_once: MGET_BYTES_AT_ONCE, ..self }
+    }
+
+    /// Those of a command that must run to its end in one go.
+    pub fn in_one_go(self) -> Self {
+        Limits { max_bytes_at_once: usize::MAX, ..self }
     }
 
     /// Whether a reply may be too large for this thread.

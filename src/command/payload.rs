@@ -231,6 +231,7 @@ mod tests {
         keep_bytes: 0,
         max_atomic_keys: 0,
         max_reply_bytes: usize::MAX,
+        max_bytes_at_once: usize::MAX,
     };
 
     fn sealed(content: &[u8], version: u16) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! Where replies go: the host's client, a port's buffer, a tape.
 
+use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::store::{SharedValue, StringRef};
 
 /// Takes a reply, element by element, in protocol order.
@@ -76,6 +77,11 @@ impl Tape {
         let has = self.len() + bytes <= self.most;
         self.is_cut |= !has;
         has
+    }
+
+    /// Whether it is not for the main thread to say.
+    pub fn is_large(&self) -> bool {
+        self.is_cut || self.len() > MAX_MAIN_REPLY_BYTES
     }
 
     /// How large the reply is, roughly.

@@ -143,6 +143,9 @@ pub enum Long {
     If(fn(&Args<'_>, &Limits) -> bool),
     /// Where its function says so, with [`Error::LongWork`]: then this is done instead.
     Found(LongKeys),
+    /// The same, but only for a command that stands alone, and where there is room for a job: else it is done
+    /// in one go.
+    FoundAlone(LongKeys),
 }
 
 /// Long work on certain keys.
@@ -150,19 +153,21 @@ pub enum Long {
 pub enum LongKeys {
     /// LCS.
     Lcs,
+    /// MGET of large values.
+    Mget,
 }
 
 impl Long {
     /// Whether it is known, before anything is done, that a call is long work.
     pub fn is_known(self, args: &Args<'_>, limits: &Limits) -> bool {
         match self {
-            Long::Never | Long::Found(_) => false,
+            Long::Never | Long::Found(_) | Long::FoundAlone(_) => false,
             Long::Always => true,
             Long::If(is_long) => is_long(args, limits),
         }
     }
 
-    /// Whether a call may turn out to be long work.
+    /// Whether a call may turn out to be long work that cannot be done in one go.
     pub fn may_be(self, args: &Args<'_>, limits: &Limits) -> bool {
         matches!(self, Long::Found(_)) || self.is_known(args, limits)
     }

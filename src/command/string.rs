@@ -2,10 +2,12 @@
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
-    OneKey, Reply, Run, arg, tips, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Long, LongKeys,
+    ManyKeys, OneKey, Reply, Run, arg, tips, word,
 };
-use crate::store::{Now, StringRef, UnixMs, Value};
+use crate::limits::MGET_FREE_BYTES;
+use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
+use smallvec::SmallVec;
 
 pub(super) const EXISTENCE: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
 
@@ -82,6 +84,7 @@ pub(super) static MGET: Command = Command {
     categories: "read string fast",
     group: "string",
     tips: &[tips::MULTI_SHARD],
+    long: Long::FoundAlone(LongKeys::Mget),
     docs: Docs {
         summary: "Returns the values of several keys, as they are at one moment.",
         complexity: "O(N), N being the number of keys",
@@ -139,23 +142,74 @@ pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// What an element takes in a reply beside its value, roughly.
 pub(super) const ELEMENT_BYTES: usize = 8;
 
+/// What it takes at least: a null of RESP3.
+pub const LEAST_ELEMENT_BYTES: usize = 3;
+
 fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let keys = cx.args.from(1).len();
     if cx.limits.has_reply_limit() {
-        let values: usize = (0..keys).filter_map(|number| cx.string(number)).map(|value| value.len()).sum();
-        cx.limits.reply(values + keys * ELEMENT_BYTES)?;
+        return small_mget(cx, keys, reply);
     }
+    let mut room = cx.limits.max_bytes_at_once;
     reply.array(keys);
     for number in 0..keys {
-        match cx.string(number) {
-            Some(value) => reply.value(&value),
+        let Some(value) = cx.string(number) else {
+            reply.null();
+            continue;
+        };
+        let bytes = value.bytes();
+        if bytes.len() <= MGET_FREE_BYTES {
+            reply.bulk(bytes);
+            continue;
+        }
+        let large = bytes.len() - MGET_FREE_BYTES;
+        if large > room {
+            // Whoever asked takes back what has been said.
+            return Err(Error::LongWork);
+        }
+        room -= large;
+        reply.value(&value);
+    }
+    Ok(())
+}
+
+/// MGET where the reply must not be large, which is known before any of it is said.
+fn small_mget(cx: &ManyKeys<'_>, keys: usize, reply: &mut dyn Reply) -> Result<(), Error> {
+    let values: SmallVec<[Option<StringRef<'_>>; 16]> = (0..keys).map(|number| cx.string(number)).collect();
+    let bytes: usize = values.iter().flatten().map(StringRef::len).sum();
+    cx.limits.reply(bytes + keys * ELEMENT_BYTES)?;
+    reply.array(keys);
+    for value in &values {
+        match value {
+            Some(value) => reply.value(value),
             None => reply.null(),
         }
     }
     Ok(())
 }
 
+/// What MGET answers for a key.
+pub type Copied = Option<SharedValue>;
+
 impl ManyKeys<'_> {
+    /// What MGET answers, to be said later, where that is not more than `most` bytes.
+    ///
+    /// # Errors
+    /// [`Error::ReplyTooLarge`].
+    pub fn copied(&self, most: usize) -> Result<Vec<Copied>, Error> {
+        let mut bytes = 0;
+        let keys = self.args.from(1).len();
+        let copied = (0..keys).map(|number| {
+            let value = self.string(number);
+            bytes += LEAST_ELEMENT_BYTES + value.as_ref().map_or(0, StringRef::len);
+            if bytes > most {
+                return Err(Error::ReplyTooLarge);
+            }
+            Ok(value.map(|value| value.to_shared()))
+        });
+        copied.collect()
+    }
+
     /// The value of key number `number`, if it is there and a string: to MGET another type is none.
     fn string(&self, number: usize) -> Option<StringRef<'_>> {
         self.keys.read(number)?.string().ok()

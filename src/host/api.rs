@@ -37,7 +37,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement RedisModule_CallReplyInteger RedisModule_CallReplyLength
         RedisModule_CallReplyStringPtr RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
         RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateModuleUser
-        RedisModule_CreateString RedisModule_DbSize RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free
+        RedisModule_CreateString RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free
         RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
         RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData
         RedisModule_GetClientId RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
@@ -57,6 +57,18 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_StringDMA RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent
         RedisModule_ThreadSafeContextTryLock RedisModule_ThreadSafeContextUnlock
         RedisModule_TrimStringAllocation RedisModule_UnblockClient RedisModule_ValueLength
+    }
+}
+
+/// REDISMODULE_CLIENTINFO_FLAG_* of the host's client of that id; none where there is no such client. For the
+/// holder of the global lock.
+pub fn client_flags(id: u64) -> u64 {
+    // SAFETY: a structure of numbers and bytes, which says its version to the host.
+    unsafe {
+        let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
+        info.version = u64::from(raw::REDISMODULE_CLIENTINFO_VERSION);
+        let found = api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), id);
+        if found == raw::REDISMODULE_OK as c_int { info.flags } else { 0 }
     }
 }
 

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
 use super::news;
+use super::output::{self, UpTo};
 use super::reply::HostReply;
 use crate::command::{Reply, Tape};
 use crate::shard::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
@@ -26,6 +27,8 @@ pub struct Blocked {
     client_id: u64,
     /// What is said to it when it is unblocked; its changes are told then.
     answer: Option<Tape>,
+    /// Its reply was too large, and has not been made in full: it is closed.
+    is_cut: AtomicBool,
 }
 
 // SAFETY: the API allows UnblockClient and replies through the thread-safe
@@ -48,6 +51,7 @@ impl Blocked {
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
                 client_id: ctx.client_id(),
                 answer: None,
+                is_cut: AtomicBool::new(false),
             })
         }
     }
@@ -76,6 +80,9 @@ impl Blocked {
 
 impl HostClient for Blocked {
     fn write_large(&self, tape: &Tape) {
+        if tape.is_cut() {
+            return self.is_cut.store(true, Ordering::Relaxed);
+        }
         // SAFETY: the context lives until the client is answered, which takes this value.
         tape.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
     }
@@ -94,25 +101,26 @@ impl HostClient for Blocked {
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
         let gone = self.watch(locked);
         let owner = JobOwner { db, client: self.client_id, door: JobDoor::Host, gone };
-        (owner, Box::new(BlockedReply::new(self)))
+        let most = output::most_for(locked, self.client_id);
+        (owner, Box::new(BlockedReply::new(self, most)))
     }
 }
 
 /// The reply of a job.
 struct BlockedReply {
     blocked: Box<Blocked>,
-    reply: HostReply<'static>,
+    reply: UpTo<HostReply<'static>>,
 }
 
 // SAFETY: as Blocked.
 unsafe impl Send for BlockedReply {}
 
 impl BlockedReply {
-    /// Takes the client over.
-    fn new(blocked: Box<Blocked>) -> Self {
+    /// Takes the client over, who may be answered so many bytes.
+    fn new(blocked: Box<Blocked>, most: usize) -> Self {
         // SAFETY: the context lives until `finish`, which takes this value.
         let reply = unsafe { HostReply::to_blocked(blocked.ctx) };
-        BlockedReply { blocked, reply }
+        BlockedReply { blocked, reply: UpTo::new(reply, most) }
     }
 }
 
@@ -121,14 +129,23 @@ impl JobReply for BlockedReply {
         &mut self.reply
     }
 
+    fn close(&mut self) {
+        self.reply.cut();
+    }
+
     fn finish(self: Box<Self>) {
         WAITING.lock().remove(&(self.blocked.client as usize));
-        // SAFETY: this takes the value; there is nothing left to say.
-        unsafe { Blocked::unblock(self.blocked.client, self.blocked.ctx, std::ptr::null_mut()) };
+        let (client, ctx, is_cut) = (self.blocked.client, self.blocked.ctx, self.reply.is_cut());
+        self.blocked.is_cut.store(is_cut, Ordering::Relaxed);
+        // Else there is nothing left to say.
+        let private = if is_cut { Box::into_raw(self.blocked) } else { std::ptr::null_mut() };
+        // SAFETY: this takes the value, which is the host's until `on_free` where it is given away.
+        unsafe { Blocked::unblock(client, ctx, private) };
     }
 }
 
-/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play.
+/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. Where the reply was cut off,
+/// its client is closed: the host then throws away what was made of it, right after this.
 unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int) -> c_int {
     // SAFETY: the callback's own context; the private data is what UnblockClient was given, which
     // `on_free` frees after this.
@@ -136,6 +153,9 @@ unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int
         let private = api!(RedisModule_GetBlockedClientPrivateData)(ctx);
         (Ctx::new(ctx), private.cast::<Blocked>().as_ref())
     };
+    if let Some(blocked) = blocked.filter(|blocked| blocked.is_cut.load(Ordering::Relaxed)) {
+        super::guarded((), || output::close(ctx, blocked.client_id));
+    }
     if let Some((author, reply)) = blocked.and_then(|it| Some((it.author(), it.answer.as_ref()?))) {
         super::guarded((), || {
             news::tell_of(author, ctx);

@@ -125,6 +125,9 @@ impl<'a> Client for Caller<'a> {
         HostReply::new(self.0)
     }
 
+    /// Nothing has been said: the attempt at this door answers `TooLarge` first.
+    fn take_back(&mut self) {}
+
     fn may_wait(&self) -> bool {
         self.0.flags() & MUST_NOT_BLOCK == 0
     }

@@ -8,7 +8,7 @@ use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::{if_in_use, instance};
 use super::users::USERS;
-use super::{budget, descriptors, eviction, guarded, kept, lock, modules, news, turn, unit, watch};
+use super::{budget, descriptors, eviction, guarded, kept, lock, modules, news, output, turn, unit, watch};
 use crate::shard::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -131,6 +131,7 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
     guarded((), || {
         descriptors::refresh(ctx);
         eviction::look(ctx);
+        output::look(ctx);
         news::refresh(ctx);
     });
 }

@@ -31,6 +31,7 @@ mod load;
 mod lock;
 mod modules;
 mod news;
+mod output;
 mod own_commands;
 mod pause;
 mod questions;

@@ -22,6 +22,8 @@ pub(super) struct Caller<'a> {
     now: Instant,
     connection: &'a mut Connection,
     output: &'a mut Vec<u8>,
+    /// So many bytes were said before.
+    said: usize,
 }
 
 impl<D: Driver> Service<D> {
@@ -32,7 +34,8 @@ impl<D: Driver> Service<D> {
         connection: &'a mut Connection,
         output: &'a mut Vec<u8>,
     ) -> Caller<'a> {
-        Caller { shared: &self.shared, now: self.now, connection, output }
+        let said = output.len();
+        Caller { shared: &self.shared, now: self.now, connection, output, said }
     }
 }
 
@@ -55,6 +58,10 @@ impl shard::Client for Caller<'_> {
     #[inline]
     fn reply(&mut self) -> RespReply<'_> {
         self.connection.session.reply(self.output)
+    }
+
+    fn take_back(&mut self) {
+        self.output.truncate(self.said);
     }
 
     fn may_wait(&self) -> bool {

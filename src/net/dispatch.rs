@@ -71,12 +71,13 @@ impl<D: Driver> Service<D> {
         limits: &Limits,
     ) -> Call<'a> {
         let (Named { number: command, prefix }, now) = (named, Now::lazy(self.engine().config.clock));
+        let safemode = self.engine().config.safemode;
         Call {
             command,
             args: *args,
             db: connection.session.db,
             now,
-            limits: *limits,
+            limits: if safemode { *limits } else { limits.alone() },
             prefix,
             author: Author::Nobody,
         }

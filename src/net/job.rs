@@ -19,6 +19,8 @@ pub struct PortReply {
     bytes: Vec<u8>,
     /// So many bytes may wait for the client.
     most: usize,
+    /// All of it would be more.
+    is_too_large: bool,
 }
 
 impl PortReply {
@@ -30,6 +32,7 @@ impl PortReply {
             resp3,
             bytes: Vec::new(),
             most: shared.engine.settings.port.most_output(),
+            is_too_large: false,
         })
     }
 
@@ -45,8 +48,8 @@ impl PortReply {
     }
 
     fn send_last(self) {
-        if self.bytes.len() > self.most {
-            return self.to.ends(Mail::Close);
+        if self.is_too_large || self.bytes.len() > self.most {
+            return self.to.ends(Mail::TooLarge);
         }
         self.to.ends(|key| Mail::Part { key, bytes: self.bytes, last: true });
     }
@@ -98,6 +101,10 @@ impl JobReply for PortReply {
     /// Half a reply with others behind it would be none.
     fn is_awaited(&self) -> bool {
         self.to.is_there(self.client)
+    }
+
+    fn close(&mut self) {
+        self.is_too_large = true;
     }
 
     fn finish(self: Box<Self>) {

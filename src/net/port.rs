@@ -321,12 +321,21 @@ impl<D: Driver> WorkerPort<D> {
                 connection.queued_since = None;
                 if !connection.session.is_muted() {
                     self.service.claim(connection);
-                    connection.unsent.add(&bytes);
+                    connection.unsent.append(bytes);
                 }
                 self.serve(key);
             }
             Mail::Answer(key, answer) => self.goes_on(key, answer),
             Mail::Close(key) => self.close(key),
+            Mail::TooLarge(key) => {
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                if connection.session.is_muted() {
+                    // Who wants no reply gets none, however large.
+                    return self.goes_on(key, |_, _| ());
+                }
+                self.service.note_limit();
+                self.close(key);
+            }
         }
     }
 

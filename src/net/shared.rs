@@ -83,6 +83,8 @@ pub enum Mail {
     Answer(Key, Answer),
     /// Close this one.
     Close(Key),
+    /// Close this one, because it was to be answered more than may wait for it; unless it wants no reply.
+    TooLarge(Key),
 }
 
 /// Tells a connection what came of an errand; its reply goes to the end of the buffer.

@@ -250,7 +250,12 @@ impl Engine {
         keys: &mut KeysInHand<'_, '_>,
         events: &mut Events,
     ) -> Outcome {
+        let in_one_go;
         let mut cx = self.many_keys(call, keys, events);
+        if self.has_room_for_job().is_err() {
+            in_one_go = call.limits.in_one_go();
+            cx.limits = &in_one_go;
+        }
         seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
     }
 

@@ -38,8 +38,8 @@ use super::long::{is_long, long_work};
 use super::request::{Home, Request};
 use super::seat::Seat;
 use super::work::Work;
-use crate::command::{Action, DoorCommand, Error, Flags, Keyspace, Reply, Tape};
-use crate::limits::{MAIN_ARGUMENTS, MAX_MAIN_REPLY_BYTES};
+use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Tape};
+use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
 /// A client whose command is run, in the hands of its door.
@@ -51,6 +51,9 @@ pub trait Client {
 
     /// Where it is answered.
     fn reply(&mut self) -> Self::Reply<'_>;
+
+    /// Takes back what was said to it since it is in these hands: the command runs elsewhere.
+    fn take_back(&mut self);
 
     /// Whether it may be answered later.
     fn may_wait(&self) -> bool;
@@ -142,6 +145,7 @@ impl Engine {
     /// Goes on with a call that was tried and is not done, for a client that may wait.
     #[cold]
     pub fn go_on<C: Client>(&self, seat: &Seat, call: &Call<'_>, outcome: Outcome, client: &mut C) {
+        client.take_back();
         let next = self.next(seat, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
@@ -214,7 +218,7 @@ impl Engine {
             Outcome::Done => Next::Answered,
             Outcome::Busy | Outcome::TooLarge => Next::Queue,
             Outcome::NeedsMain => Next::Main,
-            Outcome::Long if !seat.is_main() && (for_host || is_for_main(call)) => Next::Main,
+            Outcome::Long if !seat.is_main() && (for_host || is_for_main_first(call.command)) => Next::Main,
             Outcome::Long => {
                 // A flush has its effect here, so what could refuse the job comes first.
                 let room = self.room_for_job(call.command);
@@ -241,7 +245,7 @@ impl Engine {
         if request.is_abandoned() {
             return Resumed::Answered(request);
         }
-        let mut tape = request.tape(self.most_reply());
+        let (mut tape, mut outcome) = (self.tape_for(&request), Outcome::Done);
         let next = args.with(|args| {
             let call = self.call_of(&request, args);
             panic.guard(&call, &mut tape, |tape| match self.late_refusal(&call) {
@@ -250,7 +254,10 @@ impl Engine {
                     Next::Answered
                 }
                 None => {
-                    let outcome = attempt(&call, tape);
+                    outcome = if request.is_long { Outcome::Long } else { attempt(&call, tape) };
+                    if outcome == Outcome::Long {
+                        *tape = self.tape_for(&request);
+                    }
                     self.next(seat, &call, outcome, request.is_of_host(), tape)
                 }
             })
@@ -265,6 +272,7 @@ impl Engine {
                 return Resumed::Busy(request);
             }
             Next::Main => {
+                request.is_long = outcome == Outcome::Long && !is_for_main_first(request.command);
                 request.args = args;
                 self.send_to_main(request);
             }
@@ -319,9 +327,7 @@ impl Engine {
             self.attempt_outlined(seat, call, Taking::Wait(locked), tape)
         });
         match resumed {
-            Resumed::Answered(request)
-                if request.is_of_host() && request.reply.len() > MAX_MAIN_REPLY_BYTES =>
-            {
+            Resumed::Answered(request) if request.is_of_host() && request.reply.is_large() => {
                 self.reply_on_worker(request);
             }
             Resumed::Answered(request) => self.answer(locked, request),
@@ -378,6 +384,9 @@ fn is_broad(call: &Call<'_>) -> bool {
 
 /// Whether only the main thread can begin long work: these have their effect at once and everywhere, before the long
 /// part of them begins.
-fn is_for_main(call: &Call<'_>) -> bool {
-    matches!(call.row().action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb))
+fn is_for_main_first(command: usize) -> bool {
+    matches!(
+        COMMANDS[command].action,
+        Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb)
+    )
 }

@@ -1,7 +1,7 @@
 //! Running jobs: who started them, how far they are, and what stops them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub trait JobReply: Send {
     fn is_awaited(&self) -> bool {
         false
     }
+    /// The reply would be larger than may wait for its client, who gets none of it and is closed. `finish` follows.
+    fn close(&mut self);
     /// The reply is complete.
     fn finish(self: Box<Self>);
 }
@@ -100,6 +102,8 @@ impl Job {
 pub struct Jobs {
     pub(super) running: Mutex<Vec<Arc<Job>>>,
     pub(super) started: AtomicU64,
+    /// How many of those that run are clients'.
+    pub(super) of_clients: AtomicUsize,
 }
 
 impl Jobs {
@@ -114,11 +118,18 @@ impl Jobs {
     }
 
     pub(super) fn add(&self, job: &Arc<Job>) {
+        self.of_clients.fetch_add(usize::from(job.command.is_some()), Ordering::Relaxed);
         self.running.lock().push(Arc::clone(job));
     }
 
     pub(super) fn remove(&self, job: &Job) {
-        self.running.lock().retain(|other| other.id != job.id);
+        let mut running = self.running.lock();
+        let before = running.len();
+        running.retain(|other| other.id != job.id);
+        // Once for each, however often it is said.
+        if running.len() < before {
+            self.of_clients.fetch_sub(usize::from(job.command.is_some()), Ordering::Relaxed);
+        }
     }
 }
 

@@ -5,27 +5,38 @@ use std::sync::atomic::Ordering;
 use super::call::Call;
 use super::engine::{Engine, Errand, ForMain, Message};
 use super::host::Host;
+use super::job::JobDoor;
 use super::refusals::Refusal;
 use super::request::{Home, Request};
 use super::seat::Seat;
-use crate::command::Args;
+use crate::command::{Args, Tape};
 use crate::store::Now;
 use crate::sync::{Left, Locked};
 
 impl Engine {
-    /// What a port's client may be answered, in bytes.
-    pub fn most_reply(&self) -> usize {
-        self.settings.port.most_output()
+    /// What a client of that door may be answered, in bytes.
+    pub fn most_reply(&self, door: JobDoor) -> usize {
+        match door {
+            JobDoor::Port => self.settings.port.most_output(),
+            JobDoor::Host => self.settings.host_output.load(Ordering::Relaxed),
+            JobDoor::None => usize::MAX,
+        }
+    }
+
+    /// Where a request's reply is said: a client is not answered more than may wait for it.
+    pub(super) fn tape_for(&self, request: &Request) -> Tape {
+        Tape::up_to(self.most_reply(if request.is_of_host() { JobDoor::Host } else { JobDoor::Port }))
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
     pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
+        let limits = self.settings.limits(usize::MAX);
         Call {
             command: request.command,
             args,
             db: request.db,
             now: Now::lazy(self.config.clock),
-            limits: self.settings.limits(usize::MAX),
+            limits: if self.config.safemode { limits } else { limits.alone() },
             prefix: request.prefix,
             author: request.author(),
         }

@@ -6,7 +6,6 @@ use super::call::{Author, Call};
 use super::job::{JobOwner, JobReply};
 use super::seat::Seat;
 use crate::command::{COMMANDS, Keys, OwnedArgs, Tape};
-use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::sync::Locked;
 
 /// Who waits for a queued command, and where it is answered.
@@ -29,7 +28,8 @@ pub trait HostClient: Any + Send {
     /// Whose changes its commands make.
     fn author(&self) -> Author;
 
-    /// Writes a reply that is too large for the main thread; [`HostClient::answer`] follows. On any thread.
+    /// Writes a reply that is too large for the main thread, or for the client, who is closed then;
+    /// [`HostClient::answer`] follows. On any thread.
     fn write_large(&self, tape: &Tape);
 
     /// Answers it; nothing is left to be said where the reply is empty.
@@ -64,6 +64,8 @@ pub struct Request {
     pub reply: Tape,
     /// How often tokens were not to be had.
     pub(super) tries: u8,
+    /// It was found to be long work.
+    pub(super) is_long: bool,
 }
 
 impl Request {
@@ -77,13 +79,14 @@ impl Request {
             home,
             reply: Tape::default(),
             tries: 0,
+            is_long: false,
         }
     }
 
     /// A worker has run it. What is too much for the main thread to write is written here.
     pub(super) fn finish(&mut self, seat: &Seat) {
         seat.ran_queued.add(1);
-        if self.reply.len() > MAX_MAIN_REPLY_BYTES
+        if self.reply.is_large()
             && let Home::Main(client) = &self.home
         {
             client.write_large(&std::mem::take(&mut self.reply));
@@ -100,14 +103,6 @@ impl Request {
         match &self.home {
             Home::Main(client) => client.author(),
             Home::Worker { .. } => Author::Nobody,
-        }
-    }
-
-    /// Where its reply is said: a port's client is not answered more than may wait for it.
-    pub(super) fn tape(&self, most_output: usize) -> Tape {
-        match self.home {
-            Home::Main(_) => Tape::default(),
-            Home::Worker { .. } => Tape::up_to(most_output),
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Settings {
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
     pub max_atomic_keys: AtomicUsize,
+    /// What no client of the host's door may be answered more of, in bytes: its own
+    /// `client-output-buffer-limit`.
+    pub host_output: AtomicUsize,
     /// Those of the ports.
     pub port: PortSettings,
 }
@@ -60,6 +63,7 @@ impl Default for Settings {
             max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
             keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
             max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
+            host_output: AtomicUsize::new(usize::MAX),
             port: PortSettings::default(),
         }
     }
@@ -77,6 +81,7 @@ impl Settings {
             keep_bytes: self.keep_bytes.load(Ordering::Relaxed),
             max_atomic_keys: self.max_atomic_keys.load(Ordering::Relaxed),
             max_reply_bytes,
+            max_bytes_at_once: usize::MAX,
         }
     }
 }

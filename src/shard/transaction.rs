@@ -241,7 +241,7 @@ impl Holding<'_> {
         } else {
             engine.run_on_held(seat, call, held, reply)
         };
-        // Nothing else can have come of it: see `is_for_unit` and `concerns_host`.
+        // Nothing else can have come of it: see `is_for_unit`, `concerns_host` and `Limits::alone`.
         if outcome != Outcome::Done {
             call.refuse(Error::Internal, reply);
         }

@@ -15,7 +15,7 @@ use super::call::Taking;
 use super::engine::{Engine, HeldShard, Message, Share};
 use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
 use super::seat::Seat;
-use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Reply};
+use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Long, Reply};
 use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
@@ -149,16 +149,25 @@ impl<'a> Slice<'a> {
 impl Engine {
     /// Whether one more long command may start. A flush always may: it has its effect at once, and an
     /// administrator must be able to empty a keyspace whose clients have started all the jobs there can be.
+    /// A command that could have been done in one go was asked about when it was not.
     ///
     /// # Errors
     /// [`Error::TooManyJobs`] at the limit.
     pub fn room_for_job(&self, command: usize) -> Result<(), Error> {
-        if matches!(COMMANDS[command].action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll)) {
-            return Ok(());
-        }
+        let row = COMMANDS[command];
+        let is_flush = matches!(row.action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll));
+        if is_flush || matches!(row.long, Long::FoundAlone(_)) { Ok(()) } else { self.has_room_for_job() }
+    }
+
+    /// Whether there may be one more job of a client's.
+    #[inline]
+    pub(super) fn has_room_for_job(&self) -> Result<(), Error> {
         let max = self.settings.max_jobs.load(Ordering::Relaxed);
-        let clients = self.jobs.running.lock().iter().filter(|job| job.command.is_some()).count();
-        if clients >= max { Err(Error::TooManyJobs(max)) } else { Ok(()) }
+        if self.jobs.of_clients.load(Ordering::Relaxed) >= max {
+            Err(Error::TooManyJobs(max))
+        } else {
+            Ok(())
+        }
     }
 
     /// Starts a job for a client; `reply` gets its reply on some worker.
@@ -286,8 +295,10 @@ impl PartShare {
             return Progress::Done;
         };
         let error = self.common.job.error();
-        if let Some(error) = error {
-            reply.sink().error(&error.text(self.common.job.name, &Args::new(&[])));
+        match error {
+            Some(Error::ReplyTooLarge) => reply.close(),
+            Some(error) => reply.sink().error(&error.text(self.common.job.name, &Args::new(&[]))),
+            None => {}
         }
         // The part is freed before the reply is made.
         self.stage = Stage::Reply(reply);

@@ -172,6 +172,11 @@ impl StringRef<'_> {
         self.0.shared_value()
     }
 
+    /// The value as a buffer that outlives the shard's hold: counted up, or a copy.
+    pub fn to_shared(&self) -> SharedValue {
+        self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
+    }
+
     /// What the value came of.
     pub fn origin(&self) -> Origin {
         self.0.origin()

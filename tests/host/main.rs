@@ -23,6 +23,7 @@ mod linearizability;
 mod memory;
 mod notifications;
 mod object;
+mod output;
 mod ranges;
 mod rename;
 mod roles;

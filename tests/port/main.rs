@@ -9,6 +9,7 @@ mod faults;
 mod floods;
 mod gates;
 mod hardened;
+mod mget;
 mod rights;
 mod serving;
 mod session;

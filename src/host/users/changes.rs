@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::super::api::{Ctx, api};
+use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::touched::{Fate, Touched};
@@ -189,13 +189,6 @@ fn load_replaces_users() -> bool {
 /// Whether the command is one of a transaction's, or may be.
 fn queues(command: Filtered<'_>) -> bool {
     let Some(client) = command.client_id() else { return true };
-    // SAFETY: a structure of numbers and bytes, which says its version to the host; a client
-    // that the host does not know queues nothing.
-    unsafe {
-        let mut client_info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
-        client_info.version = u64::from(raw::REDISMODULE_CLIENTINFO_VERSION);
-        let found = api!(RedisModule_GetClientInfoById)((&raw mut client_info).cast(), client);
-        found == raw::REDISMODULE_OK as i32
-            && client_info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0
-    }
+    // One that the host does not know queues nothing.
+    client_flags(client) & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0
 }

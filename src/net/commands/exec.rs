@@ -291,6 +291,11 @@ impl JobReply for OnTape {
         &mut self.tape
     }
 
+    fn close(&mut self) {
+        self.tape = Tape::up_to(0);
+        self.tape.bulk(b"-");
+    }
+
     fn finish(self: Box<Self>) {
         *self.done.lock() = self.tape;
     }

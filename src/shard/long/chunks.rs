@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::command::Reply;
 use crate::limits::CHUNK_BYTES;
-use crate::shard::Slice;
+use crate::shard::{JobDoor, Slice};
 
 /// Some keys, one after the other.
 #[derive(Default)]
@@ -76,6 +76,13 @@ impl Chunks {
     /// About what all take in a reply.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether the host would not let them pass: it judges a reply as a whole. A port sends it bit by bit.
+    pub(super) fn are_too_large(&self, slice: &Slice<'_>) -> bool {
+        let is_of_host = slice.job.is_some_and(|job| job.door == JobDoor::Host);
+        // Of the bytes beside each key, five are sure.
+        is_of_host && self.bytes - 3 * self.keys > slice.engine.most_reply(JobDoor::Host)
     }
 
     /// Says what is left, or as much as the slice allows. True when all is said.

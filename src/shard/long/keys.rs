@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::chunks::{Chunk, Chunks};
-use crate::command::Reply;
 use crate::command::glob::Pattern;
+use crate::command::{Error, Reply};
 use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
 
 /// All keys of `db` that match.
@@ -70,7 +70,7 @@ impl Part for KeysPart {
             }
             slice.engine.release(shard, held);
             if self.chunk.is_full() {
-                self.hand_on();
+                self.hand_on(slice);
             }
             match next {
                 Some(cursor) => self.shards.push_front((shard, cursor)),
@@ -80,15 +80,20 @@ impl Part for KeysPart {
                 return Progress::More;
             }
         }
-        self.hand_on();
+        self.hand_on(slice);
         Progress::Done
     }
 }
 
 impl KeysPart {
-    fn hand_on(&mut self) {
-        if self.chunk.len() > 0 {
-            self.task.found.lock().push_chunk(std::mem::take(&mut self.chunk));
+    fn hand_on(&mut self, slice: &Slice<'_>) {
+        if self.chunk.len() == 0 {
+            return;
+        }
+        let mut found = self.task.found.lock();
+        found.push_chunk(std::mem::take(&mut self.chunk));
+        if found.are_too_large(slice) {
+            slice.refuse(Error::ReplyTooLarge);
         }
     }
 }

@@ -5,6 +5,7 @@ mod each;
 mod free;
 mod keys;
 mod lcs;
+mod mget;
 mod populate;
 mod random;
 mod scan;
@@ -35,6 +36,7 @@ pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -
         (Action::Keyspace(which), _) => which,
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
         (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
+        (_, Long::FoundAlone(LongKeys::Mget)) => return Ok(mget::work(engine, call)),
         _ => return Err(Error::Internal),
     };
     match which {

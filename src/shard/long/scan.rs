@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::chunks::Chunks;
 use crate::command::glob::Pattern;
-use crate::command::{Reply, ScanArgs};
+use crate::command::{Error, Reply, ScanArgs};
 use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
 use crate::store::{Entry, Now};
 
@@ -137,6 +137,10 @@ impl Part for ScanPart {
             state.visit(slice.engine, &held, &now, &mut || slice.spent());
             slice.engine.release(shard, held);
             slice.advance((before - state.left) as u64);
+            if state.found.are_too_large(slice) {
+                slice.refuse(Error::ReplyTooLarge);
+                return Progress::Done;
+            }
             if slice.spent() {
                 return if state.is_done() { Progress::Done } else { Progress::More };
             }

@@ -1,0 +1,182 @@
+//! The host's `client-output-buffer-limit`: replies for its clients that other threads make are not made
+//! beyond it. The host itself looks at it when such a reply is complete.
+//!
+//! It closes the client then, and none of the reply is sent. So nobody misses the rest of it, and the client is
+//! closed here. A limit in force only after some seconds (the soft one) does not count.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redis_module::raw;
+
+use super::api::{Ctx, Level, api, client_flags, log};
+use super::instance::instance;
+use crate::command::Reply;
+use crate::limits::HOST_OUTPUT_BESIDE;
+use crate::shard::Locked;
+
+/// What the host keeps its clients to, by their class.
+static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Those that have subscribed to something. In RESP3 they may call any command.
+static PUBSUB: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Reads the host's setting. At load, and when a setting has changed. Where normal clients have no limit, or the
+/// host tells none, nobody has.
+pub fn look(ctx: Ctx<'_>) {
+    let text = ctx.config_text(c"client-output-buffer-limit").unwrap_or_default();
+    let normal = hard_limit(&text, b"normal").map_or(usize::MAX, reply_limit);
+    let pubsub = hard_limit(&text, b"pubsub").map_or(usize::MAX, reply_limit);
+    NORMAL.store(normal, Ordering::Relaxed);
+    PUBSUB.store(pubsub, Ordering::Relaxed);
+    let largest = if normal == usize::MAX { normal } else { normal.max(pubsub) };
+    instance().engine.settings.host_output.store(largest, Ordering::Relaxed);
+}
+
+/// The size from which on the host cannot let a reply pass.
+fn reply_limit(hard: usize) -> usize {
+    hard.saturating_add(HOST_OUTPUT_BESIDE)
+}
+
+/// The hard limit of a class, if it has any, in `class hard soft seconds class hard …`.
+fn hard_limit(text: &[u8], class: &[u8]) -> Option<usize> {
+    let mut words = text.split(|&byte| byte == b' ').skip_while(|&word| word != class);
+    let hard = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
+    (hard > 0).then_some(hard)
+}
+
+/// What a client may be answered at most, as it is now.
+pub fn most_for(_: Locked<'_>, client: u64) -> usize {
+    let (normal, pubsub) = (NORMAL.load(Ordering::Relaxed), PUBSUB.load(Ordering::Relaxed));
+    if normal == usize::MAX || normal == pubsub {
+        return normal;
+    }
+    let is_pubsub = client_flags(client) & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB) != 0;
+    if is_pubsub { pubsub } else { normal }
+}
+
+/// Closes a client whose reply was too large to be made in full.
+pub fn close(ctx: Ctx<'_>, client: u64) {
+    // SAFETY: a valid context on the main thread. The host marks the client, and frees it later.
+    let known = unsafe { api!(RedisModule_DeauthenticateAndCloseClient)(ctx.raw(), client) };
+    if known == raw::REDISMODULE_OK as i32 {
+        let text = format!("Client id={client} closed for overcoming of output buffer limits.");
+        log(ctx, Level::Warning, &text);
+    }
+}
+
+/// A sink that takes so many bytes, and nothing more once there were more.
+pub struct UpTo<R> {
+    to: R,
+    said: usize,
+    most: usize,
+}
+
+/// What no element of a reply can do without.
+const LEAST_BYTES: usize = 3;
+
+impl<R: Reply> UpTo<R> {
+    /// In front of that sink.
+    pub fn new(to: R, most: usize) -> Self {
+        UpTo { to, said: 0, most }
+    }
+
+    /// Whether something was left out.
+    pub fn is_cut(&self) -> bool {
+        self.said > self.most
+    }
+
+    /// Leaves everything out from here on.
+    pub fn cut(&mut self) {
+        (self.said, self.most) = (1, 0);
+    }
+
+    /// The sink, where there is room for so many bytes more.
+    fn room_for(&mut self, bytes: usize) -> Option<&mut R> {
+        if self.is_cut() {
+            return None;
+        }
+        self.said = self.said.saturating_add(bytes + LEAST_BYTES);
+        if self.is_cut() { None } else { Some(&mut self.to) }
+    }
+}
+
+impl<R: Reply> Reply for UpTo<R> {
+    fn simple(&mut self, text: &'static str) {
+        if let Some(to) = self.room_for(text.len()) {
+            to.simple(text);
+        }
+    }
+
+    fn null(&mut self) {
+        if let Some(to) = self.room_for(0) {
+            to.null();
+        }
+    }
+
+    fn integer(&mut self, number: i64) {
+        if let Some(to) = self.room_for(0) {
+            to.integer(number);
+        }
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        if let Some(to) = self.room_for(bytes.len()) {
+            to.bulk(bytes);
+        }
+    }
+
+    fn verbatim(&mut self, text: &[u8]) {
+        if let Some(to) = self.room_for(text.len()) {
+            to.verbatim(text);
+        }
+    }
+
+    fn error(&mut self, text: &[u8]) {
+        if let Some(to) = self.room_for(text.len()) {
+            to.error(text);
+        }
+    }
+
+    fn array(&mut self, len: usize) {
+        if let Some(to) = self.room_for(0) {
+            to.array(len);
+        }
+    }
+
+    fn map(&mut self, len: usize) {
+        if let Some(to) = self.room_for(0) {
+            to.map(len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Tape;
+
+    #[test]
+    fn the_hosts_text_is_read() {
+        let text = b"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+        assert_eq!((hard_limit(text, b"normal"), hard_limit(text, b"pubsub")), (None, Some(32 << 20)));
+        assert_eq!(hard_limit(b"normal 10 5 1 pubsub 0 0 0", b"normal"), Some(10));
+        for text in [&b""[..], b"normal", b"normal x", b"pubsub 7 7 7"] {
+            assert_eq!(hard_limit(text, b"normal"), None);
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_beyond_the_limit() {
+        let mut reply = UpTo::new(Tape::default(), 100);
+        reply.bulk(&[b'x'; 50]);
+        assert!(!reply.is_cut());
+        let before = reply.to.len();
+        reply.bulk(&[b'x'; 50]);
+        reply.null();
+        assert!(reply.is_cut() && reply.to.len() == before);
+        let mut reply = UpTo::new(Tape::default(), usize::MAX);
+        reply.bulk(b"");
+        reply.cut();
+        reply.null();
+        assert!(reply.is_cut() && reply.to.len() == 9);
+    }
+}

@@ -1,0 +1,107 @@
+//! The promise: where the host has a hard limit of what may wait for its clients, replies for them are not made
+//! beyond it; and nothing is kept from a client that the host would have let pass.
+
+use crate::common::{Client, Mode, Server, Value};
+
+const MEGABYTE: usize = 1 << 20;
+
+fn server(mode: Mode, limits: &str) -> Server {
+    mode.builder().config(format!("client-output-buffer-limit {limits}")).start()
+}
+
+/// The most memory that the server has had so far, in bytes.
+fn peak(server: &Server) -> usize {
+    let path = format!("/proc/{}/status", server.pid());
+    let status = std::fs::read_to_string(path).expect("the server's status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let kilobytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
+    kilobytes.expect("a number") << 10
+}
+
+/// Keys whose names take 100 MB, and values of 1 MB: kept ones, copied ones, and one of 200 MB.
+fn fill(client: &mut Client) {
+    client.ok(&format!("MIDI.POPULATE 900000 {}", "n".repeat(110)));
+    let value = vec![b'v'; MEGABYTE];
+    for number in 0..100 {
+        let keep = if number % 2 == 0 { "32768" } else { "4294967295" };
+        client.ok(&format!("CONFIG SET midi.keep-bytes {keep}"));
+        assert_eq!(client.call(&[b"MIDI.SET", format!("v{number}").as_bytes(), &value]), Value::ok());
+    }
+    assert_eq!(client.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
+}
+
+/// MGET of so many of the values.
+fn mget(values: usize) -> String {
+    let keys: String = (0..values).map(|number| format!(" v{number}")).collect();
+    format!("MIDI.MGET{keys}")
+}
+
+fn try_run(server: &Server, line: &str) -> Option<Value> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    server.client().try_call(&words).ok()
+}
+
+#[test]
+fn what_is_more_than_may_wait_is_not_made() {
+    for mode in [Mode::Adaptive, Mode::Pool] {
+        let server = server(mode, "normal 10mb 0 0");
+        let mut other = server.client();
+        fill(&mut other);
+        let lines =
+            [mget(100), "MIDI.KEYS *".into(), "MIDI.SCAN 0 COUNT 10000000".into(), "MIDI.GET large".into()];
+        for line in &lines {
+            let before = peak(&server);
+            assert!(try_run(&server, line).is_none(), "{mode:?}: {line}");
+            let taken = peak(&server).saturating_sub(before);
+            // The larger of both classes' limits, where a client's class is not known.
+            assert!(taken < 45 * MEGABYTE, "{mode:?}: {line}: {taken} bytes");
+            assert_eq!(other.run("PING").text(), "PONG");
+        }
+        let closed = server.log().matches("closed for overcoming of output buffer limits").count();
+        assert_eq!(closed, lines.len(), "{}", server.log());
+        // As much as the host lets pass.
+        let values = try_run(&server, &mget(9)).expect("a reply").array();
+        assert!(values.iter().all(|value| value.bytes().len() == MEGABYTE));
+        assert_eq!(other.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]), Value::ok());
+        assert_eq!(try_run(&server, &mget(100)).expect("a reply").array().len(), 100);
+        assert_eq!(try_run(&server, "MIDI.KEYS *").expect("a reply").array().len(), 900_101);
+        assert_eq!(try_run(&server, "MIDI.GET large").expect("a reply").bytes().len(), 200_000_001);
+    }
+}
+
+/// Replies around what the host lets pass: midi and the host must agree, but for what lies in buffers.
+#[test]
+fn the_limit_is_the_hosts() {
+    let server = server(Mode::Pool, "normal 1mb 0 0");
+    let mut other = server.client();
+    let value = vec![b'x'; 1000];
+    assert_eq!(other.call(&[&b"SET"[..], b"k", &value]), Value::ok());
+    assert_eq!(other.call(&[&b"MIDI.SET"[..], b"k", &value]), Value::ok());
+    let most = |name: &str| {
+        let passes = |&times: &usize| try_run(&server, &format!("{name}{}", " k".repeat(times))).is_some();
+        (980..1140).step_by(10).filter(passes).max().expect("one that passes")
+    };
+    let (hosts, midis) = (most("MGET"), most("MIDI.MGET"));
+    assert!(hosts < 1100 && (hosts..=hosts + 30).contains(&midis), "{hosts}, {midis}");
+}
+
+#[test]
+fn a_subscriber_has_the_limit_of_its_class() {
+    for (limits, is_answered) in [
+        ("normal 1mb 0 0 pubsub 0 0 0", true),
+        ("normal 1mb 0 0 pubsub 20mb 0 0", true),
+        ("normal 20mb 0 0 pubsub 1mb 0 0", false),
+        ("normal 0 0 0 pubsub 1mb 0 0", false),
+    ] {
+        let server = server(Mode::Adaptive, limits);
+        let mut client = server.client().resp3();
+        client.ok(&format!("MIDI.POPULATE 50000 {}", "n".repeat(100)));
+        client.send_line("SUBSCRIBE news");
+        assert_eq!(client.read().array().len(), 3);
+        match client.try_call(&["MIDI.KEYS", "*"]) {
+            Ok(keys) => assert!(is_answered && keys.array().len() == 50_000, "{limits}"),
+            Err(_) => assert!(!is_answered, "{limits}"),
+        }
+        assert_eq!(server.client().run("PING").text(), "PONG");
+    }
+}
