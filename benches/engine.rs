@@ -124,7 +124,7 @@ fn locked<'a>() -> Locked<'a> {
     unsafe { Locked::assume() }
 }
 
-/// An engine without threads: the seats of its workers are the benches'.
+/// An engine without threads: the slots of its workers are the benches'.
 fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     let config =
         Config { workers, shards, databases: 1, cluster: Cluster::Off, safemode: false, clock: || 0 };
@@ -268,7 +268,7 @@ fn fill(engine: &Engine, keys: u64, value: &[u8]) {
         let key = Key::new(number);
         let list: [&[u8]; 3] = [b"set", key.bytes(), value];
         let outcome =
-            engine.attempt(engine.main_seat(locked()), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
+            engine.attempt(engine.main_slot(locked()), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
         assert_eq!(outcome, Outcome::Done);
     }
 }
@@ -374,7 +374,7 @@ fn threads(quick: bool, figures: &mut Figures) {
             for reads in [100, 95, 50] {
                 let places = [AtomicUsize::new(0), AtomicUsize::new(0)];
                 let work = |thread: usize, done: &mut Done| {
-                    let seat = engine.worker_seat(thread);
+                    let slot = engine.worker_slot(thread);
                     let at = places[thread].load(Ordering::Relaxed);
                     places[thread].store((at + BATCH) % len, Ordering::Relaxed);
                     let mut sink = Sink(0);
@@ -383,11 +383,11 @@ fn threads(quick: bool, figures: &mut Figures) {
                         let list: [&[u8]; 3] = [b"", key.bytes(), &VALUE];
                         let (command, args) = if read { (get, &list[..2]) } else { (set, &list[..]) };
                         let call = call(&engine, command, args);
-                        if engine.attempt(seat, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
+                        if engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
                             done.failed += 1;
-                            if engine.attempt(seat, &call, Taking::WORKER, &mut sink) == Outcome::Busy {
+                            if engine.attempt(slot, &call, Taking::WORKER, &mut sink) == Outcome::Busy {
                                 done.given_up += 1;
-                                while engine.attempt(seat, &call, Taking::Try(0), &mut sink) == Outcome::Busy
+                                while engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy
                                 {
                                     thread::yield_now();
                                 }
@@ -519,7 +519,7 @@ fn growth(count: u64) {
             let key = Key::new(number);
             let list: [&[u8]; 3] = [b"set", key.bytes(), b"8 bytes."];
             let call = call(&engine, set, &list);
-            engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut Sink(0));
+            engine.attempt(engine.main_slot(locked()), &call, Taking::MAIN, &mut Sink(0));
         });
     }
     {
@@ -739,7 +739,7 @@ fn commands(criterion: &mut Criterion) {
     let run = |name: &str, args: &[&[u8]]| {
         let call = call(&engine, find(name.as_bytes()).expect("a command"), args);
         let mut sink = Sink(0);
-        let outcome = engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut sink);
+        let outcome = engine.attempt(engine.main_slot(locked()), &call, Taking::MAIN, &mut sink);
         assert!(outcome == Outcome::Done);
         sink.0
     };

@@ -94,8 +94,8 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
         author: Author::Nobody,
     };
     let mut out = Vec::new();
-    let (seat, mut reply) = (engine.worker_seat(0), RespReply::new(&mut out, false));
-    let outcome = engine.attempt(seat, &call, Taking::WORKER, &mut reply);
+    let (slot, mut reply) = (engine.worker_slot(0), RespReply::new(&mut out, false));
+    let outcome = engine.attempt(slot, &call, Taking::WORKER, &mut reply);
     assert_eq!(outcome, Outcome::Done);
     out
 }

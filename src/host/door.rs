@@ -104,7 +104,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if row.flags.write {
         GATES.check(ctx);
     }
-    engine.run(engine.main_seat(ctx.locked()), &mut call, &mut Caller(ctx));
+    engine.run(engine.main_slot(ctx.locked()), &mut call, &mut Caller(ctx));
     // What the others' reads take out is told in the next turn.
     if row.flags.write {
         news::tell(ctx.locked(), Some(ctx));

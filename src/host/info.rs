@@ -80,7 +80,7 @@ fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
-    let Some(main) = engine.books.seats().next() else { return };
+    let Some(main) = engine.books.slots().next() else { return };
     let pool = engine.settings.pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
     sink.field("ran_at_once", &main.at_once().to_string());
@@ -89,9 +89,9 @@ fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
-    for seat in engine.books.seats().skip(1) {
-        let value = format!("commands={},slices={},turns={}", seat.ran_queued(), seat.slices(), seat.turns());
-        sink.field(&format!("worker{}", seat.number - 1), &value);
+    for slot in engine.books.slots().skip(1) {
+        let value = format!("commands={},slices={},turns={}", slot.ran_queued(), slot.slices(), slot.turns());
+        sink.field(&format!("worker{}", slot.number - 1), &value);
     }
 }
 

@@ -96,7 +96,7 @@ impl<D: Driver> Service<D> {
 
     /// Runs a command of the table that the user may call.
     pub(super) fn run_allowed(&self, connection: &mut Connection, mut call: Call<'_>, output: &mut Vec<u8>) {
-        self.engine().run(self.seat(), &mut call, &mut self.caller(connection, output));
+        self.engine().run(self.slot(), &mut call, &mut self.caller(connection, output));
     }
 
     /// Whether the user may do that.

@@ -172,13 +172,13 @@ impl<D: Driver> Service<D> {
         let mut calls = ahead.calls(engine, db, &limits);
         let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
         let mut reply = RespReply::new(output, resp3).up_to(most);
-        let (done, outcome) = engine.attempt_run(self.seat(), calls.clone(), &mut reply, |reply| {
+        let (done, outcome) = engine.attempt_run(self.slot(), calls.clone(), &mut reply, |reply| {
             ends.push(reply.len());
             reply.len() > start + HELD_OUTPUT
         });
         // Then the last reply is the one that was cut off.
         let is_cut = output.len() > most;
-        engine.book_many_at_once(self.seat(), done);
+        engine.book_many_at_once(self.slot(), done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         for member in members.iter().filter(|member| !member.commands.is_empty()) {
             let Some(connection) = connections.get_mut(member.key) else { continue };
@@ -199,7 +199,7 @@ impl<D: Driver> Service<D> {
                 // That one was not to be run here and now.
                 let said = output.len();
                 if let Some(call) = calls.nth(done) {
-                    engine.go_on(self.seat(), &call, outcome, &mut self.caller(connection, output));
+                    engine.go_on(self.slot(), &call, outcome, &mut self.caller(connection, output));
                     used = ahead.end_of(done);
                 }
                 self.put_in_outbox(connection, said..output.len());

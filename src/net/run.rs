@@ -283,20 +283,20 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) -> usize {
         let engine = &*self.shared.engine;
-        let seat = engine.worker_seat(self.worker);
+        let slot = engine.worker_slot(self.worker);
         let mut calls = ahead.calls(engine, connection.session.db, limits);
         let mut reply = connection.session.reply(output);
         let (done, outcome) = if ahead.len() == 1 {
             // By itself it needs no preparation.
-            match calls.clone().next().map(|call| engine.attempt(seat, &call, Taking::WORKER, &mut reply)) {
+            match calls.clone().next().map(|call| engine.attempt(slot, &call, Taking::WORKER, &mut reply)) {
                 Some(Outcome::Done) => (1, Outcome::Done),
                 other => (0, other.unwrap_or(Outcome::Busy)),
             }
         } else {
             let enough = reply.len() + HELD_OUTPUT;
-            engine.attempt_run(seat, calls.clone(), &mut reply, |reply| reply.len() > enough)
+            engine.attempt_run(slot, calls.clone(), &mut reply, |reply| reply.len() > enough)
         };
-        engine.book_many_at_once(seat, done);
+        engine.book_many_at_once(slot, done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         note(ahead.named(done.min(ahead.len() - 1)), &connection.client);
         if outcome == Outcome::Done {
@@ -304,7 +304,7 @@ impl<D: Driver> Service<D> {
         }
         // That one was not to be run here and now.
         let Some(call) = calls.nth(done) else { return 0 };
-        engine.go_on(seat, &call, outcome, &mut self.caller(connection, output));
+        engine.go_on(slot, &call, outcome, &mut self.caller(connection, output));
         ahead.end_of(done)
     }
 

@@ -14,7 +14,7 @@ use crate::limits::{
     HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
     SERVED_TOGETHER,
 };
-use crate::shard::{Engine, Seat};
+use crate::shard::{Engine, ThreadSlot};
 
 /// What is to become of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +174,8 @@ impl<D: Driver> Service<D> {
         &self.shared.engine
     }
 
-    pub(super) fn seat(&self) -> &Seat {
-        self.shared.engine.worker_seat(self.worker)
+    pub(super) fn slot(&self) -> &ThreadSlot {
+        self.shared.engine.worker_slot(self.worker)
     }
 
     /// From here on a connection that is answered behind `said` bytes may be answered so much: as much as may

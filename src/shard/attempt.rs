@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::call::{Call, Outcome, Taking};
 use super::edit::{KeyAt, KeysInHand, Named, shards_of};
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use super::watch::is_live;
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
 use crate::limits::{AHEAD, KEYS_AT_ONCE};
@@ -17,40 +17,40 @@ impl Engine {
     #[inline(always)]
     pub fn attempt(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
         if call.row().is_on_one_shard(call.args.len()) {
-            return self.attempt_one(seat, call, taking, reply);
+            return self.attempt_one(slot, call, taking, reply);
         }
-        self.attempt_several(seat, call, taking, reply)
+        self.attempt_several(slot, call, taking, reply)
     }
 
     /// The same for those off the hot path: one function, which leaves the copies on it to be inlined whole.
     #[inline(never)]
     pub(super) fn attempt_outlined(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        self.attempt(seat, call, taking, reply)
+        self.attempt(slot, call, taking, reply)
     }
 
     fn attempt_several(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
         match call.row().action {
-            Action::EachKey(each) => self.attempt_each(seat, call, taking, each, reply),
-            Action::ManyKeys(run) => self.attempt_many(seat, call, taking, run, reply),
-            Action::Keyspace(which) => self.attempt_keyspace(seat, call, taking, which, reply),
+            Action::EachKey(each) => self.attempt_each(slot, call, taking, each, reply),
+            Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
+            Action::Keyspace(which) => self.attempt_keyspace(slot, call, taking, which, reply),
             Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
         }
     }
@@ -58,7 +58,7 @@ impl Engine {
     #[inline(always)]
     fn attempt_one(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         reply: &mut dyn Reply,
@@ -68,7 +68,7 @@ impl Engine {
         let Some(mut held) = self.take(shard, taking) else {
             return Outcome::Busy;
         };
-        let outcome = self.run_one(seat, call, hash, shard, &mut held, reply);
+        let outcome = self.run_one(slot, call, hash, shard, &mut held, reply);
         self.release(shard, held);
         outcome
     }
@@ -80,7 +80,7 @@ impl Engine {
     /// what became of the one after them.
     pub fn attempt_run<'a, R: Reply>(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         calls: impl Iterator<Item = Call<'a>> + Clone,
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
@@ -101,13 +101,13 @@ impl Engine {
         }
         for (call, &(hash, place)) in calls.zip(&run.places) {
             let (shard, token) = &mut run.held[place];
-            outcome = self.run_one(seat, &call, hash, *shard, token, reply);
+            outcome = self.run_one(slot, &call, hash, *shard, token, reply);
             if outcome != Outcome::Done {
                 break;
             }
             done += 1;
             // Those after it were let through before it took what was left.
-            if is_enough(reply) || self.is_metered(seat, &call) && !self.books.credit_left() {
+            if is_enough(reply) || self.is_metered(slot, &call) && !self.books.credit_left() {
                 break;
             }
         }
@@ -119,14 +119,14 @@ impl Engine {
     #[inline(always)]
     pub(super) fn run_one(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         hash: KeyHash,
         shard: u32,
         held: &mut HeldShard<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        if !held.watched.is_empty() && self.is_watched(seat, call, held) {
+        if !held.watched.is_empty() && self.is_watched(slot, call, held) {
             return Outcome::NeedsMain;
         }
         let mut events = Events::new(self.is_listening(), call.db);
@@ -135,7 +135,7 @@ impl Engine {
             let table = held.db(call.db);
             let key = Edit::new(table, &self.hasher, hash, call.first_key(), &call.now, &mut done);
             let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
-            seat.counted(call.command, || {
+            slot.counted(call.command, || {
                 let result = match call.row().action {
                     Action::OneKey(run) => run.run(&mut cx, reply),
                     Action::EachKey(each) => {
@@ -149,7 +149,7 @@ impl Engine {
         };
         if done.is_anything() {
             let at = KeyAt { shard, db: call.db, hash };
-            self.end_edit(self.account(seat, call), held, at, || call.first_key(), &done);
+            self.end_edit(self.account(slot, call), held, at, || call.first_key(), &done);
         }
         if events.are_wanted() {
             self.leave_events(call.author, &events, |_| call.first_key());
@@ -159,13 +159,13 @@ impl Engine {
 
     /// Whether only the main thread may run a command, because it writes to a key that the host watches.
     #[cold]
-    fn is_watched(&self, seat: &Seat, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
-        call.row().flags.write && !seat.is_main() && held.watched.concerns(call.db, call.first_key())
+    fn is_watched(&self, slot: &ThreadSlot, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
+        call.row().flags.write && !slot.is_main() && held.watched.concerns(call.db, call.first_key())
     }
 
     fn attempt_each(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         each: OnEachKey,
@@ -175,10 +175,10 @@ impl Engine {
         if keys.len() > KEYS_AT_ONCE {
             return Outcome::Long;
         }
-        match self.each_key(seat, call, keys, taking, each) {
+        match self.each_key(slot, call, keys, taking, each) {
             Err(outcome) => outcome,
             Ok(count) => {
-                seat.called(call.command);
+                slot.called(call.command);
                 reply.integer(count);
                 Outcome::Done
             }
@@ -191,13 +191,13 @@ impl Engine {
     /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
     pub(super) fn each_key(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         keys: &[&[u8]],
         taking: Taking<'_>,
         each: OnEachKey,
     ) -> Result<i64, Outcome> {
-        self.with_many(seat, call, keys.iter().copied(), taking, |keys, events| {
+        self.with_many(slot, call, keys.iter().copied(), taking, |keys, events| {
             self.count_keys(call, each, keys, events)
         })
     }
@@ -225,7 +225,7 @@ impl Engine {
 
     fn attempt_many(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         run: OnManyKeys,
@@ -235,15 +235,15 @@ impl Engine {
         if keys.len() > call.limits.max_atomic_keys {
             return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
         }
-        let outcome = self.with_many(seat, call, keys, taking, |keys, events| {
-            self.run_many(seat, call, run, reply, keys, events)
+        let outcome = self.with_many(slot, call, keys, taking, |keys, events| {
+            self.run_many(slot, call, run, reply, keys, events)
         });
         outcome.unwrap_or_else(|reason| reason)
     }
 
     fn run_many(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         run: OnManyKeys,
         reply: &mut dyn Reply,
@@ -256,7 +256,7 @@ impl Engine {
             in_one_go = call.limits.in_one_go();
             cx.limits = &in_one_go;
         }
-        seat.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
+        slot.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
     }
 
     /// What a command on several keys works with.
@@ -274,16 +274,16 @@ impl Engine {
     /// Runs a command on several keys, whose shards are all among those held.
     pub(super) fn run_on_held(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         held: &mut ManyHeld<'_>,
         reply: &mut dyn Reply,
     ) -> Outcome {
         let names = self.named(call.row().key_arguments(&call.args));
-        let outcome = self.with_held(seat, call, &names, held, |keys, events| match call.row().action {
-            Action::ManyKeys(run) => self.run_many(seat, call, run, reply, keys, events),
+        let outcome = self.with_held(slot, call, &names, held, |keys, events| match call.row().action {
+            Action::ManyKeys(run) => self.run_many(slot, call, run, reply, keys, events),
             Action::EachKey(each) => {
-                seat.called(call.command);
+                slot.called(call.command);
                 reply.integer(self.count_keys(call, each, keys, events));
                 Outcome::Done
             }
@@ -300,7 +300,7 @@ impl Engine {
     /// to be: `Busy` or `NeedsMain`.
     pub(super) fn with_many<'k, R>(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         keys: impl Iterator<Item = &'k [u8]>,
         taking: Taking<'_>,
@@ -308,7 +308,7 @@ impl Engine {
     ) -> Result<R, Outcome> {
         let names = self.named(keys);
         let mut held = self.take_many(&shards_of(self, &names), taking).ok_or(Outcome::Busy)?;
-        let result = self.with_held(seat, call, &names, &mut held, run);
+        let result = self.with_held(slot, call, &names, &mut held, run);
         self.release_many(held);
         result
     }
@@ -316,19 +316,19 @@ impl Engine {
     /// The same with shards that the caller holds, these among others perhaps.
     fn with_held<R>(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         names: &[Named<'_>],
         held: &mut ManyHeld<'_>,
         run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
     ) -> Result<R, Outcome> {
-        if call.row().flags.write && !seat.is_main() && self.is_for_main(held, call, names) {
+        if call.row().flags.write && !slot.is_main() && self.is_for_main(held, call, names) {
             return Err(Outcome::NeedsMain);
         }
         let mut events = Events::new(self.is_listening(), call.db);
         let mut keys = KeysInHand::new(self, call, names, held);
         let result = run(&mut keys, &mut events);
-        keys.end(self.account(seat, call), call.author, &events);
+        keys.end(self.account(slot, call), call.author, &events);
         Ok(result)
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use crossbeam::utils::CachePadded;
 
-use super::counters::{Census, CommandCount, SeatCounts};
-use super::seat::Seat;
+use super::counters::{Census, CommandCount, ThreadCounts};
 use super::settings::Config;
+use super::slot::ThreadSlot;
 use crate::command::Error;
 use crate::sync::Locked;
 
@@ -17,8 +17,8 @@ const MIN_CREDIT: i64 = 1 << 20;
 
 /// The books of the keyspace.
 pub struct Books {
-    main_seat: CachePadded<SeatCounts>,
-    worker_seats: Box<[CachePadded<SeatCounts>]>,
+    main_slot: CachePadded<ThreadCounts>,
+    worker_slots: Box<[CachePadded<ThreadCounts>]>,
     /// Bytes that writes may still take before the host is asked again.
     credit: AtomicI64,
     credit_wanted: AtomicBool,
@@ -27,40 +27,40 @@ pub struct Books {
 
 impl Books {
     pub(super) fn new(config: &Config) -> Self {
-        let seat = |number| CachePadded::new(SeatCounts::new(number, config.databases as usize));
+        let slot = |number| CachePadded::new(ThreadCounts::new(number, config.databases as usize));
         Books {
-            main_seat: seat(0),
-            worker_seats: (1..=config.workers).map(seat).collect(),
+            main_slot: slot(0),
+            worker_slots: (1..=config.workers).map(slot).collect(),
             credit: AtomicI64::new(i64::MAX),
             credit_wanted: AtomicBool::new(false),
             queued_now: AtomicUsize::new(0),
         }
     }
 
-    /// The seat of the holder of the global lock.
+    /// The slot of the holder of the global lock.
     #[inline]
-    pub fn main_seat<'l>(&'l self, _: Locked<'l>) -> &'l Seat {
-        Seat::of(&self.main_seat)
+    pub fn main_slot<'l>(&'l self, _: Locked<'l>) -> &'l ThreadSlot {
+        ThreadSlot::of(&self.main_slot)
     }
 
-    /// The seat of a worker.
+    /// The slot of a worker.
     #[inline]
-    pub fn worker_seat(&self, worker: usize) -> &Seat {
-        Seat::of(&self.worker_seats[worker])
+    pub fn worker_slot(&self, worker: usize) -> &ThreadSlot {
+        ThreadSlot::of(&self.worker_slots[worker])
     }
 
-    /// What all threads have counted; seat 0 is the main thread's, `1 + n` worker n's.
-    pub fn seats(&self) -> impl Iterator<Item = &SeatCounts> {
-        std::iter::once(&self.main_seat).chain(&self.worker_seats).map(|seat| &**seat)
+    /// What all threads have counted; slot 0 is the main thread's, `1 + n` worker n's.
+    pub fn slots(&self) -> impl Iterator<Item = &ThreadCounts> {
+        std::iter::once(&self.main_slot).chain(&self.worker_slots).map(|slot| &**slot)
     }
 
     /// Keys and expiring keys of a database, all threads' books added up.
     pub fn census(&self, db: u32) -> Census {
         let mut sum = Census::default();
-        for seat in self.seats() {
-            seat.add_census(db as usize, &mut sum);
+        for slot in self.slots() {
+            slot.add_census(db as usize, &mut sum);
         }
-        // The seats are not read at one moment: a key that was made on one and
+        // The slots are not read at one moment: a key that was made on one and
         // deleted on another meanwhile may have been seen going only.
         Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
     }
@@ -68,8 +68,8 @@ impl Books {
     /// Bytes of the tables and expired keys so far.
     pub fn totals(&self) -> Census {
         let mut sum = Census::default();
-        for seat in self.seats() {
-            seat.add_totals(&mut sum);
+        for slot in self.slots() {
+            slot.add_totals(&mut sum);
         }
         sum
     }
@@ -77,8 +77,8 @@ impl Books {
     /// Calls and time of a command.
     pub fn command_count(&self, command: usize) -> CommandCount {
         let mut sum = CommandCount::default();
-        for seat in self.seats() {
-            seat.add_command(command, &mut sum);
+        for slot in self.slots() {
+            slot.add_command(command, &mut sum);
         }
         sum
     }
@@ -120,17 +120,17 @@ impl Books {
     ///
     /// # Errors
     /// [`Error::TooManyQueued`] at the limit.
-    pub fn book_queued(&self, seat: &Seat, max: usize) -> Result<(), Error> {
+    pub fn book_queued(&self, slot: &ThreadSlot, max: usize) -> Result<(), Error> {
         if self.queued_now() >= max {
             return Err(Error::TooManyQueued(max));
         }
-        self.count_queued(seat);
+        self.count_queued(slot);
         Ok(())
     }
 
     /// The same for one that cannot be refused.
-    pub(super) fn count_queued(&self, seat: &Seat) {
-        seat.queued.add(1);
+    pub(super) fn count_queued(&self, slot: &ThreadSlot) {
+        slot.queued.add(1);
         self.queued_now.fetch_add(1, Ordering::Relaxed);
     }
 

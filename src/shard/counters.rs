@@ -1,4 +1,4 @@
-//! Counters without shared writes: each thread has a seat, writes its own
+//! Counters without shared writes: each thread has a slot, writes its own
 //! cache lines, and whoever reads adds them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -44,10 +44,10 @@ impl Sum {
     }
 }
 
-/// What one thread has counted, for anybody to read. Seat 0 is the holder's of the host's global
-/// lock (the main thread), seat `1 + n` is worker `n`'s.
-pub struct SeatCounts {
-    /// This seat's number.
+/// What one thread has counted, for anybody to read. ThreadSlot 0 is the holder's of the host's global
+/// lock (the main thread), slot `1 + n` is worker `n`'s.
+pub struct ThreadCounts {
+    /// This slot's number.
     pub number: usize,
     commands: Box<[PerCommand]>,
     databases: Box<[PerDatabase]>,
@@ -97,10 +97,10 @@ impl CommandCount {
     }
 }
 
-impl SeatCounts {
-    /// A seat with all counters at zero.
+impl ThreadCounts {
+    /// A slot with all counters at zero.
     pub(super) fn new(number: usize, databases: usize) -> Self {
-        SeatCounts {
+        ThreadCounts {
             number,
             commands: COMMANDS.iter().map(|_| PerCommand::default()).collect(),
             databases: (0..databases).map(|_| PerDatabase::default()).collect(),

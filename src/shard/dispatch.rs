@@ -36,7 +36,7 @@ use super::gate::Gate;
 use super::job::{JobOwner, JobReply};
 use super::long::{is_long, long_work};
 use super::request::{Home, Request};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use super::work::Work;
 use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Tape};
 use crate::limits::MAIN_ARGUMENTS;
@@ -114,8 +114,8 @@ pub(super) enum Panic {
 impl Engine {
     /// Runs a client's call, whose form and rights the door has checked: here and now, or elsewhere and later.
     #[inline]
-    pub fn run<C: Client>(&self, seat: &Seat, call: &mut Call<'_>, client: &mut C) {
-        match self.gate(seat, call.row().flags) {
+    pub fn run<C: Client>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
+        match self.gate(slot, call.row().flags) {
             Gate::Go => {}
             Gate::Wait => return client.hold_up(),
             Gate::Refuse(error) => return call.refuse(error, &mut client.reply()),
@@ -124,41 +124,41 @@ impl Engine {
             return client.run_by_host(call, which);
         }
         let is_alone = |locked: Locked<'_>| self.config.safemode || self.is_in_unit(locked);
-        if !seat.locked().is_some_and(is_alone) {
-            let outcome = match self.not_here(seat, call) {
+        if !slot.locked().is_some_and(is_alone) {
+            let outcome = match self.not_here(slot, call) {
                 Some(outcome) if client.may_wait() => outcome,
-                _ => self.attempt(seat, call, taking(seat), &mut client.reply()),
+                _ => self.attempt(slot, call, taking(slot), &mut client.reply()),
             };
             if outcome == Outcome::Done {
-                return self.book_at_once(seat);
+                return self.book_at_once(slot);
             }
             if client.may_wait() {
-                return self.go_on(seat, call, outcome, client);
+                return self.go_on(slot, call, outcome, client);
             }
         }
         call.limits.max_reply_bytes = usize::MAX;
-        if let Some(locked) = seat.locked() {
+        if let Some(locked) = slot.locked() {
             self.run_waiting(locked, call, &mut client.reply());
         }
     }
 
     /// Goes on with a call that was tried and is not done, for a client that may wait.
     #[cold]
-    pub fn go_on<C: Client>(&self, seat: &Seat, call: &Call<'_>, outcome: Outcome, client: &mut C) {
+    pub fn go_on<C: Client>(&self, slot: &ThreadSlot, call: &Call<'_>, outcome: Outcome, client: &mut C) {
         client.take_back();
-        let next = self.next(seat, call, outcome, false, &mut client.reply());
+        let next = self.next(slot, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
             Next::Queue => {
-                match self.books.book_queued(seat, self.settings.max_queued.load(Ordering::Relaxed)) {
+                match self.books.book_queued(slot, self.settings.max_queued.load(Ordering::Relaxed)) {
                     Ok(()) => {
-                        self.send_queued(seat, Box::new(Request::new(call, client.wait(WaitsFor::Shard))))
+                        self.send_queued(slot, Box::new(Request::new(call, client.wait(WaitsFor::Shard))))
                     }
                     Err(error) => call.refuse(error, &mut client.reply()),
                 }
             }
             Next::Main => {
-                self.books.count_queued(seat);
+                self.books.count_queued(slot);
                 self.send_to_main(Box::new(Request::new(call, client.wait(WaitsFor::Main))));
             }
             Next::Job(work) => {
@@ -170,22 +170,22 @@ impl Engine {
 
     /// Runs a command to its end, however long it takes.
     pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
-        let seat = self.main_seat(locked);
-        if self.attempt_outlined(seat, call, Taking::Wait(locked), reply) == Outcome::Long {
+        let slot = self.main_slot(locked);
+        if self.attempt_outlined(slot, call, Taking::Wait(locked), reply) == Outcome::Long {
             let started = Instant::now();
             match long_work(self, call, Some(locked)) {
                 Ok(work) => self.run_to_end(locked, work, reply),
                 Err(error) => call.refuse(error, reply),
             }
-            self.book_long(seat, call.command, started);
+            self.book_long(slot, call.command, started);
         }
-        self.book_at_once(seat);
+        self.book_at_once(slot);
     }
 
     /// What stands in front of a command. On its own door the host has judged all that is its own.
     #[inline]
-    fn gate(&self, seat: &Seat, flags: Flags) -> Gate {
-        if !seat.is_main() {
+    fn gate(&self, slot: &ThreadSlot, flags: Flags) -> Gate {
+        if !slot.is_main() {
             return self.port_gate(flags);
         }
         let refusal = if flags.write { self.write_refusal(false) } else { None };
@@ -194,8 +194,8 @@ impl Engine {
 
     /// What is next for a command that this thread had better not try.
     #[inline]
-    fn not_here(&self, seat: &Seat, call: &Call<'_>) -> Option<Outcome> {
-        if !seat.is_main() {
+    fn not_here(&self, slot: &ThreadSlot, call: &Call<'_>) -> Option<Outcome> {
+        if !slot.is_main() {
             return self.config.safemode.then_some(Outcome::NeedsMain);
         }
         if !self.is_pool() && !is_broad(call) {
@@ -208,7 +208,7 @@ impl Engine {
     /// thread can have wait for a job.
     fn next(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         outcome: Outcome,
         for_host: bool,
@@ -218,11 +218,11 @@ impl Engine {
             Outcome::Done => Next::Answered,
             Outcome::Busy | Outcome::TooLarge => Next::Queue,
             Outcome::NeedsMain => Next::Main,
-            Outcome::Long if !seat.is_main() && (for_host || is_for_main_first(call.command)) => Next::Main,
+            Outcome::Long if !slot.is_main() && (for_host || is_for_main_first(call.command)) => Next::Main,
             Outcome::Long => {
                 // A flush has its effect here, so what could refuse the job comes first.
                 let room = self.room_for_job(call.command);
-                match room.and_then(|()| long_work(self, call, seat.locked())) {
+                match room.and_then(|()| long_work(self, call, slot.locked())) {
                     Ok(work) => Next::Job(work),
                     Err(error) => {
                         call.refuse(error, reply);
@@ -236,7 +236,7 @@ impl Engine {
     /// Goes on with a queued command: `attempt` runs it.
     pub(super) fn resume(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         mut request: Box<Request>,
         panic: Panic,
         attempt: impl FnOnce(&Call<'_>, &mut Tape) -> Outcome,
@@ -258,7 +258,7 @@ impl Engine {
                     if outcome == Outcome::Long {
                         *tape = self.tape_for(&request);
                     }
-                    self.next(seat, &call, outcome, request.is_of_host(), tape)
+                    self.next(slot, &call, outcome, request.is_of_host(), tape)
                 }
             })
         });
@@ -278,15 +278,15 @@ impl Engine {
             }
             Next::Job(work) => {
                 self.books.came_home();
-                self.start_queued_job(seat, *request, work);
+                self.start_queued_job(slot, *request, work);
             }
         }
         Resumed::HandedOn
     }
 
     /// Starts a job for whoever waits for a queued command.
-    fn start_queued_job(&self, seat: &Seat, request: Request, work: Work) {
-        let (owner, reply) = match (request.home, seat.locked()) {
+    fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
+        let (owner, reply) = match (request.home, slot.locked()) {
             (Home::Worker { client, .. }, _) => client.wait_for_job(request.db),
             (Home::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
             // A worker sends these to the main thread.
@@ -298,40 +298,40 @@ impl Engine {
     /// Goes on with a queued command in the hands of its shard's holder.
     pub(super) fn resume_on_held(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         shard: u32,
         held: &mut HeldShard<'_>,
         request: Box<Request>,
     ) {
-        let resumed = self.resume(seat, request, Panic::Fatal, |call, tape| {
-            self.run_one(seat, call, self.hasher.hash(call.first_key()), shard, held, tape)
+        let resumed = self.resume(slot, request, Panic::Fatal, |call, tape| {
+            self.run_one(slot, call, self.hasher.hash(call.first_key()), shard, held, tape)
         });
         match resumed {
             Resumed::Answered(mut request) => {
-                request.finish(seat);
+                request.finish(slot);
                 self.send_home(std::iter::once(request));
             }
-            Resumed::Busy(request) => self.send_queued(seat, request),
+            Resumed::Busy(request) => self.send_queued(slot, request),
             Resumed::HandedOn => {}
         }
     }
 
     /// Goes on with a queued command that only the main thread can run. `on_panic` counts a panic.
     pub fn resume_on_main(&self, locked: Locked<'_>, request: Box<Request>, on_panic: fn()) {
-        let seat = self.main_seat(locked);
-        let resumed = self.resume(seat, request, Panic::Caught(on_panic), |call, tape| {
+        let slot = self.main_slot(locked);
+        let resumed = self.resume(slot, request, Panic::Caught(on_panic), |call, tape| {
             if self.config.safemode {
                 self.run_waiting(locked, call, tape);
                 return Outcome::Done;
             }
-            self.attempt_outlined(seat, call, Taking::Wait(locked), tape)
+            self.attempt_outlined(slot, call, Taking::Wait(locked), tape)
         });
         match resumed {
             Resumed::Answered(request) if request.is_of_host() && request.reply.is_large() => {
                 self.reply_on_worker(request);
             }
             Resumed::Answered(request) => self.answer(locked, request),
-            Resumed::Busy(request) => self.send_queued(seat, request),
+            Resumed::Busy(request) => self.send_queued(slot, request),
             Resumed::HandedOn => {}
         }
     }
@@ -370,10 +370,10 @@ impl Panic {
     }
 }
 
-/// How the thread at this seat comes by tokens.
+/// How the thread at this slot comes by tokens.
 #[inline]
-fn taking(seat: &Seat) -> Taking<'static> {
-    if seat.is_main() { Taking::MAIN } else { Taking::WORKER }
+fn taking(slot: &ThreadSlot) -> Taking<'static> {
+    if slot.is_main() { Taking::MAIN } else { Taking::WORKER }
 }
 
 /// Whether a command takes so many keys that a worker had better run it than the main thread.

@@ -13,7 +13,7 @@ use super::call::Author;
 use super::call::{Call, Taking};
 use super::counters::Census;
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Event, Events, HeldKeys};
 use crate::store::{Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read};
 use crate::sync::Locked;
@@ -32,7 +32,7 @@ pub(super) struct KeyAt {
 /// Whose books a change goes into.
 #[derive(Clone, Copy)]
 pub(super) struct Account<'a> {
-    pub(super) seat: &'a Seat,
+    pub(super) slot: &'a ThreadSlot,
     /// Whether it spends of the memory that the host grants.
     pub(super) metered: bool,
 }
@@ -47,7 +47,7 @@ impl Engine {
     #[inline(always)]
     fn key_ended<'k>(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         watched: &mut Watched,
         db: u32,
         key: impl Fn() -> &'k [u8],
@@ -57,7 +57,7 @@ impl Engine {
             self.tell_of_expired(db, key());
         }
         if done.changed && !watched.is_empty() {
-            self.changed(seat.locked(), watched, db, key());
+            self.changed(slot.locked(), watched, db, key());
         }
     }
 
@@ -85,16 +85,16 @@ impl Engine {
             self.books.spend_credit(table.gained().bytes + shared as i64);
         }
         if table.gained() != Census::default() {
-            account.seat.book(at.db, table.take_gained());
+            account.slot.book(at.db, table.take_gained());
         }
         self.note_due(at.shard, table);
-        self.key_ended(account.seat, watched, at.db, key, done);
+        self.key_ended(account.slot, watched, at.db, key, done);
     }
 
     /// Whose books a command goes into.
     #[inline]
-    pub(super) fn account<'a>(&self, seat: &'a Seat, call: &Call<'_>) -> Account<'a> {
-        Account { seat, metered: self.is_metered(seat, call) }
+    pub(super) fn account<'a>(&self, slot: &'a ThreadSlot, call: &Call<'_>) -> Account<'a> {
+        Account { slot, metered: self.is_metered(slot, call) }
     }
 
     /// Does something to one key of a held shard, for no client's command.
@@ -125,7 +125,7 @@ impl Engine {
     /// see [`Table::remove_due`](crate::store::Table::remove_due).
     pub(super) fn expire_due(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         store: &mut Store,
         db: u32,
         horizon: UnixMs,
@@ -134,13 +134,13 @@ impl Engine {
     ) -> bool {
         let (table, watched) = store.db_and_watched(db);
         let mut expired = |entry: &Entry| {
-            self.key_ended(seat, watched, db, || entry.key(), &Done::expired());
+            self.key_ended(slot, watched, db, || entry.key(), &Done::expired());
         };
         let done = table.remove_due(&self.hasher, horizon, position, more, &mut expired);
         let gained = table.take_gained();
-        seat.book(db, gained);
+        slot.book(db, gained);
         if gained.expired > 0 && self.is_listening() {
-            self.announce_news(seat);
+            self.announce_news(slot);
         }
         done
     }
@@ -166,7 +166,7 @@ impl Engine {
     ) -> bool {
         let at = self.key_at(db, key);
         let mut held = self.take_waiting(locked, at.shard);
-        let account = Account { seat: self.main_seat(locked), metered: true };
+        let account = Account { slot: self.main_slot(locked), metered: true };
         let (_, done) = self.edit_key(account, &mut held, at, key, &self.main_now(locked), |edit| {
             if replace || !edit.is_there() {
                 edit.set(value, expire_at);
@@ -192,7 +192,7 @@ impl Engine {
         }
         self.age.fetch_add(1, Ordering::Relaxed);
         for (db, change) in changes.0 {
-            self.main_seat(locked).book(db, change);
+            self.main_slot(locked).book(db, change);
         }
         self.release_many(held);
     }

@@ -17,8 +17,8 @@ use super::news::NewsDesk;
 use super::outside::Outside;
 use super::refusals::Refusals;
 use super::request::Request;
-use super::seat::Seat;
 use super::settings::{Config, Settings};
+use super::slot::ThreadSlot;
 use super::unit::Unit;
 use super::users::Users;
 use super::workers::Workers;
@@ -113,16 +113,16 @@ impl Engine {
         })
     }
 
-    /// The seat of the holder of the global lock.
+    /// The slot of the holder of the global lock.
     #[inline]
-    pub fn main_seat<'l>(&'l self, locked: Locked<'l>) -> &'l Seat {
-        self.books.main_seat(locked)
+    pub fn main_slot<'l>(&'l self, locked: Locked<'l>) -> &'l ThreadSlot {
+        self.books.main_slot(locked)
     }
 
-    /// The seat of a worker.
+    /// The slot of a worker.
     #[inline]
-    pub fn worker_seat(&self, worker: usize) -> &Seat {
-        self.books.worker_seat(worker)
+    pub fn worker_slot(&self, worker: usize) -> &ThreadSlot {
+        self.books.worker_slot(worker)
     }
 
     /// A shard.
@@ -211,20 +211,20 @@ impl Engine {
 
     /// Counts a command that ran at once.
     #[inline]
-    pub fn book_at_once(&self, seat: &Seat) {
-        seat.at_once.add(1);
+    pub fn book_at_once(&self, slot: &ThreadSlot) {
+        slot.at_once.add(1);
     }
 
     /// The same for several.
     #[inline]
-    pub fn book_many_at_once(&self, seat: &Seat, commands: usize) {
-        seat.at_once.add(commands as u64);
+    pub fn book_many_at_once(&self, slot: &ThreadSlot, commands: usize) {
+        slot.at_once.add(commands as u64);
     }
 
     /// Books the time of a long command that this thread has run to its end.
-    pub fn book_long(&self, seat: &Seat, command: usize, started: Instant) {
-        seat.called(command);
-        seat.timed(command, started.elapsed());
+    pub fn book_long(&self, slot: &ThreadSlot, command: usize, started: Instant) {
+        slot.called(command);
+        slot.timed(command, started.elapsed());
     }
 }
 
@@ -249,10 +249,10 @@ pub enum Message {
 /// A worker's share of a job.
 pub trait Share: Send {
     /// One slice. `Done` when this share is finished for good.
-    fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress;
+    fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress;
 
     /// After a panic in a slice: the job ends with an error, and its client is answered.
-    fn failed(&mut self, engine: &Engine, seat: &Seat) -> Progress;
+    fn failed(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress;
 }
 
 /// What the host's main thread finds in its inbox.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::call::Call;
 use super::engine::Engine;
 use super::gates::Gates;
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Error, Flags};
 
 /// What concerns all commands.
@@ -113,8 +113,8 @@ impl Engine {
     /// Whether what a command takes is to be booked: the host has judged the memory of those that
     /// come through its own door, one by one.
     #[inline]
-    pub(super) fn is_metered(&self, seat: &Seat, call: &Call<'_>) -> bool {
-        self.gates().has(Gates::METERED) && call.row().flags.deny_oom && !seat.is_main()
+    pub(super) fn is_metered(&self, slot: &ThreadSlot, call: &Call<'_>) -> bool {
+        self.gates().has(Gates::METERED) && call.row().flags.deny_oom && !slot.is_main()
     }
 
     /// Why a queued command may not run any more: the gates may have closed since the door

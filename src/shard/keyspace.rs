@@ -6,7 +6,7 @@ use super::attempt::said;
 use super::call::{Call, Outcome, Taking};
 use super::engine::Engine;
 use super::long::ScanState;
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Cluster, Error, Keyspace, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};
@@ -15,26 +15,26 @@ use crate::sync::Locked;
 impl Engine {
     pub(super) fn attempt_keyspace(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
         which: Keyspace,
         reply: &mut dyn Reply,
     ) -> Outcome {
-        seat.counted(call.command, || match which {
+        slot.counted(call.command, || match which {
             Keyspace::DbSize => {
                 reply.integer(self.books.census(call.db).keys);
                 Outcome::Done
             }
             Keyspace::RandomKey => self.random_key(call, taking, reply),
             Keyspace::Scan => self.scan(call, taking, reply),
-            Keyspace::SwapDb => self.swap(seat, call, reply),
+            Keyspace::SwapDb => self.swap(slot, call, reply),
             Keyspace::Keys | Keyspace::Populate | Keyspace::FlushDb | Keyspace::FlushAll => Outcome::Long,
         })
     }
 
     /// All tokens are waited for; a worker says that it is work for that one.
-    fn swap(&self, seat: &Seat, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
+    fn swap(&self, slot: &ThreadSlot, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.config.cluster != Cluster::Off {
             return said(call, Err(Error::NotInCluster("SWAPDB")), reply);
         }
@@ -42,7 +42,7 @@ impl Engine {
             Ok(dbs) => dbs,
             Err(error) => return said(call, Err(error), reply),
         };
-        let Some(locked) = seat.locked() else {
+        let Some(locked) = slot.locked() else {
             return Outcome::Long;
         };
         if a != b {

@@ -7,7 +7,7 @@ use super::call::Author;
 use super::engine::Engine;
 use super::gates::Gates;
 use super::news::{Naming, News};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::Event;
 use crate::limits::NEWS_BYTES;
 use crate::sync::Locked;
@@ -114,8 +114,8 @@ impl Engine {
     }
 
     /// News that come with no completion: the main thread is woken for them.
-    pub(super) fn announce_news(&self, seat: &Seat) {
-        if !seat.is_main() {
+    pub(super) fn announce_news(&self, slot: &ThreadSlot) {
+        if !slot.is_main() {
             self.outside.wake_main();
         }
     }

@@ -8,7 +8,7 @@ use super::host::Host;
 use super::job::JobDoor;
 use super::refusals::Refusal;
 use super::request::{Home, Request};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Args, Tape};
 use crate::store::Now;
 use crate::sync::{Left, Locked};
@@ -78,8 +78,8 @@ impl Engine {
     }
 
     /// Queues a command that is booked: in `pool`, the main thread's go to the workers together.
-    pub(super) fn send_queued(&self, seat: &Seat, request: Box<Request>) {
-        if !seat.is_main() || !self.is_pool() {
+    pub(super) fn send_queued(&self, slot: &ThreadSlot, request: Box<Request>) {
+        if !slot.is_main() || !self.is_pool() {
             return self.enqueue(request);
         }
         // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes the main loop.

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use super::call::{Author, Call};
 use super::job::{JobOwner, JobReply};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{COMMANDS, Keys, OwnedArgs, Tape};
 use crate::sync::Locked;
 
@@ -84,8 +84,8 @@ impl Request {
     }
 
     /// A worker has run it. What is too much for the main thread to write is written here.
-    pub(super) fn finish(&mut self, seat: &Seat) {
-        seat.ran_queued.add(1);
+    pub(super) fn finish(&mut self, slot: &ThreadSlot) {
+        slot.ran_queued.add(1);
         if self.reply.is_large()
             && let Home::Main(client) = &self.home
         {

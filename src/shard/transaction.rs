@@ -18,7 +18,7 @@ use super::attempt::of_shard;
 use super::call::{Call, Outcome, Taking};
 use super::edit::Account;
 use super::engine::{Engine, HeldShard, ManyHeld};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Action, Error, Reply};
 use crate::store::{Now, UnixMs};
 use crate::sync::Locked;
@@ -78,7 +78,7 @@ pub enum Apart {
 #[must_use = "the shards are to be let go"]
 pub struct Holding<'e> {
     engine: &'e Engine,
-    seat: &'e Seat,
+    slot: &'e ThreadSlot,
     held: ManyHeld<'e>,
 }
 
@@ -87,7 +87,7 @@ impl Engine {
     #[must_use]
     pub fn observe(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         watching: &mut Watching,
         db: u32,
         key: &[u8],
@@ -95,8 +95,8 @@ impl Engine {
     ) -> bool {
         let shard = self.shard_of(self.hasher.hash(key));
         let Some(mut held) = self.take(shard, taking) else { return false };
-        let now = seat.locked().map_or_else(|| Now::lazy(self.config.clock), |locked| self.main_now(locked));
-        let due = self.live_until(seat, &mut held, db, key, &now);
+        let now = slot.locked().map_or_else(|| Now::lazy(self.config.clock), |locked| self.main_now(locked));
+        let due = self.live_until(slot, &mut held, db, key, &now);
         let flag = watching.flag.get_or_insert_default();
         if held.watched.observe(db, key, flag, self.most_watched()) {
             watching.keys.push(WatchedKey { db, key: key.into(), shard, due });
@@ -109,17 +109,17 @@ impl Engine {
     /// later it would look like a change.
     pub(super) fn live_until(
         &self,
-        seat: &Seat,
+        slot: &ThreadSlot,
         held: &mut HeldShard<'_>,
         db: u32,
         key: &[u8],
         now: &Now,
     ) -> Option<UnixMs> {
         held.table(db)?;
-        let account = Account { seat, metered: false };
+        let account = Account { slot, metered: false };
         let (due, done) = self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
         if done.expired && self.is_listening() {
-            self.announce_news(seat);
+            self.announce_news(slot);
         }
         due
     }
@@ -148,7 +148,7 @@ impl Engine {
     /// Why not.
     pub fn hold<'e, 'c, 'a: 'c>(
         &'e self,
-        seat: &'e Seat,
+        slot: &'e ThreadSlot,
         mut shards: Shards,
         watching: &Watching,
         calls: impl Iterator<Item = &'c Call<'a>>,
@@ -157,7 +157,7 @@ impl Engine {
         shards.sort_unstable();
         shards.dedup();
         let held = self.take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
-        let mut holding = Holding { engine: self, seat, held };
+        let mut holding = Holding { engine: self, slot, held };
         if holding.concerns_host(calls) {
             holding.let_go();
             return Err(Apart::NeedsMain);
@@ -233,13 +233,13 @@ impl Holding<'_> {
 
     /// Runs a call whose shards are all held.
     pub fn run(&mut self, call: &Call<'_>, reply: &mut dyn Reply) {
-        let (engine, seat, held) = (self.engine, self.seat, &mut self.held);
+        let (engine, slot, held) = (self.engine, self.slot, &mut self.held);
         let outcome = if call.row().is_on_one_shard(call.args.len()) {
             let hash = engine.hasher.hash(call.first_key());
             let shard = engine.shard_of(hash);
-            engine.run_one(seat, call, hash, shard, of_shard(held, shard), reply)
+            engine.run_one(slot, call, hash, shard, of_shard(held, shard), reply)
         } else {
-            engine.run_on_held(seat, call, held, reply)
+            engine.run_on_held(slot, call, held, reply)
         };
         // Nothing else can have come of it: see `is_for_unit`, `concerns_host` and `Limits::alone`.
         if outcome != Outcome::Done {
@@ -250,7 +250,7 @@ impl Holding<'_> {
     /// Gives the shards back.
     pub fn let_go(self) {
         if self.engine.is_listening() {
-            self.engine.announce_news(self.seat);
+            self.engine.announce_news(self.slot);
         }
         self.engine.release_many(self.held);
     }

@@ -107,7 +107,7 @@ impl Engine {
         let mut found = Vec::new();
         let mut next = held.next_db(0);
         while let Some(db) = next {
-            let due = self.live_until(self.main_seat(locked), held, db, key, &now);
+            let due = self.live_until(self.main_slot(locked), held, db, key, &now);
             found.extend(due.map(|at| (db, at)));
             next = held.next_db(db + 1);
         }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::call::Taking;
 use super::engine::{Engine, HeldShard, Message, Share};
 use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Long, Reply};
 use crate::limits::SLICE;
 use crate::store::Now;
@@ -62,7 +62,7 @@ pub struct Slice<'a> {
     /// The keyspace.
     pub engine: &'a Engine,
     /// The thread's books.
-    pub seat: &'a Seat,
+    pub slot: &'a ThreadSlot,
     /// The job, where it is one that can be watched and stopped.
     pub job: Option<&'a Job>,
     time: Time<'a>,
@@ -71,14 +71,14 @@ pub struct Slice<'a> {
 
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
-    pub(super) fn short(engine: &'a Engine, seat: &'a Seat, job: Option<&'a Job>) -> Self {
-        Slice { engine, seat, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
+    pub(super) fn short(engine: &'a Engine, slot: &'a ThreadSlot, job: Option<&'a Job>) -> Self {
+        Slice { engine, slot, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
     }
 
     /// All the time in the world.
     pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
-        let seat = engine.main_seat(locked);
-        Slice { engine, seat, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
+        let slot = engine.main_slot(locked);
+        Slice { engine, slot, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
     }
 
     /// Whether it is time to stop.
@@ -247,27 +247,27 @@ enum Stage {
 }
 
 impl Share for PartShare {
-    fn slice(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+    fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         let common = Arc::clone(&self.common);
-        let slice = Slice::short(engine, seat, Some(&common.job));
+        let slice = Slice::short(engine, slot, Some(&common.job));
         match &mut self.stage {
             Stage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
                 self.common.job.cut_short.store(true, Ordering::Relaxed);
-                self.finish_part(engine, seat)
+                self.finish_part(engine, slot)
             }
             Stage::Work(part) => match part.slice(&slice) {
-                Progress::Done => self.finish_part(engine, seat),
+                Progress::Done => self.finish_part(engine, slot),
                 other => other,
             },
             // The reply of a client that went away need not be complete.
             Stage::Reply(reply)
                 if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
             {
-                self.finish_job(engine, seat)
+                self.finish_job(engine, slot)
             }
             Stage::Reply(reply) => {
                 if common.task.reply(reply.sink(), &slice) {
-                    self.finish_job(engine, seat)
+                    self.finish_job(engine, slot)
                 } else {
                     Progress::More
                 }
@@ -275,18 +275,18 @@ impl Share for PartShare {
         }
     }
 
-    fn failed(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+    fn failed(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         self.common.job.refuse(Error::Internal);
         match self.stage {
-            Stage::Work(_) => self.finish_part(engine, seat),
-            Stage::Reply(_) => self.finish_job(engine, seat),
+            Stage::Work(_) => self.finish_part(engine, slot),
+            Stage::Reply(_) => self.finish_job(engine, slot),
         }
     }
 }
 
 impl PartShare {
     /// The last part to be done makes the reply.
-    fn finish_part(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+    fn finish_part(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         if self.common.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Progress::Done;
         }
@@ -302,14 +302,14 @@ impl PartShare {
         }
         // The part is freed before the reply is made.
         self.stage = Stage::Reply(reply);
-        if error.is_some() { self.finish_job(engine, seat) } else { Progress::More }
+        if error.is_some() { self.finish_job(engine, slot) } else { Progress::More }
     }
 
-    fn finish_job(&mut self, engine: &Engine, seat: &Seat) -> Progress {
+    fn finish_job(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         engine.jobs.remove(&self.common.job);
         if let Some(command) = self.common.job.command {
-            seat.called(command);
-            seat.timed(command, self.common.job.started.elapsed());
+            slot.called(command);
+            slot.timed(command, self.common.job.started.elapsed());
         }
         if let Stage::Reply(reply) = std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing))) {
             reply.finish();

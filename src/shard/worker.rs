@@ -15,7 +15,7 @@ use super::engine::{Engine, HeldShard, Message, Share};
 use super::job::Progress;
 use super::port::Port;
 use super::request::Request;
-use super::seat::Seat;
+use super::slot::ThreadSlot;
 use super::workers::Workers;
 use crate::limits::{
     BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
@@ -65,7 +65,7 @@ impl Workers<Message> {
 struct Worker<'a> {
     engine: &'a Engine,
     number: usize,
-    seat: &'a Seat,
+    slot: &'a ThreadSlot,
     on_panic: fn(),
     port: Option<Box<dyn Port + Send>>,
     /// Commands to run; those that were blocked come again.
@@ -99,7 +99,7 @@ impl<'a> Worker<'a> {
         Worker {
             engine,
             number,
-            seat: engine.worker_seat(number),
+            slot: engine.worker_slot(number),
             on_panic,
             port,
             requests: VecDeque::new(),
@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
     }
 
     fn turn(&mut self) {
-        self.seat.turns.add(1);
+        self.slot.turns.add(1);
         let desk = self.engine.workers.desk(self.number);
         if !desk.inbox.is_empty() {
             for message in desk.inbox.take() {
@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Message::Reply(mut request) => {
-                request.finish(self.seat);
+                request.finish(self.slot);
                 self.homeward.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
@@ -247,13 +247,13 @@ impl<'a> Worker<'a> {
     }
 
     fn run_request(&mut self, request: Box<Request>) -> bool {
-        let (engine, seat) = (self.engine, self.seat);
-        let resumed = engine.resume(seat, request, Panic::Caught(self.on_panic), |call, tape| {
-            engine.attempt_outlined(seat, call, Taking::WORKER, tape)
+        let (engine, slot) = (self.engine, self.slot);
+        let resumed = engine.resume(slot, request, Panic::Caught(self.on_panic), |call, tape| {
+            engine.attempt_outlined(slot, call, Taking::WORKER, tape)
         });
         match resumed {
             Resumed::Answered(mut request) => {
-                request.finish(seat);
+                request.finish(slot);
                 self.homeward.push(request);
             }
             Resumed::Busy(request) if request.is_on_one_shard() => self.leave_in_shard(request),
@@ -303,7 +303,7 @@ impl<'a> Worker<'a> {
             let Some(request) = held.next_pending() else {
                 break;
             };
-            self.engine.resume_on_held(self.seat, shard, &mut held, request);
+            self.engine.resume_on_held(self.slot, shard, &mut held, request);
             if start.elapsed() > SLICE {
                 break;
             }
@@ -321,11 +321,11 @@ impl<'a> Worker<'a> {
             let Some(mut share) = self.shares.pop_front() else {
                 break;
             };
-            self.seat.slices.add(1);
-            let slice = AssertUnwindSafe(|| share.slice(self.engine, self.seat));
+            self.slot.slices.add(1);
+            let slice = AssertUnwindSafe(|| share.slice(self.engine, self.slot));
             let progress = catch_unwind(slice).unwrap_or_else(|_| {
                 (self.on_panic)();
-                share.failed(self.engine, self.seat)
+                share.failed(self.engine, self.slot)
             });
             if progress != Progress::Done {
                 self.shares.push_back(share);
@@ -385,7 +385,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             progress = true;
-            let done = expire_shard(engine, self.seat, expiry, &mut held, &now, start);
+            let done = expire_shard(engine, self.slot, expiry, &mut held, &now, start);
             if done {
                 engine.set_due(shard, &held);
                 expiry.shards.pop_front();
@@ -403,7 +403,7 @@ impl<'a> Worker<'a> {
 /// Goes through the databases of one shard. True when all are done.
 fn expire_shard(
     engine: &Engine,
-    seat: &Seat,
+    slot: &ThreadSlot,
     expiry: &mut Expiry,
     held: &mut HeldShard<'_>,
     now: &Now,
@@ -416,7 +416,7 @@ fn expire_shard(
         let next_due = held.table(db).map_or(UnixMs::MAX, |table| table.next_due());
         if next_due < now.horizon() || expiry.position > 0 {
             let more = &mut || start.elapsed() < SLICE;
-            let done = engine.expire_due(seat, held, db, now.horizon(), &mut expiry.position, more);
+            let done = engine.expire_due(slot, held, db, now.horizon(), &mut expiry.position, more);
             if !done {
                 return false;
             }

@@ -67,7 +67,7 @@ unsafe impl<T: Send, M: Send> Sync for Token<T, M> {}
 /// Where the one thread that may wait for tokens sleeps. One per keyspace.
 #[derive(Default)]
 pub struct WaitingRoom {
-    seat: Mutex<()>,
+    slot: Mutex<()>,
     call: Condvar,
 }
 
@@ -186,9 +186,9 @@ impl<T, M> Token<T, M> {
 
     /// The holder clears WAITER but leaves HELD set: the token is then ours.
     fn sleep_until_let_in(&self, room: &WaitingRoom) {
-        let mut seat = lock(&room.seat);
+        let mut slot = lock(&room.slot);
         while self.word.load(Ordering::Acquire) & WAITER != 0 {
-            seat = wait(&room.call, seat);
+            slot = wait(&room.call, slot);
         }
     }
 
@@ -356,9 +356,9 @@ impl<T, M> Held<'_, T, M> {
             let new = if to_waiter { rest | HELD } else { rest };
             match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) if to_waiter => {
-                    // The seat is locked so that the call cannot fall between
+                    // The slot is locked so that the call cannot fall between
                     // the waiter's look and its sleep.
-                    drop(lock(&room.seat));
+                    drop(lock(&room.slot));
                     room.call.notify_all();
                     return Released::Clean;
                 }
@@ -397,6 +397,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn wait<'a, T>(call: &Condvar, seat: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    call.wait(seat).unwrap_or_else(|poisoned| poisoned.into_inner())
+fn wait<'a, T>(call: &Condvar, slot: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    call.wait(slot).unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use midi::command::{Args, Cluster, Reply, Tape, find};
 use midi::shard::{
     Author, Call, Config, Engine, ForMain, Gates, Home, HostClient, JobOwner, JobReply, Left, Locked,
-    Outcome, Pushed, Request, Seat, SeatCounts, Settings, Taking, Waker, Workers, long_work,
+    Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -304,10 +304,10 @@ fn check_books(engine: &Engine) {
 }
 
 /// Runs a command until the tokens are to be had.
-fn run_now(engine: &Engine, seat: &Seat, taking: Taking<'_>, words: &[String]) -> Vec<Said> {
+fn run_now(engine: &Engine, slot: &ThreadSlot, taking: Taking<'_>, words: &[String]) -> Vec<Said> {
     loop {
         let mut record = Record::default();
-        let outcome = with_call(engine, 0, words, |call| engine.attempt(seat, call, taking, &mut record));
+        let outcome = with_call(engine, 0, words, |call| engine.attempt(slot, call, taking, &mut record));
         match outcome {
             Outcome::Done => return record.0,
             Outcome::Busy => assert!(record.0.is_empty(), "nothing has been said"),
@@ -324,7 +324,7 @@ fn doors_side_by_side() {
     const DOORS: usize = 5;
     const LOCKED: usize = 2;
     const STEPS: usize = 10_000;
-    // Nobody works at the inboxes: their seats are the doors'.
+    // Nobody works at the inboxes: their slots are the doors'.
     let engine = engine(DOORS - LOCKED, 4, || {});
     let history = History::new(DOORS);
     let global_lock = Mutex::new(());
@@ -341,10 +341,10 @@ fn doors_side_by_side() {
                     let (step, words) = history.begin(door, &mut random, has);
                     let said = if door < LOCKED {
                         let _guard = global_lock.lock();
-                        run_now(engine, engine.main_seat(locked()), Taking::Wait(locked()), &words)
+                        run_now(engine, engine.main_slot(locked()), Taking::Wait(locked()), &words)
                     } else {
-                        let seat = engine.worker_seat(door - LOCKED);
-                        run_now(engine, seat, Taking::WORKER, &words)
+                        let slot = engine.worker_slot(door - LOCKED);
+                        run_now(engine, slot, Taking::WORKER, &words)
                     };
                     history.end(&step, &said, &mut has);
                 }
@@ -355,7 +355,7 @@ fn doors_side_by_side() {
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
     history.close(|key| {
-        run_now(&engine, engine.main_seat(locked()), Taking::MAIN, &line(&["get", key])).remove(0)
+        run_now(&engine, engine.main_slot(locked()), Taking::MAIN, &line(&["get", key])).remove(0)
     });
     check_books(&engine);
 }
@@ -522,24 +522,24 @@ impl Driver {
         let ticket = self.first_ticket + client;
         let request = |call: &Call<'_>| Box::new(Request::new(call, Home::Main(Box::new(Ticket(ticket)))));
         let mut record = Record::default();
-        let seat = engine.main_seat(locked());
+        let slot = engine.main_slot(locked());
         let done = with_call(&engine, 0, &words, |call| {
             let taking = match self.random.below(10) {
                 0..5 => Taking::MAIN,
                 5..9 => {
-                    engine.books.book_queued(seat, usize::MAX).expect("room");
+                    engine.books.book_queued(slot, usize::MAX).expect("room");
                     self.batch.push(request(call));
                     return false;
                 }
                 _ if self.clients[client].large => Taking::MAIN,
                 _ => Taking::Wait(locked()),
             };
-            match engine.attempt(seat, call, taking, &mut record) {
-                Outcome::Done => engine.book_at_once(seat),
+            match engine.attempt(slot, call, taking, &mut record) {
+                Outcome::Done => engine.book_at_once(slot),
                 Outcome::Busy | Outcome::TooLarge => {
                     assert!(record.0.is_empty() && taking == Taking::MAIN);
                     self.queued += 1;
-                    engine.books.book_queued(seat, usize::MAX).expect("room");
+                    engine.books.book_queued(slot, usize::MAX).expect("room");
                     engine.enqueue(request(call));
                     return false;
                 }
@@ -617,7 +617,7 @@ impl Driver {
             request.args.with(|args| {
                 let call = self.engine.call_of(&request, args);
                 let outcome = self.engine.attempt(
-                    self.engine.main_seat(locked()),
+                    self.engine.main_slot(locked()),
                     &call,
                     Taking::Wait(locked()),
                     &mut reply,
@@ -709,11 +709,11 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     let wake = Arc::clone(&waker);
     let engine = engine(workers, shards, move || wake.wake());
     let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
-    let seat = engine.main_seat(locked());
+    let slot = engine.main_slot(locked());
     for number in 0..STAY {
-        run_now(&engine, seat, Taking::Wait(locked()), &line(&["set", &format!("stay:{number}"), "value"]));
+        run_now(&engine, slot, Taking::Wait(locked()), &line(&["set", &format!("stay:{number}"), "value"]));
     }
-    run_now(&engine, seat, Taking::Wait(locked()), &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
+    run_now(&engine, slot, Taking::Wait(locked()), &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
 
     let mut driver = Driver {
         engine: Arc::clone(&engine),
@@ -767,20 +767,20 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     }
     driver.turn(false);
 
-    driver.history.close(|key| run_now(&engine, seat, Taking::MAIN, &line(&["get", key])).remove(0));
+    driver.history.close(|key| run_now(&engine, slot, Taking::MAIN, &line(&["get", key])).remove(0));
     engine.workers().stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);
     assert_eq!(driver.foreign, left);
-    assert_eq!(engine.books.seats().map(SeatCounts::queued).sum::<u64>(), driver.queued);
+    assert_eq!(engine.books.slots().map(ThreadCounts::queued).sum::<u64>(), driver.queued);
     assert_eq!(
-        engine.books.seats().map(SeatCounts::ran_queued).sum::<u64>(),
+        engine.books.slots().map(ThreadCounts::ran_queued).sum::<u64>(),
         driver.queued - driver.needed_main + driver.foreign
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
     println!(
         "{workers} workers, {shards} shards: {} at once, {} queued, {} of them to main, {} large, {} foreign, jobs {jobs:?}",
-        seat.at_once(),
+        slot.at_once(),
         driver.queued,
         driver.needed_main,
         driver.large,
@@ -810,14 +810,14 @@ fn due_keys_are_removed_by_their_owners() {
     const KEYS: i64 = 5_000;
     let engine = engine(2, 8, || {});
     let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
-    let seat = engine.main_seat(locked());
+    let slot = engine.main_slot(locked());
     let base = clock();
     for number in 0..KEYS {
         let mut words = line(&["set", &format!("key:{number}"), "value"]);
         if number % 10 > 0 {
             words.extend(line(&["pxat", &(base + number).to_string()]));
         }
-        run_now(&engine, seat, Taking::Wait(locked()), &words);
+        run_now(&engine, slot, Taking::Wait(locked()), &words);
     }
     assert_eq!(engine.books.census(0).keys, KEYS);
     for passed in [KEYS / 2, KEYS] {

@@ -135,14 +135,14 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         return record.0;
     }
     let mut tape = Tape::default();
-    match engine.attempt(engine.main_seat(locked()), &call, Taking::MAIN, &mut tape) {
+    match engine.attempt(engine.main_slot(locked()), &call, Taking::MAIN, &mut tape) {
         Outcome::Done => tape.play(&mut record),
         Outcome::Busy => panic!("there is only one thread"),
         Outcome::TooLarge => {
             assert!(tape.is_empty(), "nothing has been said");
             call.limits = engine.settings.limits(usize::MAX);
             let outcome =
-                engine.attempt(engine.main_seat(locked()), &call, Taking::Wait(locked()), &mut record);
+                engine.attempt(engine.main_slot(locked()), &call, Taking::Wait(locked()), &mut record);
             assert_eq!(outcome, Outcome::Done);
         }
         Outcome::Long => match long_work(engine, &call, Some(locked())) {

@@ -22,7 +22,7 @@ const UNSAFE: [&str; 6] = [
     "src/store/entry.rs",
     "src/store/segment.rs",
     "src/sync/",
-    "src/shard/seat.rs",
+    "src/shard/slot.rs",
     "src/host/",
 ];
 

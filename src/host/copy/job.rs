@@ -91,7 +91,7 @@ pub fn start<C: Copying + 'static>(
             copy.prepare(&endless);
             copy.slice(caller.ctx, None);
         }
-        engine.book_long(engine.main_seat(locked), call.command, started);
+        engine.book_long(engine.main_slot(locked), call.command, started);
         if let Some(error) = copy.error() {
             return Err(error);
         }

@@ -113,7 +113,7 @@ impl<D: Driver> Service<D> {
             return self.watch_on_main(connection, keys);
         }
         let watching = &mut transaction.watching;
-        let mut observe = |key| engine.observe(self.seat(), watching, db, key, Taking::WORKER);
+        let mut observe = |key| engine.observe(self.slot(), watching, db, key, Taking::WORKER);
         if !keys.iter().all(|key| observe(key)) {
             // Those that are watched already stay so.
             transaction.tries += 1;
@@ -130,8 +130,8 @@ impl<D: Driver> Service<D> {
         let mut watching = transaction.watching;
         self.ask_main(connection, move |locked, engine, _| {
             for key in &keys {
-                let seat = engine.main_seat(locked);
-                let _ = engine.observe(seat, &mut watching, db, key, Taking::Wait(locked));
+                let slot = engine.main_slot(locked);
+                let _ = engine.observe(slot, &mut watching, db, key, Taking::Wait(locked));
             }
             Box::new(move |connection, output| {
                 connection.session.transaction = Some(Box::new(Transaction::of(watching)));
@@ -204,7 +204,7 @@ impl<D: Driver> Service<D> {
             return Tried::Apart(Apart::NeedsMain);
         }
         let shards = take(&mut plan.shards);
-        let (mut holding, now) = match engine.hold(self.seat(), shards, &transaction.watching, plan.calls()) {
+        let (mut holding, now) = match engine.hold(self.slot(), shards, &transaction.watching, plan.calls()) {
             Ok(held) => held,
             Err(apart) => return Tried::Apart(apart),
         };
@@ -218,7 +218,7 @@ impl<D: Driver> Service<D> {
         };
         holding.let_go();
         refusals.into_iter().for_each(|refusal| self.note_refusal(|| refusal));
-        engine.book_many_at_once(self.seat(), transaction.commands.len());
+        engine.book_many_at_once(self.slot(), transaction.commands.len());
         tried
     }
 

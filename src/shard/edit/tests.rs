@@ -79,7 +79,7 @@ impl Tested {
             Action::Keyspace(_) => self.engine.run_waiting(LOCKED, &call, &mut said),
             _ => {
                 let outcome = self.engine.attempt(
-                    self.engine.main_seat(LOCKED),
+                    self.engine.main_slot(LOCKED),
                     &call,
                     Taking::Wait(LOCKED),
                     &mut said,
@@ -113,7 +113,7 @@ impl Tested {
     fn put_other(&self, key: &str) {
         let at = self.engine.key_at(0, key.as_bytes());
         let mut held = self.engine.take_waiting(LOCKED, at.shard);
-        let account = Account { seat: self.engine.main_seat(LOCKED), metered: false };
+        let account = Account { slot: self.engine.main_slot(LOCKED), metered: false };
         self.engine.edit_key(account, &mut held, at, key.as_bytes(), &Now::at(0), |edit| {
             edit.put(Entry::other(key.as_bytes(), Value::Inline(b"12"), None));
         });

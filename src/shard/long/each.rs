@@ -65,11 +65,11 @@ impl Part for EachPart {
             }
             let taking = slice.taking();
             // Busy, or the main thread has been asked to tell of a change.
-            let Ok(count) = slice.engine.each_key(slice.seat, &call, &keys, taking, self.each) else {
+            let Ok(count) = slice.engine.each_key(slice.slot, &call, &keys, taking, self.each) else {
                 return Progress::Blocked;
             };
             if slice.engine.is_listening() {
-                slice.engine.announce_news(slice.seat);
+                slice.engine.announce_news(slice.slot);
             }
             self.count.fetch_add(count, Ordering::Relaxed);
             slice.advance((end - self.next) as u64);

@@ -92,7 +92,7 @@ impl LcsPart {
                 author: Author::Nobody,
             };
             let keys = call.row().key_arguments(&call.args);
-            let values = engine.with_many(slice.seat, &call, keys, taking, |keys, events| {
+            let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).lcs_values()
             });
             // It reads only, so a token not to be had is all that can be in the way.

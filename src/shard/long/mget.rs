@@ -19,7 +19,7 @@ use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, OwnedArgs, Reply};
 use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
 use crate::shard::edit::Account;
 use crate::shard::{
-    Author, Call, Engine, HeldShard, Locked, Part, Progress, Seat, Slice, Taking, Task, Work,
+    Author, Call, Engine, HeldShard, Locked, Part, Progress, Slice, Taking, Task, ThreadSlot, Work,
 };
 use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 
@@ -68,7 +68,7 @@ impl Asked {
     fn copy_in_one_go(
         &self,
         engine: &Engine,
-        seat: &Seat,
+        slot: &ThreadSlot,
         now: Now,
         taking: Taking<'_>,
         most: usize,
@@ -78,7 +78,7 @@ impl Asked {
             let (command, db, prefix, author) = (self.command, self.db, self.prefix, Author::Nobody);
             let call = Call { command, args, db, now, limits, prefix, author };
             let keys = call.row().key_arguments(&call.args);
-            let values = engine.with_many(seat, &call, keys, taking, |keys, events| {
+            let values = engine.with_many(slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).copied(most)
             });
             // It reads only, so a token not to be had is all that can be in the way.
@@ -160,9 +160,9 @@ impl MgetPart {
     }
 
     fn in_one_go(&mut self, slice: &Slice<'_>) -> Progress {
-        let (seat, most) = (slice.seat, most_reply(slice));
+        let (slot, most) = (slice.slot, most_reply(slice));
         let taking = slice.taking();
-        if let Some(copied) = self.asked.copy_in_one_go(slice.engine, seat, slice.now(), taking, most) {
+        if let Some(copied) = self.asked.copy_in_one_go(slice.engine, slot, slice.now(), taking, most) {
             return self.end_with(copied, slice);
         }
         let Stage::InOneGo { tries } = &mut self.stage else { return Progress::More };
@@ -217,8 +217,8 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
     if engine.is_in_unit(locked) {
         return Answer::NotNow;
     }
-    let (seat, now, taking) = (engine.main_seat(locked), engine.main_now(locked), Taking::Wait(locked));
-    asked.copy_in_one_go(engine, seat, now, taking, most).map_or(Answer::NotNow, Answer::Copied)
+    let (slot, now, taking) = (engine.main_slot(locked), engine.main_now(locked), Taking::Wait(locked));
+    asked.copy_in_one_go(engine, slot, now, taking, most).map_or(Answer::NotNow, Answer::Copied)
 }
 
 /// So many bytes may wait for the client.
@@ -279,15 +279,15 @@ impl Round {
         if held.table(db).is_none() {
             return;
         }
-        let (engine, seat) = (slice.engine, slice.seat);
-        let (at, account) = (engine.key_at(db, key), Account { seat, metered: false });
+        let (engine, slot) = (slice.engine, slice.slot);
+        let (at, account) = (engine.key_at(db, key), Account { slot, metered: false });
         let (_, done) = engine.edit_key(account, held, at, key, &slice.now(), |edit| {
             let Some(entry) = edit.read() else { return };
             self.due = self.due.min(entry.expire_at().unwrap_or(UnixMs::MAX));
             self.bytes += entry.string().map_or(0, |value| value.len());
         });
         if done.expired && engine.is_listening() {
-            engine.announce_news(seat);
+            engine.announce_news(slot);
         }
     }
 

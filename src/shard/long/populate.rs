@@ -177,7 +177,7 @@ impl PopulatePart {
         for planned in &self.sorted[self.done..self.done + run] {
             table.prefetch(planned.hash);
         }
-        let account = Account { seat: slice.seat, metered: true };
+        let account = Account { slot: slice.slot, metered: true };
         let mut has_news = false;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
@@ -191,7 +191,7 @@ impl PopulatePart {
             has_news |= done.expired;
         }
         if has_news && slice.engine.is_listening() {
-            slice.engine.announce_news(slice.seat);
+            slice.engine.announce_news(slice.slot);
         }
         slice.engine.release(shard, held);
         self.done += run;

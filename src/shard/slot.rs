@@ -1,19 +1,19 @@
-//! A thread's seat at the engine.
+//! A thread's slot at the engine.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::counters::SeatCounts;
+use super::counters::ThreadCounts;
 use crate::sync::Locked;
 
-/// A thread's seat at the engine: its counters, which it alone writes. It cannot leave its thread, so the seat of
+/// A thread's slot at the engine: its counters, which it alone writes. It cannot leave its thread, so the slot of
 /// the holder of the global lock, which is given out for the proof of that only, is a proof itself.
 #[repr(transparent)]
-pub struct Seat(SeatCounts, PhantomData<*const ()>);
+pub struct ThreadSlot(ThreadCounts, PhantomData<*const ()>);
 
-impl Seat {
+impl ThreadSlot {
     #[inline]
-    pub(super) fn of(counts: &SeatCounts) -> &Seat {
+    pub(super) fn of(counts: &ThreadCounts) -> &ThreadSlot {
         // SAFETY: the same memory by another name: the marker takes none.
         unsafe { &*std::ptr::from_ref(counts).cast() }
     }
@@ -27,16 +27,16 @@ impl Seat {
     /// The proof, where it is the holder's of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {
-        // SAFETY: `Engine::main_seat` alone gives that seat out, for the proof; and it cannot leave the thread.
+        // SAFETY: `Engine::main_slot` alone gives that slot out, for the proof; and it cannot leave the thread.
         self.is_main().then(|| unsafe { Locked::assume() })
     }
 }
 
-impl Deref for Seat {
-    type Target = SeatCounts;
+impl Deref for ThreadSlot {
+    type Target = ThreadCounts;
 
     #[inline]
-    fn deref(&self) -> &SeatCounts {
+    fn deref(&self) -> &ThreadCounts {
         &self.0
     }
 }
