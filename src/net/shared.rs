@@ -19,7 +19,7 @@ pub struct Shared {
     pub engine: Arc<Engine>,
     /// Counts a panic that was caught.
     pub on_panic: fn(),
-    desks: Box<[CachePadded<Desk>]>,
+    workers: Box<[CachePadded<PerWorker>]>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_id: AtomicU64,
     connected: AtomicUsize,
@@ -30,7 +30,7 @@ pub struct Shared {
 
 /// A worker's own part.
 #[derive(Default)]
-struct Desk {
+struct PerWorker {
     inbox: Inbox<Mail>,
     counts: Counts,
 }
@@ -93,9 +93,9 @@ pub type Answer = Box<dyn FnOnce(&mut Connection, &mut Vec<u8>) + Send>;
 impl Shared {
     /// For so many workers as the engine has.
     pub fn new(engine: Arc<Engine>, on_panic: fn()) -> Self {
-        let desk = |_| CachePadded::new(Desk::default());
+        let per_worker = |_| CachePadded::new(PerWorker::default());
         Shared {
-            desks: (0..engine.config.workers).map(desk).collect(),
+            workers: (0..engine.config.workers).map(per_worker).collect(),
             engine,
             on_panic,
             clients: Mutex::default(),
@@ -108,12 +108,12 @@ impl Shared {
 
     /// The inbox of a worker's port.
     pub fn inbox(&self, worker: usize) -> &Inbox<Mail> {
-        &self.desks[worker].inbox
+        &self.workers[worker].inbox
     }
 
     /// What a worker has counted.
     pub fn counts(&self, worker: usize) -> &Counts {
-        &self.desks[worker].counts
+        &self.workers[worker].counts
     }
 
     /// Sends something to a worker's port, and wakes the worker where it sleeps.
@@ -131,7 +131,7 @@ impl Shared {
     /// The worker with the fewest connections; `own` where it has no more than others.
     pub fn emptiest(&self, own: usize) -> usize {
         let connected = |worker: usize| self.counts(worker).connected.load(Ordering::Relaxed);
-        let fewest = (0..self.desks.len()).min_by_key(|&worker| connected(worker)).unwrap_or(own);
+        let fewest = (0..self.workers.len()).min_by_key(|&worker| connected(worker)).unwrap_or(own);
         if connected(fewest) < connected(own) { fewest } else { own }
     }
 

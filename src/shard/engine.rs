@@ -13,7 +13,7 @@ use super::gates::Gates;
 use super::host::Host;
 use super::job::{Jobs, Progress};
 use super::marks::Watch;
-use super::news::NewsDesk;
+use super::news::NotificationQueue;
 use super::outside::Outside;
 use super::refusals::Refusals;
 use super::request::Request;
@@ -59,7 +59,7 @@ pub struct Engine {
     pub(super) workers: Workers<Message>,
     pub(super) unit: Unit,
     pub(super) watch: Watch,
-    pub(super) news: NewsDesk,
+    pub(super) news: NotificationQueue,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     pub(super) gates: AtomicU32,
@@ -102,7 +102,7 @@ impl Engine {
             workers: Workers::new(config.workers)?,
             unit: Unit::default(),
             watch: Watch::default(),
-            news: NewsDesk::default(),
+            news: NotificationQueue::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             books: Books::new(&config),

@@ -42,7 +42,7 @@ impl News {
 
 /// News on their way to the host.
 #[derive(Default)]
-pub(super) struct NewsDesk {
+pub(super) struct NotificationQueue {
     pub(super) listening: AtomicBool,
     pub(super) tracked: AtomicBool,
     pub(super) waiting: Inbox<News>,

@@ -132,9 +132,9 @@ impl<'a> Worker<'a> {
 
     fn turn(&mut self) {
         self.slot.turns.add(1);
-        let desk = self.engine.workers.desk(self.number);
-        if !desk.inbox.is_empty() {
-            for message in desk.inbox.take() {
+        let queue = self.engine.workers.queue(self.number);
+        if !queue.inbox.is_empty() {
+            for message in queue.inbox.take() {
                 self.accept(message);
             }
         }
@@ -158,13 +158,13 @@ impl<'a> Worker<'a> {
 
     /// Sleeps, or waits for the port's connections, until woken or until the time is over.
     fn sleep(&mut self, nap: Duration) {
-        let desk = self.engine.workers.desk(self.number);
-        if !desk.inbox.may_sleep() {
+        let queue = self.engine.workers.queue(self.number);
+        if !queue.inbox.may_sleep() {
             return;
         }
         match &mut self.port {
             None => {
-                desk.waker.sleep(nap);
+                queue.waker.sleep(nap);
                 self.now = Instant::now();
             }
             Some(port) => {
@@ -173,7 +173,7 @@ impl<'a> Worker<'a> {
                 port.awake();
             }
         }
-        desk.inbox.awake();
+        queue.inbox.awake();
     }
 
     fn serve(&mut self, wait: Duration) {
@@ -214,10 +214,10 @@ impl<'a> Worker<'a> {
             std::thread::yield_now();
         }
         if self.rested.elapsed() >= BREATHER_EVERY {
-            let desk = self.engine.workers.desk(self.number);
-            if desk.inbox.may_sleep() {
-                desk.waker.sleep(BREATHER);
-                desk.inbox.awake();
+            let queue = self.engine.workers.queue(self.number);
+            if queue.inbox.may_sleep() {
+                queue.waker.sleep(BREATHER);
+                queue.inbox.awake();
             }
             self.rested = Instant::now();
         }

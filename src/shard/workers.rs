@@ -6,43 +6,43 @@ use crate::sync::{Inbox, Waker};
 
 /// The workers' inboxes, and what they sleep on.
 pub struct Workers<M> {
-    desks: Vec<Desk<M>>,
+    queues: Vec<WorkerQueue<M>>,
 }
 
-pub(super) struct Desk<M> {
+pub(super) struct WorkerQueue<M> {
     pub(super) inbox: Inbox<M>,
     pub(super) waker: Waker,
 }
 
 impl<M> Workers<M> {
     pub(super) fn new(count: usize) -> io::Result<Self> {
-        let desk = |_| Ok(Desk { inbox: Inbox::default(), waker: Waker::new()? });
-        Ok(Workers { desks: (0..count).map(desk).collect::<io::Result<_>>()? })
+        let queue = |_| Ok(WorkerQueue { inbox: Inbox::default(), waker: Waker::new()? });
+        Ok(Workers { queues: (0..count).map(queue).collect::<io::Result<_>>()? })
     }
 
     pub(super) fn send(&self, worker: usize, message: M) {
-        let desk = &self.desks[worker];
-        if desk.inbox.push(message) {
-            desk.waker.wake();
+        let queue = &self.queues[worker];
+        if queue.inbox.push(message) {
+            queue.waker.wake();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        self.desks.iter().for_each(|desk| desk.waker.wake());
+        self.queues.iter().for_each(|queue| queue.waker.wake());
     }
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.desks.len()
+        self.queues.len()
     }
 
     /// What a worker takes its messages from.
-    pub(super) fn desk(&self, worker: usize) -> &Desk<M> {
-        &self.desks[worker]
+    pub(super) fn queue(&self, worker: usize) -> &WorkerQueue<M> {
+        &self.queues[worker]
     }
 
     /// What ends the sleep of a worker.
     pub fn waker(&self, worker: usize) -> &Waker {
-        &self.desks[worker].waker
+        &self.queues[worker].waker
     }
 }

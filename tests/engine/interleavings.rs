@@ -443,14 +443,14 @@ impl Bell {
 }
 
 /// A thread's inbox and what it sleeps on.
-struct Desk<M> {
+struct WorkerQueue<M> {
     inbox: Inbox<M>,
     bell: Bell,
 }
 
-impl<M> Desk<M> {
+impl<M> WorkerQueue<M> {
     fn new() -> Self {
-        Desk { inbox: Inbox::default(), bell: Bell::default() }
+        WorkerQueue { inbox: Inbox::default(), bell: Bell::default() }
     }
 
     fn send(&self, message: M) {
@@ -473,18 +473,18 @@ impl<M> Desk<M> {
 fn a_sleeper_is_woken() {
     for (pushers, each) in [(1, 2), (2, 1)] {
         check(3, move || {
-            let desk = Arc::new(Desk::new());
+            let queue = Arc::new(WorkerQueue::new());
             let threads = (0..pushers)
                 .map(|from| {
-                    let desk = Arc::clone(&desk);
-                    thread::spawn(move || (0..each).for_each(|number| desk.send(Letter::new(from, number))))
+                    let queue = Arc::clone(&queue);
+                    thread::spawn(move || (0..each).for_each(|number| queue.send(Letter::new(from, number))))
                 })
                 .collect();
             let mut read = Vec::new();
             while read.len() < pushers * each {
-                let found = desk.inbox.take();
+                let found = queue.inbox.take();
                 if found.is_empty() {
-                    desk.rest();
+                    queue.rest();
                 }
                 read.extend(found.into_iter().map(Letter::read));
             }
@@ -494,7 +494,7 @@ fn a_sleeper_is_woken() {
                     read.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
                 assert_eq!(numbers, (0..each).collect::<Vec<_>>());
             }
-            assert!(desk.inbox.take().is_empty());
+            assert!(queue.inbox.take().is_empty());
         });
     }
 }
@@ -509,7 +509,7 @@ enum Message {
 /// Doors, a shard, and its sleeping owner, put together as the engine does it.
 struct Whole {
     shard: Arc<Shard>,
-    owner: Desk<Message>,
+    owner: WorkerQueue<Message>,
 }
 
 impl Whole {
@@ -560,7 +560,7 @@ impl Whole {
 
 fn whole_ends_well(preemptions: usize, main: fn(&Whole)) {
     check(preemptions, move || {
-        let whole = Arc::new(Whole { shard: Shard::new(), owner: Desk::new() });
+        let whole = Arc::new(Whole { shard: Shard::new(), owner: WorkerQueue::new() });
         let there = Arc::clone(&whole);
         let owner = thread::spawn(move || there.owner_works());
         let there = Arc::clone(&whole);
