@@ -395,7 +395,7 @@ impl Match {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Tape;
+    use crate::command::Transcript;
 
     /// The plain table, and the way back through it.
     fn plainly(a: &[u8], b: &[u8]) -> (usize, Vec<u8>) {
@@ -467,7 +467,7 @@ mod tests {
     fn a_reply_in_pieces_is_the_same() {
         let (a, b) = (b"ab".repeat(500), b"axb".repeat(500));
         let [mut whole, mut pieces] = [0, 1].map(|_| run(&a, &b, Form::Matches, &mut 0));
-        let (mut at_once, mut piecewise) = (Tape::default(), Tape::default());
+        let (mut at_once, mut piecewise) = (Transcript::default(), Transcript::default());
         assert!(whole.reply(&mut at_once, &mut || false));
         let mut turns = 1;
         while !pieces.reply(&mut piecewise, &mut || true) {

@@ -45,7 +45,7 @@ pub use event::{Class, Event, Events};
 pub use keys::{Access, Keys};
 pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};
-pub use reply::{Reply, Tape};
+pub use reply::{Reply, Transcript};
 pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};

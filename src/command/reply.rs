@@ -1,4 +1,4 @@
-//! Where replies go: the host's client, a port's buffer, a tape.
+//! Where replies go: the host's client, a port's buffer, a transcript.
 
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::store::{SharedValue, StringRef};
@@ -34,7 +34,7 @@ pub trait Reply {
 }
 
 /// A reply written down, to be played to another sink on another thread.
-pub struct Tape {
+pub struct Transcript {
     bytes: Vec<u8>,
     simple: Vec<&'static str>,
     shared: Vec<SharedValue>,
@@ -44,9 +44,9 @@ pub struct Tape {
     is_cut: bool,
 }
 
-impl Default for Tape {
+impl Default for Transcript {
     fn default() -> Self {
-        Tape::up_to(usize::MAX)
+        Transcript::up_to(usize::MAX)
     }
 }
 
@@ -60,11 +60,11 @@ const ARRAY: u8 = 6;
 const MAP: u8 = 7;
 const SHARED: u8 = 8;
 
-impl Tape {
+impl Transcript {
     /// For replies of so many bytes, roughly; strings beyond it are left out.
     pub fn up_to(most: usize) -> Self {
         let (bytes, simple, shared) = (Vec::new(), Vec::new(), Vec::new());
-        Tape { bytes, simple, shared, shared_bytes: 0, most, is_cut: false }
+        Transcript { bytes, simple, shared, shared_bytes: 0, most, is_cut: false }
     }
 
     /// Whether something was left out: then it is no reply.
@@ -151,7 +151,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-impl Reply for Tape {
+impl Reply for Transcript {
     fn simple(&mut self, text: &'static str) {
         self.bytes.push(SIMPLE);
         self.simple.push(text);

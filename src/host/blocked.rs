@@ -17,7 +17,7 @@ use super::instance::instance;
 use super::news;
 use super::output::{self, UpTo};
 use super::reply::HostReply;
-use crate::command::{Reply, Tape};
+use crate::command::{Reply, Transcript};
 use crate::shard::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
 
 /// A blocked client, and the context for replies from other threads.
@@ -26,7 +26,7 @@ pub struct Blocked {
     ctx: *mut RawCtx,
     client_id: u64,
     /// What is said to it when it is unblocked; its changes are told then.
-    answer: Option<Tape>,
+    answer: Option<Transcript>,
     /// Its reply was too large, and has not been made in full: it is closed.
     is_cut: AtomicBool,
 }
@@ -79,19 +79,19 @@ impl Blocked {
 }
 
 impl HostClient for Blocked {
-    fn write_large(&self, tape: &Tape) {
-        if tape.is_cut() {
+    fn write_large(&self, transcript: &Transcript) {
+        if transcript.is_cut() {
             return self.is_cut.store(true, Ordering::Relaxed);
         }
         // SAFETY: the context lives until the client is answered, which takes this value.
-        tape.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
+        transcript.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
     }
 
     fn author(&self) -> Author {
         Author::Waiting(self.client_id)
     }
 
-    fn answer(mut self: Box<Self>, _: Locked<'_>, reply: Tape) {
+    fn answer(mut self: Box<Self>, _: Locked<'_>, reply: Transcript) {
         self.answer = Some(reply);
         let (client, ctx) = (self.client, self.ctx);
         // SAFETY: this takes the value, which is the host's until `on_free`.

@@ -149,7 +149,7 @@ impl<'a> Client for Caller<'a> {
         let mut block = || self.wait_for_job(call.db);
         let wait: Option<Wait<'_>> = if may_wait { Some(&mut block) } else { None };
         match own_commands::run(engine, copy::Caller { ctx, user: None, wait }, call, which) {
-            Ok(Some(tape)) => tape.play(&mut HostReply::new(ctx)),
+            Ok(Some(transcript)) => transcript.play(&mut HostReply::new(ctx)),
             Ok(None) => {}
             Err(error) => call.refuse(error, &mut HostReply::new(ctx)),
         }

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{Answer, Ctx, RawCtx};
 use super::instance::{VERSION, instance};
-use crate::command::{Reply, Tape};
+use crate::command::{Reply, Transcript};
 
 /// Whether the host is to be asked: midi itself is on its list only after it was loaded.
 static MAY_HAVE_CHANGED: AtomicBool = AtomicBool::new(true);
@@ -26,8 +26,8 @@ pub fn refresh(ctx: Ctx<'_>) {
 }
 
 /// The list as HELLO tells it: a map for each.
-fn list(ctx: Ctx<'_>) -> Tape {
-    let mut tape = Tape::default();
+fn list(ctx: Ctx<'_>) -> Transcript {
+    let mut transcript = Transcript::default();
     let mut modules = ctx.call(c"MODULE", &[b"LIST"]).list();
     if modules.is_empty() {
         // MODULE is renamed: what is sure is that there is midi.
@@ -39,24 +39,24 @@ fn list(ctx: Ctx<'_>) -> Tape {
             Answer::Number(VERSION.into()),
         ]));
     }
-    tape.array(modules.len());
+    transcript.array(modules.len());
     for module in modules {
         let fields = module.list();
-        tape.map(fields.len() / 2);
-        fields.into_iter().for_each(|field| say(field, &mut tape));
+        transcript.map(fields.len() / 2);
+        fields.into_iter().for_each(|field| say(field, &mut transcript));
     }
-    tape
+    transcript
 }
 
 /// Says what the host has answered.
-pub fn say(answer: Answer, tape: &mut Tape) {
+pub fn say(answer: Answer, transcript: &mut Transcript) {
     match answer {
-        Answer::Text(text) => tape.bulk(&text),
-        Answer::Number(number) => tape.integer(number),
+        Answer::Text(text) => transcript.bulk(&text),
+        Answer::Number(number) => transcript.integer(number),
         Answer::List(list) => {
-            tape.array(list.len());
-            list.into_iter().for_each(|element| say(element, tape));
+            transcript.array(list.len());
+            list.into_iter().for_each(|element| say(element, transcript));
         }
-        Answer::Other => tape.null(),
+        Answer::Other => transcript.null(),
     }
 }

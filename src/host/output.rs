@@ -152,7 +152,7 @@ impl<R: Reply> Reply for UpTo<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Tape;
+    use crate::command::Transcript;
 
     #[test]
     fn the_hosts_text_is_read() {
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn nothing_is_said_beyond_the_limit() {
-        let mut reply = UpTo::new(Tape::default(), 100);
+        let mut reply = UpTo::new(Transcript::default(), 100);
         reply.bulk(&[b'x'; 50]);
         assert!(!reply.is_cut());
         let before = reply.to.len();
         reply.bulk(&[b'x'; 50]);
         reply.null();
         assert!(reply.is_cut() && reply.to.len() == before);
-        let mut reply = UpTo::new(Tape::default(), usize::MAX);
+        let mut reply = UpTo::new(Transcript::default(), usize::MAX);
         reply.bulk(b"");
         reply.cut();
         reply.null();

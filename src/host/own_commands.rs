@@ -3,7 +3,7 @@
 use super::copy::{self, Caller, Wait};
 use super::info;
 use super::instance::instance;
-use crate::command::{DoorCommand, Error, Tape};
+use crate::command::{DoorCommand, Error, Transcript};
 use crate::shard::{Call, Engine, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` where a job will answer.
@@ -15,16 +15,16 @@ pub fn run(
     caller: Caller<'_>,
     call: &Call<'_>,
     which: DoorCommand,
-) -> Result<Option<Tape>, Error> {
-    let mut tape = Tape::default();
+) -> Result<Option<Transcript>, Error> {
+    let mut transcript = Transcript::default();
     match which {
         DoorCommand::Import => return copy::import(engine, caller, call),
         DoorCommand::Export => return copy::export(engine, caller, call),
-        DoorCommand::Jobs => info::jobs(engine, call, &mut tape)?,
-        DoorCommand::Info => info::info(engine, call, &mut tape),
-        DoorCommand::Help => info::help(&mut tape),
+        DoorCommand::Jobs => info::jobs(engine, call, &mut transcript)?,
+        DoorCommand::Info => info::info(engine, call, &mut transcript),
+        DoorCommand::Help => info::help(&mut transcript),
     }
-    Ok(Some(tape))
+    Ok(Some(transcript))
 }
 
 /// Runs one for a client of a port. Between commands.
@@ -50,7 +50,7 @@ pub fn run_for_port(
     };
     let Some((_, mut reply)) = client else { return };
     match result {
-        Ok(Some(tape)) => tape.play(reply.sink()),
+        Ok(Some(transcript)) => transcript.play(reply.sink()),
         Ok(None) => {}
         Err(error) => call.refuse(error, reply.sink()),
     }

@@ -10,7 +10,7 @@ use super::api::{Answer, Ctx};
 use super::instance::instance;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands, turn};
-use crate::command::{DoorCommand, HostCommand, Tape};
+use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::shard::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
 /// Answers in the host's name.
@@ -52,10 +52,10 @@ impl Host for TheHost {
         log_refusal(instance().ctx(locked), refusal);
     }
 
-    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape {
-        let mut tape = Tape::default();
-        modules::say(instance().ctx(locked).call(command, &[]), &mut tape);
-        tape
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript {
+        let mut transcript = Transcript::default();
+        modules::say(instance().ctx(locked).call(command, &[]), &mut transcript);
+        transcript
     }
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {

@@ -4,7 +4,7 @@ use std::mem::{replace, take};
 
 use smallvec::SmallVec;
 
-use crate::command::{Args, Flags, Named, Tape};
+use crate::command::{Args, Flags, Named, Transcript};
 use crate::limits::TRANSACTION_BYTES_KEPT;
 use crate::shard::Watching;
 
@@ -103,7 +103,7 @@ impl Transaction {
 
 /// What came of it for one of the commands.
 pub(super) enum Said {
-    Tape(Tape),
+    Transcript(Transcript),
     Error(Vec<u8>),
     /// It is to be run when its turn has come.
     Own,
@@ -111,7 +111,7 @@ pub(super) enum Said {
 
 impl Said {
     pub(super) fn is_cut(&self) -> bool {
-        matches!(self, Said::Tape(tape) if tape.is_cut())
+        matches!(self, Said::Transcript(transcript) if transcript.is_cut())
     }
 }
 

@@ -38,7 +38,7 @@ use super::long::{is_long, long_work};
 use super::request::{Home, Request};
 use super::slot::ThreadSlot;
 use super::work::Work;
-use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Tape};
+use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Transcript};
 use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
@@ -239,32 +239,32 @@ impl Engine {
         slot: &ThreadSlot,
         mut request: Box<Request>,
         panic: Panic,
-        attempt: impl FnOnce(&Call<'_>, &mut Tape) -> Outcome,
+        attempt: impl FnOnce(&Call<'_>, &mut Transcript) -> Outcome,
     ) -> Resumed {
         let args = std::mem::take(&mut request.args);
         if request.is_abandoned() {
             return Resumed::Answered(request);
         }
-        let (mut tape, mut outcome) = (self.tape_for(&request), Outcome::Done);
+        let (mut transcript, mut outcome) = (self.tape_for(&request), Outcome::Done);
         let next = args.with(|args| {
             let call = self.call_of(&request, args);
-            panic.guard(&call, &mut tape, |tape| match self.late_refusal(&call) {
+            panic.guard(&call, &mut transcript, |transcript| match self.late_refusal(&call) {
                 Some(error) => {
-                    call.refuse(error, tape);
+                    call.refuse(error, transcript);
                     Next::Answered
                 }
                 None => {
-                    outcome = if request.is_long { Outcome::Long } else { attempt(&call, tape) };
+                    outcome = if request.is_long { Outcome::Long } else { attempt(&call, transcript) };
                     if outcome == Outcome::Long {
-                        *tape = self.tape_for(&request);
+                        *transcript = self.tape_for(&request);
                     }
-                    self.next(slot, &call, outcome, request.is_of_host(), tape)
+                    self.next(slot, &call, outcome, request.is_of_host(), transcript)
                 }
             })
         });
         match next {
             Next::Answered => {
-                request.reply = tape;
+                request.reply = transcript;
                 return Resumed::Answered(request);
             }
             Next::Queue => {
@@ -303,8 +303,8 @@ impl Engine {
         held: &mut HeldShard<'_>,
         request: Box<Request>,
     ) {
-        let resumed = self.resume(slot, request, Panic::Fatal, |call, tape| {
-            self.run_one(slot, call, self.hasher.hash(call.first_key()), shard, held, tape)
+        let resumed = self.resume(slot, request, Panic::Fatal, |call, transcript| {
+            self.run_one(slot, call, self.hasher.hash(call.first_key()), shard, held, transcript)
         });
         match resumed {
             Resumed::Answered(mut request) => {
@@ -319,12 +319,12 @@ impl Engine {
     /// Goes on with a queued command that only the main thread can run. `on_panic` counts a panic.
     pub fn resume_on_main(&self, locked: Locked<'_>, request: Box<Request>, on_panic: fn()) {
         let slot = self.main_slot(locked);
-        let resumed = self.resume(slot, request, Panic::Caught(on_panic), |call, tape| {
+        let resumed = self.resume(slot, request, Panic::Caught(on_panic), |call, transcript| {
             if self.config.safemode {
-                self.run_waiting(locked, call, tape);
+                self.run_waiting(locked, call, transcript);
                 return Outcome::Done;
             }
-            self.attempt_outlined(slot, call, Taking::Wait(locked), tape)
+            self.attempt_outlined(slot, call, Taking::Wait(locked), transcript)
         });
         match resumed {
             Resumed::Answered(request) if request.is_of_host() && request.reply.is_large() => {
@@ -350,21 +350,26 @@ impl Engine {
 
     /// Answers a queued command an error instead of running it.
     pub fn refuse(&self, locked: Locked<'_>, mut request: Box<Request>, error: Error) {
-        let mut tape = Tape::default();
+        let mut transcript = Transcript::default();
         let args = std::mem::take(&mut request.args);
-        args.with(|args| self.call_of(&request, args).refuse(error, &mut tape));
-        request.reply = tape;
+        args.with(|args| self.call_of(&request, args).refuse(error, &mut transcript));
+        request.reply = transcript;
         self.answer(locked, request);
     }
 }
 
 impl Panic {
-    fn guard(self, call: &Call<'_>, tape: &mut Tape, run: impl FnOnce(&mut Tape) -> Next) -> Next {
-        let Panic::Caught(count) = self else { return run(tape) };
-        catch_unwind(AssertUnwindSafe(|| run(tape))).unwrap_or_else(|_| {
+    fn guard(
+        self,
+        call: &Call<'_>,
+        transcript: &mut Transcript,
+        run: impl FnOnce(&mut Transcript) -> Next,
+    ) -> Next {
+        let Panic::Caught(count) = self else { return run(transcript) };
+        catch_unwind(AssertUnwindSafe(|| run(transcript))).unwrap_or_else(|_| {
             count();
-            *tape = Tape::default();
-            call.refuse(Error::Internal, tape);
+            *transcript = Transcript::default();
+            call.refuse(Error::Internal, transcript);
             Next::Answered
         })
     }

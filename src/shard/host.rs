@@ -7,7 +7,7 @@ use super::call::Call;
 use super::job::{JobOwner, JobReply};
 use super::refusals::Refusal;
 use super::users::{PasswordSum, User};
-use crate::command::{DoorCommand, HostCommand, Tape};
+use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::sync::Locked;
 
 /// The host. Questions are asked by the holder of its global lock, between
@@ -27,7 +27,7 @@ pub trait Host: Send + Sync {
     fn refused(&self, locked: Locked<'_>, refusal: &Refusal);
 
     /// Its own reply to a command without arguments, which must change nothing.
-    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Tape;
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
 
     /// INFO's text for these sections.
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::host::Host;
 use super::port::Ports;
-use crate::command::Tape;
+use crate::command::Transcript;
 use crate::sync::Locked;
 
 /// The world outside, as far as it has been introduced.
@@ -17,7 +17,7 @@ pub struct Outside {
     ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
     /// What HELLO tells of the host's modules.
-    modules: Mutex<Arc<Tape>>,
+    modules: Mutex<Arc<Transcript>>,
     ports: OnceLock<Box<dyn Ports>>,
 }
 
@@ -65,12 +65,12 @@ impl Outside {
     }
 
     /// Sets what HELLO tells of the host's modules: a list.
-    pub fn set_modules(&self, list: Tape) {
+    pub fn set_modules(&self, list: Transcript) {
         *self.modules.lock() = Arc::new(list);
     }
 
     /// What HELLO tells of the host's modules; nothing yet where it is empty.
-    pub fn modules(&self) -> Arc<Tape> {
+    pub fn modules(&self) -> Arc<Transcript> {
         Arc::clone(&self.modules.lock())
     }
 

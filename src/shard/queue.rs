@@ -9,7 +9,7 @@ use super::job::JobDoor;
 use super::refusals::Refusal;
 use super::request::{Home, Request};
 use super::slot::ThreadSlot;
-use crate::command::{Args, Tape};
+use crate::command::{Args, Transcript};
 use crate::store::Now;
 use crate::sync::{Left, Locked};
 
@@ -24,8 +24,8 @@ impl Engine {
     }
 
     /// Where a request's reply is said: a client is not answered more than may wait for it.
-    pub(super) fn tape_for(&self, request: &Request) -> Tape {
-        Tape::up_to(self.most_reply(if request.is_of_host() { JobDoor::Host } else { JobDoor::Port }))
+    pub(super) fn tape_for(&self, request: &Request) -> Transcript {
+        Transcript::up_to(self.most_reply(if request.is_of_host() { JobDoor::Host } else { JobDoor::Port }))
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.

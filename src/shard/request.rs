@@ -5,7 +5,7 @@ use std::any::Any;
 use super::call::{Author, Call};
 use super::job::{JobOwner, JobReply};
 use super::slot::ThreadSlot;
-use crate::command::{COMMANDS, Keys, OwnedArgs, Tape};
+use crate::command::{COMMANDS, Keys, OwnedArgs, Transcript};
 use crate::sync::Locked;
 
 /// Who waits for a queued command, and where it is answered.
@@ -30,10 +30,10 @@ pub trait HostClient: Any + Send {
 
     /// Writes a reply that is too large for the main thread, or for the client, who is closed then;
     /// [`HostClient::answer`] follows. On any thread.
-    fn write_large(&self, tape: &Tape);
+    fn write_large(&self, transcript: &Transcript);
 
     /// Answers it; nothing is left to be said where the reply is empty.
-    fn answer(self: Box<Self>, locked: Locked<'_>, reply: Tape);
+    fn answer(self: Box<Self>, locked: Locked<'_>, reply: Transcript);
 
     /// Has it wait for a job: whom the job is for, and how it answers.
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
@@ -61,7 +61,7 @@ pub struct Request {
     /// Who waits for it.
     pub home: Home,
     /// The reply, once it has run.
-    pub reply: Tape,
+    pub reply: Transcript,
     /// How often tokens were not to be had.
     pub(super) tries: u8,
     /// It was found to be long work.
@@ -77,7 +77,7 @@ impl Request {
             db: call.db,
             prefix: call.prefix,
             home,
-            reply: Tape::default(),
+            reply: Transcript::default(),
             tries: 0,
             is_long: false,
         }

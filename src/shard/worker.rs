@@ -248,8 +248,8 @@ impl<'a> Worker<'a> {
 
     fn run_request(&mut self, request: Box<Request>) -> bool {
         let (engine, slot) = (self.engine, self.slot);
-        let resumed = engine.resume(slot, request, Panic::Caught(self.on_panic), |call, tape| {
-            engine.attempt_outlined(slot, call, Taking::WORKER, tape)
+        let resumed = engine.resume(slot, request, Panic::Caught(self.on_panic), |call, transcript| {
+            engine.attempt_outlined(slot, call, Taking::WORKER, transcript)
         });
         match resumed {
             Resumed::Answered(mut request) => {

@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
-use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Tape};
+use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::shard::{
@@ -78,8 +78,8 @@ impl Host for Played {
     fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
         vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
     }
-    fn reply_to(&self, _: Locked<'_>, _: &CStr) -> Tape {
-        Tape::default()
+    fn reply_to(&self, _: Locked<'_>, _: &CStr) -> Transcript {
+        Transcript::default()
     }
     fn config_get(&self, _: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         patterns.iter().map(|pattern| (pattern.to_vec(), b"value".to_vec())).collect()

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midi::command::{Args, Cluster, Reply, Tape, find};
+use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::shard::{
     Author, Call, Config, Engine, ForMain, Gates, Home, HostClient, JobOwner, JobReply, Left, Locked,
     Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers, long_work,
@@ -89,9 +89,9 @@ impl Reply for Record {
     }
 }
 
-fn played(tape: &Tape) -> Vec<Said> {
+fn played(transcript: &Transcript) -> Vec<Said> {
     let mut record = Record::default();
-    tape.play(&mut record);
+    transcript.play(&mut record);
     record.0
 }
 
@@ -382,12 +382,12 @@ impl HostClient for Ticket {
         Author::Nobody
     }
 
-    fn write_large(&self, tape: &Tape) {
+    fn write_large(&self, transcript: &Transcript) {
         assert!(self.0 < FOREIGN, "small replies only");
-        assert!(LARGE.lock().insert(self.0, played(tape)).is_none());
+        assert!(LARGE.lock().insert(self.0, played(transcript)).is_none());
     }
 
-    fn answer(self: Box<Self>, _: Locked<'_>, _: Tape) {
+    fn answer(self: Box<Self>, _: Locked<'_>, _: Transcript) {
         unreachable!("the driver looks into the request");
     }
 
@@ -400,7 +400,7 @@ impl HostClient for Ticket {
 type Finished = Arc<Mutex<Vec<(usize, Vec<Said>)>>>;
 
 struct JobSink {
-    tape: Tape,
+    transcript: Transcript,
     ticket: usize,
     finished: Finished,
     waker: Arc<Waker>,
@@ -408,7 +408,7 @@ struct JobSink {
 
 impl JobReply for JobSink {
     fn sink(&mut self) -> &mut dyn Reply {
-        &mut self.tape
+        &mut self.transcript
     }
 
     fn close(&mut self) {
@@ -416,7 +416,7 @@ impl JobReply for JobSink {
     }
 
     fn finish(self: Box<Self>) {
-        self.finished.lock().push((self.ticket, played(&self.tape)));
+        self.finished.lock().push((self.ticket, played(&self.transcript)));
         self.waker.wake();
     }
 }
@@ -569,7 +569,7 @@ impl Driver {
         let (finished, waker) = (Arc::clone(&self.finished), Arc::clone(&self.waker));
         with_call(&self.engine, *db, words, |call| {
             let work = long_work(&self.engine, call, Some(locked())).expect("good arguments");
-            let sink = JobSink { tape: Tape::default(), ticket, finished, waker };
+            let sink = JobSink { transcript: Transcript::default(), ticket, finished, waker };
             let owner = JobOwner { db: *db, client: 1, ..JobOwner::default() };
             self.engine.start_job(call.command, owner, work, Box::new(sink));
         });

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
-use midi::command::{Args, Cluster, Keep, Reply, Tape, find};
+use midi::command::{Args, Cluster, Keep, Reply, Transcript, find};
 use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking, long_work};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
@@ -116,7 +116,7 @@ fn locked<'a>() -> Locked<'a> {
 }
 
 /// Runs a command as the host door does: at once where that goes, else to its
-/// end. Every other reply goes by way of a tape.
+/// end. Every other reply goes by way of a transcript.
 fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Vec<Said> {
     let list: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let keeper = Keeper(&list);
@@ -134,12 +134,12 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         call.refuse(error, &mut record);
         return record.0;
     }
-    let mut tape = Tape::default();
-    match engine.attempt(engine.main_slot(locked()), &call, Taking::MAIN, &mut tape) {
-        Outcome::Done => tape.play(&mut record),
+    let mut transcript = Transcript::default();
+    match engine.attempt(engine.main_slot(locked()), &call, Taking::MAIN, &mut transcript) {
+        Outcome::Done => transcript.play(&mut record),
         Outcome::Busy => panic!("there is only one thread"),
         Outcome::TooLarge => {
-            assert!(tape.is_empty(), "nothing has been said");
+            assert!(transcript.is_empty(), "nothing has been said");
             call.limits = engine.settings.limits(usize::MAX);
             let outcome =
                 engine.attempt(engine.main_slot(locked()), &call, Taking::Wait(locked()), &mut record);

@@ -12,7 +12,7 @@ use super::super::instance::instance;
 use super::super::lock::LockWork;
 use super::super::rights::Rights;
 use super::job::{Caller, Copying, Tally, start};
-use crate::command::{Error, ImportArgs, Tape};
+use crate::command::{Error, ImportArgs, Transcript};
 use crate::shard::{Call, Engine, Progress, Slice};
 use crate::store::{SharedValue, UnixMs, WrongType};
 
@@ -23,7 +23,7 @@ const EXPORT_BATCH: usize = 256;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
+pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = engine.books.census(call.db).keys as u64;
     let export = Export {

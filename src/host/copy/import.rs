@@ -15,7 +15,7 @@ use super::super::rights::{Rights, RightsNow};
 use super::super::string::{HostString, OwnString};
 use super::job::{Caller, Copying, Tally, start};
 use crate::command::glob::Pattern;
-use crate::command::{Error, ImportArgs, Tape};
+use crate::command::{Error, ImportArgs, Transcript};
 use crate::shard::{Call, Engine, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
@@ -27,7 +27,7 @@ const PLAIN_BYTES: usize = 1024;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Tape>, Error> {
+pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = keys_of_host(caller.ctx, call.db);
     let import = Import::new(args, call.db, caller.rights());

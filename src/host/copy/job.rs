@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::super::api::Ctx;
 use super::super::lock::{LockPart, LockWork};
 use super::super::rights::Rights;
-use crate::command::{Args, Error, Reply, Tape};
+use crate::command::{Args, Error, Reply, Transcript};
 use crate::shard::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// What a copy answers.
@@ -82,7 +82,7 @@ pub fn start<C: Copying + 'static>(
     call: &Call<'_>,
     mut copy: C,
     total: u64,
-) -> Result<Option<Tape>, Error> {
+) -> Result<Option<Transcript>, Error> {
     let Some(wait) = caller.wait.filter(|_| !engine.config.safemode) else {
         let started = Instant::now();
         let locked = caller.ctx.locked();
@@ -95,9 +95,9 @@ pub fn start<C: Copying + 'static>(
         if let Some(error) = copy.error() {
             return Err(error);
         }
-        let mut tape = Tape::default();
-        copy.tally().say(&mut tape);
-        return Ok(Some(tape));
+        let mut transcript = Transcript::default();
+        copy.tally().say(&mut transcript);
+        return Ok(Some(transcript));
     };
     engine.room_for_job(call.command)?;
     let copy = Arc::new(Mutex::new(copy));

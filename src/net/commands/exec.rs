@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
-use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Tape, find};
+use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find};
 use crate::net::resp::RespReply;
 use crate::net::transaction::{Said, Transaction};
 use crate::shard::{
@@ -180,16 +180,16 @@ impl<'a> Plan<'a> {
     }
 
     /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a client.
-    pub(super) fn run(self, engine: &Engine, mut run: impl FnMut(&Call<'_>, &mut Tape)) -> Vec<Said> {
+    pub(super) fn run(self, engine: &Engine, mut run: impl FnMut(&Call<'_>, &mut Transcript)) -> Vec<Said> {
         let mut room = engine.settings.port.most_output();
         let steps = self.steps.into_iter();
         steps
             .map(|step| match step {
                 Step::Run(call) => {
-                    let mut tape = Tape::up_to(room);
-                    run(&call, &mut tape);
-                    room = room.saturating_sub(tape.len());
-                    Said::Tape(tape)
+                    let mut transcript = Transcript::up_to(room);
+                    run(&call, &mut transcript);
+                    room = room.saturating_sub(transcript.len());
+                    Said::Transcript(transcript)
                 }
                 Step::Refuse(text) => Said::Error(text),
                 Step::Own => Said::Own,
@@ -258,9 +258,9 @@ pub(super) fn run_as_unit(
         let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
         plan.set_time(engine.main_now(locked).ms());
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
-        Ok(Some(plan.run(engine, |call, tape| match call.row().action {
-            Action::Door(which) => run_by_host(locked, host, call, which, user).play(tape),
-            _ => engine.run_waiting(locked, call, tape),
+        Ok(Some(plan.run(engine, |call, transcript| match call.row().action {
+            Action::Door(which) => run_by_host(locked, host, call, which, user).play(transcript),
+            _ => engine.run_waiting(locked, call, transcript),
         })))
     })
 }
@@ -272,31 +272,31 @@ fn run_by_host(
     call: &Call<'_>,
     which: DoorCommand,
     user: &User,
-) -> Tape {
-    let done = Arc::new(Mutex::new(Tape::default()));
+) -> Transcript {
+    let done = Arc::new(Mutex::new(Transcript::default()));
     let owner = JobOwner { db: call.db, ..JobOwner::default() };
-    let reply = OnTape { tape: Tape::default(), done: Arc::clone(&done) };
+    let reply = OnTranscript { transcript: Transcript::default(), done: Arc::clone(&done) };
     host.run_door_command(locked, call, which, &user.name, owner, Box::new(reply));
     take(&mut *done.lock())
 }
 
 /// A reply that is kept when it is complete.
-struct OnTape {
-    tape: Tape,
-    done: Arc<Mutex<Tape>>,
+struct OnTranscript {
+    transcript: Transcript,
+    done: Arc<Mutex<Transcript>>,
 }
 
-impl JobReply for OnTape {
+impl JobReply for OnTranscript {
     fn sink(&mut self) -> &mut dyn Reply {
-        &mut self.tape
+        &mut self.transcript
     }
 
     fn close(&mut self) {
-        self.tape = Tape::up_to(0);
-        self.tape.bulk(b"-");
+        self.transcript = Transcript::up_to(0);
+        self.transcript.bulk(b"-");
     }
 
     fn finish(self: Box<Self>) {
-        *self.done.lock() = self.tape;
+        *self.done.lock() = self.transcript;
     }
 }

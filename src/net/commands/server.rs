@@ -45,11 +45,11 @@ impl<D: Driver> Service<D> {
     /// Answers what the host answers to that.
     pub(in crate::net) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
         self.ask_main(connection, move |locked, _, host| {
-            let tape = host.map(|host| host.reply_to(locked, command));
+            let transcript = host.map(|host| host.reply_to(locked, command));
             Box::new(move |connection, output| {
                 let mut reply = connection.session.reply(output);
-                match tape {
-                    Some(tape) => tape.play(&mut reply),
+                match transcript {
+                    Some(transcript) => transcript.play(&mut reply),
                     None => reply.error(BUSY),
                 }
             })

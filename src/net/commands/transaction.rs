@@ -3,11 +3,11 @@
 //! ```text
 //! MULTI ─► queue ─► EXEC ─► plan ─┬─ this worker: all shards held ─► replies
 //!                                 ├─ busy: again in the next turn, some times
-//!                                 └─ the main thread: a unit ─► replies on tapes ─► said here
+//!                                 └─ the main thread: a unit ─► replies on transcripts ─► said here
 //! ```
 //!
 //! The port's own commands concern the connection, so they are run here, in their places
-//! among the replies; what those of the table said is on tapes until then. A transaction
+//! among the replies; what those of the table said is on transcripts until then. A transaction
 //! without such commands is answered straight into the connection's buffer.
 
 use std::mem::take;
@@ -211,7 +211,7 @@ impl<D: Driver> Service<D> {
         plan.set_time(now);
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
-            Tried::Said(plan.run(engine, |call, tape| holding.run(call, tape)))
+            Tried::Said(plan.run(engine, |call, transcript| holding.run(call, transcript)))
         } else {
             plan.run_and_say(&mut session.reply(output), |call, reply| holding.run(call, reply));
             Tried::Done
@@ -258,7 +258,7 @@ impl<D: Driver> Service<D> {
             let Some(said) = saying.said.next() else { return };
             saying.next += 1;
             match said {
-                Said::Tape(tape) => tape.play(&mut connection.session.reply(output)),
+                Said::Transcript(transcript) => transcript.play(&mut connection.session.reply(output)),
                 Said::Error(text) => connection.session.reply(output).error(&text),
                 Said::Own => {
                     let args = saying.transaction.arguments_of(at);
