@@ -120,7 +120,7 @@ pub const PENDING_PER_HOLD: usize = 32;
 
 /// Commands that a worker has run go home together, so many at most: for fewer the
 /// main thread would be woken more often, with more it would wait while it could answer.
-pub const HOMEWARD: usize = 32;
+pub const ANSWERED_TOGETHER: usize = 32;
 
 /// Tries on a held token before the request is queued: some hundred
 /// nanoseconds on a worker, about a microsecond on the main thread, whose

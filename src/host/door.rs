@@ -17,7 +17,7 @@ use super::users::USERS;
 use super::{PREFIX, guarded, keys, news, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
-use crate::shard::{Author, Call, Client, Home, HostClient, JobOwner, JobReply, WaitsFor};
+use crate::shard::{Author, Call, Client, HostClient, JobOwner, JobReply, Origin, WaitsFor};
 use crate::store::Now;
 
 /// Arguments of most commands: their list takes no allocation.
@@ -132,8 +132,8 @@ impl<'a> Client for Caller<'a> {
         self.0.flags() & MUST_NOT_BLOCK == 0
     }
 
-    fn wait(&mut self, _: WaitsFor) -> Home {
-        Home::Main(Blocked::new(self.0))
+    fn wait(&mut self, _: WaitsFor) -> Origin {
+        Origin::Main(Blocked::new(self.0))
     }
 
     fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>) {

@@ -13,7 +13,7 @@ use super::service::Service;
 use super::session::BUSY;
 use super::shared::Shared;
 use crate::command::DoorCommand;
-use crate::shard::{self, Author, Call, Home, JobDoor, JobOwner, JobReply, PortClient, WaitsFor};
+use crate::shard::{self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
 use crate::store::Now;
 
 /// A connection in the hands of its worker.
@@ -68,12 +68,12 @@ impl shard::Client for Caller<'_> {
         true
     }
 
-    fn wait(&mut self, whom: WaitsFor) -> Home {
+    fn wait(&mut self, whom: WaitsFor) -> Origin {
         self.connection.state = State::Waiting;
         self.connection.queued_since = (whom == WaitsFor::Shard).then_some(self.now);
         let client = &self.connection.client;
         let (worker, connection) = (client.worker, client.key.packed());
-        Home::Worker { worker, connection, client: Box::new(self.pending()) }
+        Origin::Worker { worker, connection, client: Box::new(self.pending()) }
     }
 
     fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>) {

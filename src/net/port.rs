@@ -22,7 +22,7 @@ use super::shared::{Mail, Shared, count};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MAIL_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
-use crate::shard::{Gates, Home, Port, Request};
+use crate::shard::{Gates, Origin, Port, Request};
 
 /// Listeners' marks are their numbers: below those of connections.
 const LISTENERS: u64 = 1 << 32;
@@ -369,8 +369,8 @@ impl<D: Driver> WorkerPort<D> {
 }
 
 impl<D: Driver> Port for WorkerPort<D> {
-    fn came_home(&mut self, request: Box<Request>) {
-        let Home::Worker { connection, .. } = request.home else { return };
+    fn completed(&mut self, request: Box<Request>) {
+        let Origin::Worker { connection, .. } = request.origin else { return };
         let key = Key::unpacked(connection);
         if request.reply.is_cut() && self.connection(key).is_some_and(|it| !it.session.is_muted()) {
             self.service.note_limit();

@@ -135,7 +135,7 @@ impl Books {
     }
 
     /// Takes a command out of the books when it has come home.
-    pub fn came_home(&self) {
+    pub fn completed(&self) {
         self.queued_now.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ use super::engine::{Engine, HeldShard};
 use super::gate::Gate;
 use super::job::{JobOwner, JobReply};
 use super::long::{is_long, long_work};
-use super::request::{Home, Request};
+use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
 use super::work::Work;
 use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Transcript};
@@ -59,7 +59,7 @@ pub trait Client {
     fn may_wait(&self) -> bool;
 
     /// Has it wait for its command, which goes elsewhere: to the main thread, or to where its shard is to be had.
-    fn wait(&mut self, whom: WaitsFor) -> Home;
+    fn wait(&mut self, whom: WaitsFor) -> Origin;
 
     /// Has it wait for a job: whom the job is for, and how it answers.
     fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>);
@@ -277,7 +277,7 @@ impl Engine {
                 self.send_to_main(request);
             }
             Next::Job(work) => {
-                self.books.came_home();
+                self.books.completed();
                 self.start_queued_job(slot, *request, work);
             }
         }
@@ -286,11 +286,11 @@ impl Engine {
 
     /// Starts a job for whoever waits for a queued command.
     fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
-        let (owner, reply) = match (request.home, slot.locked()) {
-            (Home::Worker { client, .. }, _) => client.wait_for_job(request.db),
-            (Home::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
+        let (owner, reply) = match (request.origin, slot.locked()) {
+            (Origin::Worker { client, .. }, _) => client.wait_for_job(request.db),
+            (Origin::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
             // A worker sends these to the main thread.
-            (Home::Main(_), None) => return,
+            (Origin::Main(_), None) => return,
         };
         self.start_job(request.command, owner, work, reply);
     }
@@ -309,7 +309,7 @@ impl Engine {
         match resumed {
             Resumed::Answered(mut request) => {
                 request.finish(slot);
-                self.send_home(std::iter::once(request));
+                self.send_back(std::iter::once(request));
             }
             Resumed::Busy(request) => self.send_queued(slot, request),
             Resumed::HandedOn => {}
@@ -339,11 +339,11 @@ impl Engine {
     /// Answers a queued command that has its reply; the main thread does so for its own clients.
     pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
         if !request.is_of_host() {
-            return self.send_home(std::iter::once(request));
+            return self.send_back(std::iter::once(request));
         }
-        self.books.came_home();
-        let Request { home, reply, .. } = *request;
-        if let Home::Main(client) = home {
+        self.books.completed();
+        let Request { origin, reply, .. } = *request;
+        if let Origin::Main(client) = origin {
             client.answer(locked, reply);
         }
     }

@@ -235,7 +235,7 @@ pub enum Message {
     /// All of these.
     Batch(Vec<Message>),
     /// A command of our port's has come home.
-    Home(Box<Request>),
+    Completed(Box<Request>),
     /// Write this request's reply, which is too large for the main thread.
     Reply(Box<Request>),
     /// Messages lie in this shard's mailbox.

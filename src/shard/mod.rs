@@ -60,7 +60,7 @@ pub use news::News;
 pub use outside::Outside;
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};
-pub use request::{Home, HostClient, PortClient, Request};
+pub use request::{HostClient, Origin, PortClient, Request};
 pub use settings::{Config, Settings};
 pub use slot::ThreadSlot;
 pub use transaction::{Apart, Holding, Shards, Watching};

@@ -9,7 +9,7 @@ use crate::limits;
 /// A worker's share of the ports. It lives on the worker's thread.
 pub trait Port {
     /// A command that a connection had queued has come home.
-    fn came_home(&mut self, request: Box<Request>);
+    fn completed(&mut self, request: Box<Request>);
 
     /// Serves what is ready. Where nothing is, waits for so long (zero: not at all), or
     /// until the worker's [`super::Waker`] calls; long waits may take a tenth of a second

@@ -7,7 +7,7 @@ use super::engine::{Engine, Errand, ForMain, Message};
 use super::host::Host;
 use super::job::JobDoor;
 use super::refusals::Refusal;
-use super::request::{Home, Request};
+use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
 use crate::command::{Args, Transcript};
 use crate::store::Now;
@@ -42,13 +42,13 @@ impl Engine {
         }
     }
 
-    /// Sends requests that have their replies home: one message and at most one wake-up for all. A main
+    /// Sends requests that have their replies origin: one message and at most one wake-up for all. A main
     /// thread that is woken for the first of many would take the processor from the worker.
-    pub(super) fn send_home(&self, requests: impl Iterator<Item = Box<Request>>) {
-        let for_main = requests.filter_map(|request| match request.home {
-            Home::Main(_) => Some(ForMain::Answer(request)),
-            Home::Worker { worker, .. } => {
-                self.workers.send(worker, Message::Home(request));
+    pub(super) fn send_back(&self, requests: impl Iterator<Item = Box<Request>>) {
+        let for_main = requests.filter_map(|request| match request.origin {
+            Origin::Main(_) => Some(ForMain::Answer(request)),
+            Origin::Worker { worker, .. } => {
+                self.workers.send(worker, Message::Completed(request));
                 None
             }
         });

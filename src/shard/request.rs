@@ -9,7 +9,7 @@ use crate::command::{COMMANDS, Keys, OwnedArgs, Transcript};
 use crate::sync::Locked;
 
 /// Who waits for a queued command, and where it is answered.
-pub enum Home {
+pub enum Origin {
     /// A client of the host's door, on the host's main thread.
     Main(Box<dyn HostClient>),
     /// A client of a port, on this worker.
@@ -59,7 +59,7 @@ pub struct Request {
     /// See [`Call::prefix`].
     pub prefix: &'static str,
     /// Who waits for it.
-    pub home: Home,
+    pub origin: Origin,
     /// The reply, once it has run.
     pub reply: Transcript,
     /// How often tokens were not to be had.
@@ -70,13 +70,13 @@ pub struct Request {
 
 impl Request {
     /// A copy of a call, for another thread.
-    pub fn new(call: &Call<'_>, home: Home) -> Self {
+    pub fn new(call: &Call<'_>, origin: Origin) -> Self {
         Request {
             command: call.command,
             args: call.args.to_owned(call.limits.keep_bytes),
             db: call.db,
             prefix: call.prefix,
-            home,
+            origin,
             reply: Transcript::default(),
             tries: 0,
             is_long: false,
@@ -87,7 +87,7 @@ impl Request {
     pub(super) fn finish(&mut self, slot: &ThreadSlot) {
         slot.ran_queued.add(1);
         if self.reply.is_large()
-            && let Home::Main(client) = &self.home
+            && let Origin::Main(client) = &self.origin
         {
             client.write_large(&std::mem::take(&mut self.reply));
         }
@@ -95,20 +95,20 @@ impl Request {
 
     /// Whether it is one of the host's door.
     pub fn is_of_host(&self) -> bool {
-        matches!(self.home, Home::Main(_))
+        matches!(self.origin, Origin::Main(_))
     }
 
     /// See [`Call::author`].
     pub(super) fn author(&self) -> Author {
-        match &self.home {
-            Home::Main(client) => client.author(),
-            Home::Worker { .. } => Author::Nobody,
+        match &self.origin {
+            Origin::Main(client) => client.author(),
+            Origin::Worker { .. } => Author::Nobody,
         }
     }
 
     /// Whether nobody waits for it any more: then it is not run.
     pub fn is_abandoned(&self) -> bool {
-        matches!(&self.home, Home::Worker { client, .. } if client.is_gone())
+        matches!(&self.origin, Origin::Worker { client, .. } if client.is_gone())
     }
 
     /// Whether one shard is all it needs.

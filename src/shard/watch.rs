@@ -1,7 +1,7 @@
 //! WATCH: whoever changes a watched key tells the host, before anybody can act on it.
 //!
 //! The host judges EXEC on its main thread, so that thread makes the changes of
-//! watched keys: a worker that meets one sends its command home, and a job has
+//! watched keys: a worker that meets one sends its command origin, and a job has
 //! the main thread tell of the change before it is made. So nothing lies between
 //! a change and the news of it, and nothing has to be collected when EXEC comes.
 //! What expires is found by the clock then, as the host itself does it.

@@ -18,7 +18,8 @@ use super::request::Request;
 use super::slot::ThreadSlot;
 use super::workers::Workers;
 use crate::limits::{
-    BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, HOMEWARD, MANY_TRIES, PENDING_PER_HOLD, SLICE,
+    ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD,
+    SLICE,
 };
 use crate::store::{Now, UnixMs};
 use crate::sync::{Pushed, Released};
@@ -72,7 +73,7 @@ struct Worker<'a> {
     requests: VecDeque<Box<Request>>,
     /// Commands that ran in this turn and go home together.
     #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
-    homeward: Vec<Box<Request>>,
+    answered: Vec<Box<Request>>,
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,
     shares: VecDeque<Box<dyn Share>>,
@@ -103,7 +104,7 @@ impl<'a> Worker<'a> {
             on_panic,
             port,
             requests: VecDeque::new(),
-            homeward: Vec::new(),
+            answered: Vec::new(),
             shards: VecDeque::new(),
             shares: VecDeque::new(),
             expiry: Expiry {
@@ -187,15 +188,15 @@ impl<'a> Worker<'a> {
         match message {
             Message::Run(request) => self.requests.push_back(request),
             Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
-            Message::Home(request) => {
-                self.engine.books.came_home();
+            Message::Completed(request) => {
+                self.engine.books.completed();
                 if let Some(port) = &mut self.port {
-                    port.came_home(request);
+                    port.completed(request);
                 }
             }
             Message::Reply(mut request) => {
                 request.finish(self.slot);
-                self.homeward.push(request);
+                self.answered.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
             Message::Share(share) => self.shares.push_back(share),
@@ -232,17 +233,17 @@ impl<'a> Worker<'a> {
             };
             progress |= self.run_request(request);
             // The first of very many need not wait for the last.
-            if self.homeward.len() >= HOMEWARD {
-                self.send_home();
+            if self.answered.len() >= ANSWERED_TOGETHER {
+                self.send_back();
             }
         }
-        self.send_home();
+        self.send_back();
         progress
     }
 
-    fn send_home(&mut self) {
-        if !self.homeward.is_empty() {
-            self.engine.send_home(self.homeward.drain(..));
+    fn send_back(&mut self) {
+        if !self.answered.is_empty() {
+            self.engine.send_back(self.answered.drain(..));
         }
     }
 
@@ -254,7 +255,7 @@ impl<'a> Worker<'a> {
         match resumed {
             Resumed::Answered(mut request) => {
                 request.finish(slot);
-                self.homeward.push(request);
+                self.answered.push(request);
             }
             Resumed::Busy(request) if request.is_on_one_shard() => self.leave_in_shard(request),
             Resumed::Busy(mut request) => {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::shard::{
-    Author, Call, Config, Engine, ForMain, Gates, Home, HostClient, JobOwner, JobReply, Left, Locked,
+    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked, Origin,
     Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
@@ -371,7 +371,7 @@ struct Ticket(usize);
 
 impl Ticket {
     fn of(request: &Request) -> usize {
-        let Home::Main(client) = &request.home else { panic!("none of a port's") };
+        let Origin::Main(client) = &request.origin else { panic!("none of a port's") };
         let client: &dyn Any = &**client;
         client.downcast_ref::<Ticket>().expect("made here").0
     }
@@ -520,7 +520,7 @@ impl Driver {
             words
         };
         let ticket = self.first_ticket + client;
-        let request = |call: &Call<'_>| Box::new(Request::new(call, Home::Main(Box::new(Ticket(ticket)))));
+        let request = |call: &Call<'_>| Box::new(Request::new(call, Origin::Main(Box::new(Ticket(ticket)))));
         let mut record = Record::default();
         let slot = engine.main_slot(locked());
         let done = with_call(&engine, 0, &words, |call| {
@@ -586,8 +586,8 @@ impl Driver {
         let any = !came.is_empty() || !finished.is_empty();
         for message in came {
             match message {
-                ForMain::Answer(request) => self.came_home(request, false),
-                ForMain::Run(request) => self.came_home(request, true),
+                ForMain::Answer(request) => self.completed(request, false),
+                ForMain::Run(request) => self.completed(request, true),
                 ForMain::Errand(_) => unreachable!("nobody runs errands"),
             }
         }
@@ -601,14 +601,14 @@ impl Driver {
         any
     }
 
-    fn came_home(&mut self, mut request: Box<Request>, needs_main: bool) {
+    fn completed(&mut self, mut request: Box<Request>, needs_main: bool) {
         let ticket = Ticket::of(&request);
         if ticket >= FOREIGN {
             self.foreign += 1;
             assert!(!needs_main && !request.reply.is_empty());
             return;
         }
-        self.engine.books.came_home();
+        self.engine.books.completed();
         let client = ticket - self.first_ticket;
         let mut reply = std::mem::take(&mut request.reply);
         if needs_main {
@@ -664,7 +664,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
         let token = &engine.shard(shard).token;
         let request = || {
             with_call(engine, 0, &line(&["get", &key]), |call| {
-                Box::new(Request::new(call, Home::Main(Box::new(Ticket(FOREIGN)))))
+                Box::new(Request::new(call, Origin::Main(Box::new(Ticket(FOREIGN)))))
             })
         };
         match random.below(5) {
