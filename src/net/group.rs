@@ -17,7 +17,7 @@ use super::driver::{Driver, Received};
 use super::named::note;
 use super::plan::{Stop, request_limits};
 use super::resp::RespReply;
-use super::service::{Fate, Service};
+use super::service::{Service, TurnOutcome};
 use super::shared::count;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 use crate::shard::Outcome;
@@ -40,7 +40,7 @@ pub struct Group {
     members: Vec<Member>,
     /// The database, and whether RESP3 is spoken.
     like: (u32, bool),
-    fates: Vec<(Key, Fate)>,
+    outcomes: Vec<(Key, TurnOutcome)>,
 }
 
 impl Group {
@@ -50,13 +50,13 @@ impl Group {
     }
 
     /// What is to become of the connections that the group had. The list is to be given back.
-    pub fn take_fates(&mut self) -> Vec<(Key, Fate)> {
-        std::mem::take(&mut self.fates)
+    pub fn take_outcomes(&mut self) -> Vec<(Key, TurnOutcome)> {
+        std::mem::take(&mut self.outcomes)
     }
 
     /// Gives the list back when it is empty.
-    pub fn give_back_fates(&mut self, fates: Vec<(Key, Fate)>) {
-        self.fates = fates;
+    pub fn give_back_outcomes(&mut self, outcomes: Vec<(Key, TurnOutcome)>) {
+        self.outcomes = outcomes;
     }
 }
 
@@ -106,7 +106,7 @@ impl<D: Driver> Service<D> {
         if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
     }
 
-    /// Serves the group; what is to become of its connections, [`Group::take_fates`] tells.
+    /// Serves the group; what is to become of its connections, [`Group::take_outcomes`] tells.
     pub fn serve_group(&mut self, group: &mut Group, connections: &mut SlotMap<Key, Connection>) {
         let mut members = std::mem::take(&mut group.members);
         let input = std::mem::take(&mut self.input);
@@ -214,10 +214,10 @@ impl<D: Driver> Service<D> {
         connection.show_condition();
         self.put_in_outbox(connection, said);
         let is_told = !connection.has_outgoing && connection.unsent.is_empty();
-        let fate = match connection.state {
-            State::Closing if is_told => Fate::Ends,
-            _ => self.fate_of(connection),
+        let outcome = match connection.state {
+            State::Closing if is_told => TurnOutcome::Ends,
+            _ => self.outcome_of(connection),
         };
-        group.fates.push((connection.key, fate));
+        group.outcomes.push((connection.key, outcome));
     }
 }

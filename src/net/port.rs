@@ -16,7 +16,7 @@ use super::driver::{Driver, Happened};
 use super::group::{Gathered, Group};
 use super::listen::Listener;
 use super::resp::{RequestParser, RespReply};
-use super::service::{Fate, Service};
+use super::service::{Service, TurnOutcome};
 use super::session::Session;
 use super::shared::{Mail, Shared, count};
 use crate::limits::{
@@ -133,9 +133,9 @@ impl<D: Driver> WorkerPort<D> {
             self.after_panic();
             keys.into_iter().for_each(|key| self.close(key));
         }
-        let mut fates = self.group.take_fates();
-        fates.drain(..).for_each(|(key, fate)| self.settle(key, fate));
-        self.group.give_back_fates(fates);
+        let mut outcomes = self.group.take_outcomes();
+        outcomes.drain(..).for_each(|(key, outcome)| self.settle(key, outcome));
+        self.group.give_back_outcomes(outcomes);
         if self.service.output_is_full() {
             self.send_all();
         }
@@ -155,7 +155,7 @@ impl<D: Driver> WorkerPort<D> {
         let pieces = self.service.take_outbox();
         for piece in &pieces {
             let Some(connection) = self.connections.get_mut(piece.key) else { continue };
-            if self.service.send_piece(connection, piece) == Fate::Ends {
+            if self.service.send_piece(connection, piece) == TurnOutcome::Ends {
                 self.close(piece.key);
             }
         }
@@ -239,27 +239,27 @@ impl<D: Driver> WorkerPort<D> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let service = &mut self.service;
         let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
-        let fate = served.unwrap_or_else(|_| {
+        let outcome = served.unwrap_or_else(|_| {
             self.after_panic();
-            Fate::Ends
+            TurnOutcome::Ends
         });
-        self.settle(key, fate);
+        self.settle(key, outcome);
         if self.service.output_is_full() {
             self.send_all();
         }
     }
 
     /// Does with a connection what is to become of it.
-    fn settle(&mut self, key: Key, fate: Fate) {
-        match fate {
-            Fate::Stays => {
+    fn settle(&mut self, key: Key, outcome: TurnOutcome) {
+        match outcome {
+            TurnOutcome::Stays => {
                 if self.connection(key).is_some_and(|connection| connection.is_leaving()) {
                     self.leaving.push(key);
                 }
             }
-            Fate::Deferred => self.deferred.push(key),
-            Fate::Ends => self.close(key),
-            Fate::Ready => {
+            TurnOutcome::Deferred => self.deferred.push(key),
+            TurnOutcome::Ends => self.close(key),
+            TurnOutcome::Ready => {
                 let Some(connection) = self.connection(key) else { return };
                 if !std::mem::replace(&mut connection.is_ready, true) {
                     let queue = if connection.is_heavy { &mut self.heavy } else { &mut self.ready };

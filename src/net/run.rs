@@ -10,7 +10,7 @@ use super::driver::{Driver, Received};
 use super::named::note;
 use super::plan::{Stop, request_limits};
 use super::resp::{ArgList, room_for};
-use super::service::{Fate, Pace, Service};
+use super::service::{Pace, Service, TurnOutcome};
 use super::shared::count;
 use crate::command::{Args, Limits, Reply};
 use crate::limits::{
@@ -21,45 +21,46 @@ use crate::shard::{Outcome, Taking};
 impl<D: Driver> Service<D> {
     /// A connection's turn: receives once, runs what came, sends the replies together.
     #[inline(never)]
-    pub fn serve(&mut self, connection: &mut Connection) -> Fate {
+    pub fn serve(&mut self, connection: &mut Connection) -> TurnOutcome {
         if connection.client.killed.load(Ordering::Relaxed) {
-            return Fate::Ends;
+            return TurnOutcome::Ends;
         }
         self.claim(connection);
         // Room first: a connection that has left replies lying goes on when they are gone.
-        if !connection.unsent.is_empty() && self.send(connection, &[]) == Fate::Ends {
-            return Fate::Ends;
+        if !connection.unsent.is_empty() && self.send(connection, &[]) == TurnOutcome::Ends {
+            return TurnOutcome::Ends;
         }
         let mut output = std::mem::take(&mut self.output);
         let said = output.len();
         self.limit_output(connection, said);
         self.alone.begin();
-        let fate = self.receive_and_run(connection, &mut output);
+        let outcome = self.receive_and_run(connection, &mut output);
         self.note_weight(connection);
         if self.has_too_much_output(connection, said, &mut output) {
             self.output = output;
-            return Fate::Ends;
+            return TurnOutcome::Ends;
         }
         // Whoever has the reply may ask what others see of it.
         connection.show_condition();
-        let at_once =
-            fate == Fate::Ends || connection.state == State::Closing || !connection.unsent.is_empty();
-        let mut sent = Fate::Stays;
+        let at_once = outcome == TurnOutcome::Ends
+            || connection.state == State::Closing
+            || !connection.unsent.is_empty();
+        let mut sent = TurnOutcome::Stays;
         if at_once {
             sent = self.send(connection, &output[said..]);
             output.truncate(said);
         }
         self.put_in_outbox(connection, said..output.len());
         self.output = output;
-        match fate {
-            _ if sent == Fate::Ends => sent,
-            Fate::Ends if connection.ended && !connection.unsent.is_empty() => {
+        match outcome {
+            _ if sent == TurnOutcome::Ends => sent,
+            TurnOutcome::Ends if connection.ended && !connection.unsent.is_empty() => {
                 // It sends no more; what it has been answered, it may still read.
                 connection.state = State::Closing;
                 connection.unread = Backlog::default();
-                Fate::Stays
+                TurnOutcome::Stays
             }
-            fate => fate,
+            outcome => outcome,
         }
     }
 
@@ -68,9 +69,9 @@ impl<D: Driver> Service<D> {
         connection.is_heavy = self.alone.is_heavy();
     }
 
-    fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> Fate {
+    fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> TurnOutcome {
         if connection.state != State::Open {
-            return Fate::Stays;
+            return TurnOutcome::Stays;
         }
         // A connection that does not take its replies gets no more of them.
         if connection.unsent.len() > OUTPUT_PAUSE {
@@ -83,7 +84,7 @@ impl<D: Driver> Service<D> {
                 output.truncate(said);
             }
             if connection.state != State::Open || connection.session.saying.is_some() {
-                return self.fate_of(connection);
+                return self.outcome_of(connection);
             }
         }
         if connection.has_commands {
@@ -93,24 +94,24 @@ impl<D: Driver> Service<D> {
             connection.unread = unread;
         } else if connection.readable {
             if !self.receive(connection, output) {
-                return Fate::Ends;
+                return TurnOutcome::Ends;
             }
         } else {
-            return if connection.ended { Fate::Ends } else { Fate::Stays };
+            return if connection.ended { TurnOutcome::Ends } else { TurnOutcome::Stays };
         }
-        self.fate_of(connection)
+        self.outcome_of(connection)
     }
 
     /// What is to become of a connection that has run what it could.
-    pub(super) fn fate_of(&self, connection: &mut Connection) -> Fate {
+    pub(super) fn outcome_of(&self, connection: &mut Connection) -> TurnOutcome {
         match connection.state {
-            State::Deferred => Fate::Deferred,
+            State::Deferred => TurnOutcome::Deferred,
             State::Again => {
                 connection.state = State::Open;
-                Fate::Ready
+                TurnOutcome::Ready
             }
-            State::Open if connection.can_go_on() => Fate::Ready,
-            _ => Fate::Stays,
+            State::Open if connection.can_go_on() => TurnOutcome::Ready,
+            _ => TurnOutcome::Stays,
         }
     }
 
@@ -160,9 +161,9 @@ impl<D: Driver> Service<D> {
 
     /// Receives and runs nothing. Many clients send a whole pipeline before they read
     /// anything: one that is not read from would never come to read.
-    fn take_in(&mut self, connection: &mut Connection) -> Fate {
+    fn take_in(&mut self, connection: &mut Connection) -> TurnOutcome {
         if !connection.readable {
-            return Fate::Stays;
+            return TurnOutcome::Stays;
         }
         let buffer = connection.unread.buffer();
         buffer.reserve(INPUT_BYTES);
@@ -171,9 +172,9 @@ impl<D: Driver> Service<D> {
         // It may still read; if it is gone, sending tells.
         self.note_received(connection, received);
         if self.is_over_query_limit(connection, connection.unread.len()) {
-            return Fate::Ends;
+            return TurnOutcome::Ends;
         }
-        if connection.readable { Fate::Ready } else { Fate::Stays }
+        if connection.readable { TurnOutcome::Ready } else { TurnOutcome::Stays }
     }
 
     /// Whether a client has sent more than may wait here. Books it.

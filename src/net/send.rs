@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Sent};
-use super::service::{Fate, Piece, Service};
+use super::service::{Piece, Service, TurnOutcome};
 use super::shared::count;
 use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, UNAUTHENTICATED_OUTPUT_BYTES};
 
@@ -55,11 +55,11 @@ impl<D: Driver> Service<D> {
     }
 
     /// Sends a connection's replies of this turn.
-    pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> Fate {
+    pub fn send_piece(&mut self, connection: &mut Connection, piece: &Piece) -> TurnOutcome {
         connection.has_outgoing = false;
         let mut output = std::mem::take(&mut self.output);
         let is_last = piece.bytes.end == output.len();
-        let fate = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
+        let outcome = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
             // What others were answered is sent already, so the rest need not be copied.
             connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
             self.send(connection, &[])
@@ -70,12 +70,12 @@ impl<D: Driver> Service<D> {
         if !connection.unsent.is_empty() {
             connection.show_condition();
         }
-        fate
+        outcome
     }
 
     /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
     /// before its end, or leaves too much lying.
-    pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> Fate {
+    pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> TurnOutcome {
         let first = connection.unsent.is_empty();
         if !first {
             connection.unsent.add(output);
@@ -84,7 +84,7 @@ impl<D: Driver> Service<D> {
         let mut sent = 0;
         if !bytes.is_empty() {
             match self.driver.send(&connection.socket, bytes) {
-                Sent::Broken => return Fate::Ends,
+                Sent::Broken => return TurnOutcome::Ends,
                 Sent::Bytes(bytes) => sent = bytes,
             }
             count(&self.shared.counts(self.worker).sent, sent as u64);
@@ -96,9 +96,9 @@ impl<D: Driver> Service<D> {
         }
         if connection.unsent.is_empty() {
             connection.over_soft_limit = None;
-            return if connection.state == State::Closing { Fate::Ends } else { Fate::Stays };
+            return if connection.state == State::Closing { TurnOutcome::Ends } else { TurnOutcome::Stays };
         }
-        if self.is_over_limit(connection) { Fate::Ends } else { Fate::Stays }
+        if self.is_over_limit(connection) { TurnOutcome::Ends } else { TurnOutcome::Stays }
     }
 
     /// Whether a connection leaves more lying than it may.

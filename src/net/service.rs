@@ -18,7 +18,7 @@ use crate::shard::{Engine, ThreadSlot};
 
 /// What is to become of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TurnOutcome {
     /// It waits until something happens to it.
     Stays,
     /// It can go on at once, after others.

@@ -15,7 +15,7 @@ use redis_module::raw;
 use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
-use super::touched::{Fate, Touched};
+use super::touched::{Touched, UserChange};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
 use crate::shard::{DEFAULT_USER, Locked};
 
@@ -64,7 +64,7 @@ impl Changes {
 
     /// The same of one user. Anybody can say it over and over: what is noted already costs little.
     pub fn note_one(&self, command: Filtered<'_>, name: &[u8]) {
-        let one = || Touched::these([name].into_iter(), Fate::Changed);
+        let one = || Touched::these([name].into_iter(), UserChange::Changed);
         if !self.is_queued(command.client_id(), name) && queues(command) {
             self.note_queued(command.client_id(), &one());
         }
@@ -80,12 +80,12 @@ impl Changes {
                 .queued
                 .lock()
                 .first()
-                .is_some_and(|(last, all)| *last == client && all.has(name, Fate::Changed))
+                .is_some_and(|(last, all)| *last == client && all.has(name, UserChange::Changed))
     }
 
     /// Whether that user is to be looked at.
     fn is_touched(&self, name: &[u8]) -> bool {
-        self.touched.lock().as_ref().is_some_and(|touched| touched.has(name, Fate::Changed))
+        self.touched.lock().as_ref().is_some_and(|touched| touched.has(name, UserChange::Changed))
     }
 
     /// Remembers who said this, where it is one of a transaction's, or may be.
@@ -163,9 +163,13 @@ pub fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
     if is(b"deluser") {
         let names = (2..command.count()).map(|number| command.arg(number));
-        Some(Touched::these(names, Fate::Replaced))
+        Some(Touched::these(names, UserChange::Replaced))
     } else if is(b"load") {
-        Some(Touched::everybody(if load_replaces_users() { Fate::Replaced } else { Fate::Changed }))
+        Some(Touched::everybody(if load_replaces_users() {
+            UserChange::Replaced
+        } else {
+            UserChange::Changed
+        }))
     } else {
         None
     }
@@ -176,7 +180,7 @@ pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
     let mut names = (2..command.count()).step_by(2).map(|number| command.arg(number));
     let is_password = command.arg(1).eq_ignore_ascii_case(b"set")
         && names.any(|name| name.eq_ignore_ascii_case(b"requirepass"));
-    is_password.then(|| Touched::these([DEFAULT_USER].into_iter(), Fate::Changed))
+    is_password.then(|| Touched::these([DEFAULT_USER].into_iter(), UserChange::Changed))
 }
 
 /// Whether ACL LOAD ends the sessions of all users. From 7.4 on, where modules can make categories of their own,

@@ -25,7 +25,7 @@ use at_door::AtDoor;
 use changes::Changes;
 pub use known::authenticate;
 use known::{Known, default_is_open};
-use touched::{Fate, Touched};
+use touched::{Touched, UserChange};
 
 /// What is known of the host's users.
 pub static USERS: Users = Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
@@ -125,7 +125,7 @@ impl Users {
         match &touched {
             Some(touched) => self.look_at(locked, touched, stale),
             // At the start everybody is new.
-            None => self.look_at(locked, &Touched::everybody(Fate::Changed), stale),
+            None => self.look_at(locked, &Touched::everybody(UserChange::Changed), stale),
         }
     }
 
@@ -133,7 +133,7 @@ impl Users {
     fn look_at(&self, locked: Locked<'_>, touched: &Touched, must_tell: bool) {
         let engine = &instance().engine;
         if self.known.forget_changed(locked, touched.names()) || must_tell {
-            let replaced = |name: &[u8]| touched.fate(name) == Some(Fate::Replaced);
+            let replaced = |name: &[u8]| touched.change(name) == Some(UserChange::Replaced);
             let look = |name: &[u8]| self.look(locked, name);
             engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
             self.at_door.users_may_change();
@@ -145,7 +145,7 @@ impl Users {
     /// command under another name.
     pub fn on_cron(&self, locked: Locked<'_>) {
         if self.changes.is_time_for_all() {
-            self.look_at(locked, &Touched::everybody(Fate::Changed), false);
+            self.look_at(locked, &Touched::everybody(UserChange::Changed), false);
             self.at_door.look_at_all(locked);
         }
     }

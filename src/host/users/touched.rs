@@ -7,7 +7,7 @@ use crate::limits::TOUCHED_NAME_BYTES;
 
 /// What may have become of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum UserChange {
     /// It has other rules, or another password; its sessions go on.
     Changed,
     /// It was deleted, and perhaps made again under the same name: its sessions end, as on the host.
@@ -17,48 +17,48 @@ pub enum Fate {
 /// Users that may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    names: HashMap<Box<[u8]>, Fate>,
+    names: HashMap<Box<[u8]>, UserChange>,
     bytes: usize,
-    everybody: Option<Fate>,
+    everybody: Option<UserChange>,
 }
 
 impl Touched {
     /// All of them.
-    pub fn everybody(fate: Fate) -> Self {
-        Touched { everybody: Some(fate), ..Touched::default() }
+    pub fn everybody(change: UserChange) -> Self {
+        Touched { everybody: Some(change), ..Touched::default() }
     }
 
     /// Those of these names.
-    pub fn these<'a>(names: impl Iterator<Item = &'a [u8]>, fate: Fate) -> Self {
+    pub fn these<'a>(names: impl Iterator<Item = &'a [u8]>, change: UserChange) -> Self {
         let mut touched = Touched::default();
-        names.for_each(|name| touched.add_one(name, fate));
+        names.for_each(|name| touched.add_one(name, change));
         touched
     }
 
-    fn add_one(&mut self, name: &[u8], fate: Fate) {
+    fn add_one(&mut self, name: &[u8], change: UserChange) {
         if let Some(known) = self.names.get_mut(name) {
-            *known = fate.max(*known);
+            *known = change.max(*known);
         } else if self.bytes + name.len() < TOUCHED_NAME_BYTES {
             self.bytes += name.len() + 1;
-            self.names.insert(name.into(), fate);
+            self.names.insert(name.into(), change);
         } else {
-            self.everybody = self.everybody.max(Some(fate));
+            self.everybody = self.everybody.max(Some(change));
         }
     }
 
     /// Adds others.
     pub fn add(&mut self, other: &Touched) {
-        other.names.iter().for_each(|(name, &fate)| self.add_one(name, fate));
+        other.names.iter().for_each(|(name, &change)| self.add_one(name, change));
         self.everybody = self.everybody.max(other.everybody);
     }
 
     /// Whether it is known that so much may have become of that one.
-    pub fn has(&self, name: &[u8], fate: Fate) -> bool {
-        self.fate(name) >= Some(fate)
+    pub fn has(&self, name: &[u8], change: UserChange) -> bool {
+        self.change(name) >= Some(change)
     }
 
     /// What may have become of that one.
-    pub fn fate(&self, name: &[u8]) -> Option<Fate> {
+    pub fn change(&self, name: &[u8]) -> Option<UserChange> {
         self.names.get(name).copied().max(self.everybody)
     }
 
@@ -73,20 +73,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_fate_counts() {
-        let mut touched = Touched::these([&b"a"[..], b"b"].into_iter(), Fate::Changed);
-        touched.add(&Touched::these([&b"b"[..]].into_iter(), Fate::Replaced));
-        touched.add(&Touched::these([&b"b"[..]].into_iter(), Fate::Changed));
-        assert_eq!(touched.fate(b"a"), Some(Fate::Changed));
-        assert_eq!(touched.fate(b"b"), Some(Fate::Replaced));
-        assert_eq!(touched.fate(b"c"), None);
-        assert!(touched.has(b"b", Fate::Replaced) && touched.has(b"b", Fate::Changed));
-        assert!(touched.has(b"a", Fate::Changed) && !touched.has(b"a", Fate::Replaced));
-        assert!(!touched.has(b"c", Fate::Changed));
+    fn the_worst_change_counts() {
+        let mut touched = Touched::these([&b"a"[..], b"b"].into_iter(), UserChange::Changed);
+        touched.add(&Touched::these([&b"b"[..]].into_iter(), UserChange::Replaced));
+        touched.add(&Touched::these([&b"b"[..]].into_iter(), UserChange::Changed));
+        assert_eq!(touched.change(b"a"), Some(UserChange::Changed));
+        assert_eq!(touched.change(b"b"), Some(UserChange::Replaced));
+        assert_eq!(touched.change(b"c"), None);
+        assert!(touched.has(b"b", UserChange::Replaced) && touched.has(b"b", UserChange::Changed));
+        assert!(touched.has(b"a", UserChange::Changed) && !touched.has(b"a", UserChange::Replaced));
+        assert!(!touched.has(b"c", UserChange::Changed));
         assert_eq!(touched.names().map(Iterator::count), Some(2));
-        touched.add(&Touched::everybody(Fate::Changed));
-        assert_eq!(touched.fate(b"c"), Some(Fate::Changed));
-        assert_eq!(touched.fate(b"b"), Some(Fate::Replaced));
+        touched.add(&Touched::everybody(UserChange::Changed));
+        assert_eq!(touched.change(b"c"), Some(UserChange::Changed));
+        assert_eq!(touched.change(b"b"), Some(UserChange::Replaced));
         assert!(touched.names().is_none());
     }
 
@@ -94,8 +94,8 @@ mod tests {
     fn very_many_names_are_everybody() {
         let names: Vec<Vec<u8>> =
             (0..TOUCHED_NAME_BYTES).map(|number| number.to_string().into_bytes()).collect();
-        let touched = Touched::these(names.iter().map(Vec::as_slice), Fate::Replaced);
-        assert_eq!(touched.fate(b"nobody"), Some(Fate::Replaced));
+        let touched = Touched::these(names.iter().map(Vec::as_slice), UserChange::Replaced);
+        assert_eq!(touched.change(b"nobody"), Some(UserChange::Replaced));
         assert!(touched.bytes <= TOUCHED_NAME_BYTES);
     }
 }
