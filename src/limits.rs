@@ -221,7 +221,7 @@ pub const FLUSHED_NAMES: usize = 256;
 /// So many bytes of names at once.
 pub const FLUSHED_NAME_BYTES: usize = 64 << 10;
 
-/// How long the main thread may see to what others have sent it in one turn of its loop: completions, errands
+/// How long the main thread may see to what others have sent it in one turn of its loop: completions, main_tasks
 /// and news of changes. The host's own clients wait no longer than that for midi's.
 pub const MAIN_TURN: Duration = Duration::from_micros(300);
 

@@ -1,7 +1,7 @@
 //! A turn of the main loop: what others have sent to the main thread is seen to, in the order in which it came.
 //!
 //! ```text
-//! main's inbox ── take_new ──► waiting ── next ──► seen to: a reply, a command to go on with, an errand
+//! main's inbox ── take_new ──► waiting ── next ──► seen to: a reply, a command to go on with, an main_task
 //!        │                        ▲
 //!        │ (a script that takes   │ first of all in the next turn
 //!        └─  too long, loading)───┴── put off: completions of the host's own door
@@ -142,7 +142,7 @@ fn see_to(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Errand(errand) => errand(locked, engine, engine.outside.host()),
+        ForMain::Task(main_task) => main_task(locked, engine, engine.outside.host()),
     }
 }
 
@@ -175,7 +175,7 @@ pub fn turn_aside(locked: Locked<'_>) {
 fn see_to_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
     let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
     match message {
-        ForMain::Errand(errand) => errand(locked, engine, host),
+        ForMain::Task(main_task) => main_task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
         ForMain::Run(_) | ForMain::Answer(_) => MESSAGES.put_off(message),
     }

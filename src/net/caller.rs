@@ -93,7 +93,7 @@ impl shard::Client for Caller<'_> {
         let user = self.connection.session.user.clone();
         let pending = self.pending();
         let reply = pending.reply();
-        self.shared.engine.send_errand(Box::new(move |locked, engine, host| {
+        self.shared.engine.send_main_task(Box::new(move |locked, engine, host| {
             if pending.is_gone() {
                 return;
             }

@@ -4,7 +4,7 @@
 //! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
 //!                       ▲                                                   └─ what runs by itself ─► dispatch ─► commands
 //!                       │                      driver: bytes out ◄─ send ◄─ resp: replies ◄──┘
-//!                       └─ mail (shared): replies of jobs and errands, newcomers
+//!                       └─ mail (shared): replies of jobs and main_tasks, newcomers
 //! ```
 //!
 //! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a session: who it is and
@@ -20,10 +20,10 @@ mod commands;
 mod connection;
 mod dispatch;
 mod driver;
-mod errand;
 mod group;
 mod job;
 mod listen;
+mod main_task;
 mod named;
 mod plan;
 mod port;

@@ -79,7 +79,7 @@ pub enum Mail {
         /// Nothing follows.
         last: bool,
     },
-    /// What an errand has found out is to be told to a connection, which then goes on.
+    /// What an main_task has found out is to be told to a connection, which then goes on.
     Answer(Key, Answer),
     /// Close this one.
     Close(Key),
@@ -87,7 +87,7 @@ pub enum Mail {
     TooLarge(Key),
 }
 
-/// Tells a connection what came of an errand; its reply goes to the end of the buffer.
+/// Tells a connection what came of an main_task; its reply goes to the end of the buffer.
 pub type Answer = Box<dyn FnOnce(&mut Connection, &mut Vec<u8>) + Send>;
 
 impl Shared {

@@ -262,13 +262,13 @@ pub enum ForMain {
     /// Only the main thread can go on with this command.
     Run(Box<Request>),
     /// Something to be done there.
-    Errand(Errand),
+    Task(MainTask),
 }
 
 /// Something that only the holder of the host's global lock can do. There is no host
-/// for it where the host is busy with a script that takes too long: then the errand
+/// for it where the host is busy with a script that takes too long: then the main_task
 /// answers that.
-pub type Errand = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;
+pub type MainTask = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;
 /// Messages for the host's main thread. Anybody may leave one; the holder of the global lock takes them out.
 #[derive(Default)]
 pub struct MainInbox(Inbox<ForMain>);

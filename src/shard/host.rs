@@ -11,7 +11,7 @@ use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::sync::Locked;
 
 /// The host. Questions are asked by the holder of its global lock, between
-/// commands: from elsewhere they go there as an [`Errand`](super::Errand).
+/// commands: from elsewhere they go there as an [`MainTask`](super::MainTask).
 pub trait Host: Send + Sync {
     /// Its version in terms of Redis's.
     fn version(&self) -> &str;

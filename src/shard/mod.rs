@@ -50,7 +50,7 @@ pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Client, WaitsFor};
-pub use engine::{Engine, Errand, ForMain, HeldShard, MainInbox, Shard};
+pub use engine::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
 pub use gate::Gate;
 pub use gates::Gates;
 pub use host::Host;

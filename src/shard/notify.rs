@@ -43,7 +43,7 @@ impl Engine {
 
     /// Has the main thread tell of flushed keys; the right to send more ends with that.
     pub(super) fn send_names(&self, names: Vec<Box<[u8]>>, naming: Naming) {
-        self.send_errand(Box::new(move |locked, engine, _| {
+        self.send_main_task(Box::new(move |locked, engine, _| {
             names.iter().for_each(|key| engine.tell_flushed(locked, key));
             drop(naming);
         }));

@@ -49,7 +49,7 @@ impl Outside {
         }
     }
 
-    /// Introduces the host, for errands to it.
+    /// Introduces the host, for main_tasks to it.
     pub fn meet_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
     }

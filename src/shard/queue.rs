@@ -1,9 +1,9 @@
-//! Commands that could not run at once: where they wait, and how they come home; and errands to the main thread.
+//! Commands that could not run at once: where they wait, and how they come home; and main_tasks to the main thread.
 
 use std::sync::atomic::Ordering;
 
 use super::call::Call;
-use super::engine::{Engine, Errand, ForMain, Message};
+use super::engine::{Engine, ForMain, MainTask, Message};
 use super::host::Host;
 use super::job::JobDoor;
 use super::refusals::Refusal;
@@ -65,8 +65,8 @@ impl Engine {
     }
 
     /// Has the main thread do something, between two commands.
-    pub fn send_errand(&self, errand: Errand) {
-        if self.main.push(ForMain::Errand(errand)) {
+    pub fn send_main_task(&self, main_task: MainTask) {
+        if self.main.push(ForMain::Task(main_task)) {
             self.outside.wake_main();
         }
     }
@@ -150,14 +150,14 @@ impl Engine {
     /// Has the host note that a user was refused something. Any thread may say so.
     pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         if self.refusals.add(refusal) {
-            self.send_errand(Box::new(tell));
+            self.send_main_task(Box::new(tell));
         }
     }
 
     /// A tick of the host's cron: it may be told of more.
     pub fn tell_more_refusals(&self, _: Locked<'_>) {
         if self.refusals.tick() {
-            self.send_errand(Box::new(tell));
+            self.send_main_task(Box::new(tell));
         }
     }
 }
@@ -169,6 +169,6 @@ fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
         some.iter().for_each(|refusal| host.refused(locked, refusal));
     }
     if more {
-        engine.send_errand(Box::new(tell));
+        engine.send_main_task(Box::new(tell));
     }
 }

@@ -144,7 +144,7 @@ impl Running {
         };
         wait_until("all connections are closed", || told("net_connections") == 0);
         wait_until("all jobs have ended", || self.engine.jobs.list().is_empty());
-        println!("{} commands, {} errands", told("net_commands"), {
+        println!("{} commands, {} main_tasks", told("net_commands"), {
             self.stop.store(true, Ordering::Relaxed);
             self.waker.wake();
             self.main.join().expect("no panic")
@@ -169,20 +169,20 @@ fn settings() -> Settings {
     }
 }
 
-/// The host's main thread, as far as the ports need it. It gives the number of their errands.
+/// The host's main thread, as far as the ports need it. It gives the number of their main_tasks.
 fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
-    let (mut errands, mut random) = (0, Random::new(7));
+    let (mut main_tasks, mut random) = (0, Random::new(7));
     while !stop.load(Ordering::Relaxed) {
         for message in engine.main.take(locked()) {
             match message {
                 ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
                 ForMain::Run(request) => {
                     engine.resume_on_main(locked(), request, || panic!("a command panicked"));
-                    errands += 1;
+                    main_tasks += 1;
                 }
-                ForMain::Errand(errand) => {
-                    errand(locked(), engine, engine.outside.host());
-                    errands += 1;
+                ForMain::Task(main_task) => {
+                    main_task(locked(), engine, engine.outside.host());
+                    main_tasks += 1;
                 }
             }
         }
@@ -211,7 +211,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
             engine.main.awake(locked());
         }
     }
-    errands
+    main_tasks
 }
 
 /// Every token is free, nothing waits, and the books say what the tables hold.

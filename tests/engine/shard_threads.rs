@@ -588,7 +588,7 @@ impl Driver {
             match message {
                 ForMain::Answer(request) => self.completed(request, false),
                 ForMain::Run(request) => self.completed(request, true),
-                ForMain::Errand(_) => unreachable!("nobody runs errands"),
+                ForMain::Task(_) => unreachable!("nobody runs main_tasks"),
             }
         }
         for (ticket, said) in finished {

@@ -177,7 +177,7 @@ impl MgetPart {
         let answer = Arc::new(Mutex::new(Answer::NotYet));
         self.stage = Stage::OnMain(Arc::clone(&answer));
         let asked = Arc::clone(&self.asked);
-        engine.send_errand(Box::new(move |locked, engine, _| {
+        engine.send_main_task(Box::new(move |locked, engine, _| {
             *answer.lock() = copy_on_main(locked, engine, &asked, most);
         }));
     }

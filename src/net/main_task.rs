@@ -21,7 +21,7 @@ impl<D: Driver> Service<D> {
         connection.state = State::Waiting;
         let waiting = Waiting::new(&self.shared, self.worker, connection.key);
         let killed = Arc::clone(&connection.client.killed);
-        self.engine().send_errand(Box::new(move |locked, engine, host| {
+        self.engine().send_main_task(Box::new(move |locked, engine, host| {
             if killed.load(Ordering::Relaxed) {
                 return;
             }
