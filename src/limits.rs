@@ -304,8 +304,8 @@ pub const PART_BYTES: usize = 64 << 10;
 /// Connections that a worker accepts before it serves others.
 pub const ACCEPTED_PER_TURN: usize = 64;
 
-/// How long a port sees to the mail of other threads before its connections have their turn.
-pub const MAIL_TURN: Duration = Duration::from_micros(500);
+/// How long a port sees to the message of other threads before its connections have their turn.
+pub const MESSAGES_TURN: Duration = Duration::from_micros(500);
 
 /// How often a connection that the host holds up tries again.
 pub const DEFERRED_NAP: Duration = Duration::from_micros(500);

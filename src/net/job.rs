@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::client::Client;
 use super::resp::RespReply;
-use super::shared::{Mail, Shared};
+use super::shared::{PortMessage, Shared};
 use super::waiting::Waiting;
 use crate::command::Reply;
 use crate::limits::PART_BYTES;
@@ -38,7 +38,7 @@ impl PortReply {
 
     /// Lets the connection know that it waits for a job from here on, and for no shard.
     pub fn begin(&self) {
-        self.to.send(|key| Mail::Part { key, bytes: Vec::new(), last: false });
+        self.to.send(|key| PortMessage::Part { key, bytes: Vec::new(), last: false });
     }
 
     /// Says the rest, or all of it, and sends it.
@@ -49,9 +49,9 @@ impl PortReply {
 
     fn send_last(self) {
         if self.is_too_large || self.bytes.len() > self.most {
-            return self.to.ends(Mail::TooLarge);
+            return self.to.ends(PortMessage::TooLarge);
         }
-        self.to.ends(|key| Mail::Part { key, bytes: self.bytes, last: true });
+        self.to.ends(|key| PortMessage::Part { key, bytes: self.bytes, last: true });
     }
 
     fn resp(&mut self) -> RespReply<'_> {
@@ -93,7 +93,7 @@ impl JobReply for PortReply {
     fn sink(&mut self) -> &mut dyn Reply {
         if self.bytes.len() >= PART_BYTES {
             let bytes = std::mem::take(&mut self.bytes);
-            self.to.send(|key| Mail::Part { key, bytes, last: false });
+            self.to.send(|key| PortMessage::Part { key, bytes, last: false });
         }
         self
     }

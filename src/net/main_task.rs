@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::service::Service;
-use super::shared::{Answer, Mail};
+use super::shared::{Answer, PortMessage};
 use super::waiting::Waiting;
 use crate::shard::{Engine, Host, Locked};
 
@@ -26,7 +26,7 @@ impl<D: Driver> Service<D> {
                 return;
             }
             let answer = question(locked, engine, host);
-            waiting.ends(|key| Mail::Answer(key, answer));
+            waiting.ends(|key| PortMessage::Answer(key, answer));
         }));
     }
 }

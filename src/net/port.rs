@@ -18,9 +18,9 @@ use super::listen::Listener;
 use super::resp::{RequestParser, RespReply};
 use super::service::{Service, TurnOutcome};
 use super::session::Session;
-use super::shared::{Mail, Shared, count};
+use super::shared::{PortMessage, Shared, count};
 use crate::limits::{
-    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MAIL_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
+    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
 use crate::shard::{Gates, Origin, Port, Request};
 
@@ -46,8 +46,8 @@ pub struct WorkerPort<D: Driver> {
     /// Those whose clients seem to have left while a command of theirs waits for a shard.
     leaving: Vec<Key>,
     happened: Vec<Happened>,
-    /// Mail that has been taken out of the inbox, oldest first.
-    mail: VecDeque<Mail>,
+    /// PortMessage that has been taken out of the inbox, oldest first.
+    messages: VecDeque<PortMessage>,
     unixsocket: Box<str>,
     next_tick: Instant,
     next_look: Instant,
@@ -77,7 +77,7 @@ impl<D: Driver> WorkerPort<D> {
             deferred: Vec::new(),
             leaving: Vec::new(),
             happened: Vec::new(),
-            mail: VecDeque::new(),
+            messages: VecDeque::new(),
             unixsocket: unixsocket.into(),
             next_tick: Instant::now(),
             next_look: Instant::now(),
@@ -175,7 +175,7 @@ impl<D: Driver> WorkerPort<D> {
             if worker == self.service.worker {
                 self.welcome(newcomer);
             } else {
-                self.shared().send(worker, Mail::Newcomer(newcomer));
+                self.shared().send(worker, PortMessage::Newcomer(newcomer));
             }
         }
     }
@@ -300,23 +300,23 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     /// Sees to what other threads have sent, as far as the time goes; the rest is for the next turn.
-    fn open_mails(&mut self) {
-        if self.mail.is_empty() {
-            self.mail = self.shared().inbox(self.service.worker).take();
+    fn take_messages(&mut self) {
+        if self.messages.is_empty() {
+            self.messages = self.shared().inbox(self.service.worker).take();
         }
-        while let Some(mail) = self.mail.pop_front() {
-            self.open_mail(mail);
-            if self.service.now.elapsed() >= MAIL_TURN {
+        while let Some(message) = self.messages.pop_front() {
+            self.take_message(message);
+            if self.service.now.elapsed() >= MESSAGES_TURN {
                 break;
             }
         }
     }
 
-    fn open_mail(&mut self, mail: Mail) {
-        match mail {
-            Mail::Newcomer(newcomer) => self.welcome(newcomer),
-            Mail::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
-            Mail::Part { key, bytes, last: false } => {
+    fn take_message(&mut self, message: PortMessage) {
+        match message {
+            PortMessage::Newcomer(newcomer) => self.welcome(newcomer),
+            PortMessage::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
+            PortMessage::Part { key, bytes, last: false } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 connection.queued_since = None;
                 if !connection.session.is_muted() {
@@ -325,9 +325,9 @@ impl<D: Driver> WorkerPort<D> {
                 }
                 self.serve(key);
             }
-            Mail::Answer(key, answer) => self.goes_on(key, answer),
-            Mail::Close(key) => self.close(key),
-            Mail::TooLarge(key) => {
+            PortMessage::Answer(key, answer) => self.goes_on(key, answer),
+            PortMessage::Close(key) => self.close(key),
+            PortMessage::TooLarge(key) => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 if connection.session.is_muted() {
                     // Who wants no reply gets none, however large.
@@ -395,7 +395,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         }
         self.happened = happened;
         self.serve_group();
-        self.open_mails();
+        self.take_messages();
         for key in std::mem::take(&mut self.deferred) {
             self.goes_on_deferred(key);
         }
@@ -408,7 +408,7 @@ impl<D: Driver> Port for WorkerPort<D> {
     fn may_sleep(&mut self) -> bool {
         self.ready.is_empty()
             && self.heavy.is_empty()
-            && self.mail.is_empty()
+            && self.messages.is_empty()
             && self.shared().inbox(self.service.worker).may_sleep()
     }
 

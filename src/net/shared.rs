@@ -31,7 +31,7 @@ pub struct Shared {
 /// A worker's own part.
 #[derive(Default)]
 struct PerWorker {
-    inbox: Inbox<Mail>,
+    inbox: Inbox<PortMessage>,
     counts: Counts,
 }
 
@@ -67,7 +67,7 @@ pub fn count(counter: &AtomicU64, number: u64) {
 }
 
 /// What others send to a worker's port.
-pub enum Mail {
+pub enum PortMessage {
     /// A connection that another worker accepted.
     Newcomer(Newcomer),
     /// A piece of a long command's reply; after the last one the connection goes on.
@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// The inbox of a worker's port.
-    pub fn inbox(&self, worker: usize) -> &Inbox<Mail> {
+    pub fn inbox(&self, worker: usize) -> &Inbox<PortMessage> {
         &self.workers[worker].inbox
     }
 
@@ -117,8 +117,8 @@ impl Shared {
     }
 
     /// Sends something to a worker's port, and wakes the worker where it sleeps.
-    pub fn send(&self, worker: usize, mail: Mail) {
-        if self.inbox(worker).push(mail) {
+    pub fn send(&self, worker: usize, message: PortMessage) {
+        if self.inbox(worker).push(message) {
             self.engine.workers().waker(worker).wake();
         }
     }
@@ -171,7 +171,7 @@ impl Shared {
         if there {
             client.killed.store(true, Ordering::Relaxed);
             client.gone.store(true, Ordering::Relaxed);
-            self.send(client.worker, Mail::Close(client.key));
+            self.send(client.worker, PortMessage::Close(client.key));
         }
         there
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::client::Key;
-use super::shared::{Mail, Shared};
+use super::shared::{PortMessage, Shared};
 
 /// A connection that waits for another thread's word. Where that never comes, as after a
 /// panic there, it is closed.
@@ -21,8 +21,8 @@ impl Waiting {
     }
 
     /// Sends it something, after which it still waits.
-    pub fn send(&self, mail: impl FnOnce(Key) -> Mail) {
-        self.shared.send(self.worker, mail(self.key));
+    pub fn send(&self, message: impl FnOnce(Key) -> PortMessage) {
+        self.shared.send(self.worker, message(self.key));
     }
 
     /// Whether it is still there, as the client of that id.
@@ -31,16 +31,16 @@ impl Waiting {
     }
 
     /// Sends it what it waits for.
-    pub fn ends(mut self, mail: impl FnOnce(Key) -> Mail) {
+    pub fn ends(mut self, message: impl FnOnce(Key) -> PortMessage) {
         self.ended = true;
-        self.send(mail);
+        self.send(message);
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.ended {
-            self.send(Mail::Close);
+            self.send(PortMessage::Close);
         }
     }
 }
