@@ -222,14 +222,14 @@ pub const FLUSHED_NAMES: usize = 256;
 pub const FLUSHED_NAME_BYTES: usize = 64 << 10;
 
 /// How long the main thread may see to what others have sent it in one turn of its loop: completions, main_tasks
-/// and news of changes. The host's own clients wait no longer than that for midi's.
+/// and notifications of changes. The host's own clients wait no longer than that for midi's.
 pub const MAIN_TURN: Duration = Duration::from_micros(300);
 
-/// News of changes that wait for the main thread, in bytes, beyond which writes on the ports wait, too: a
+/// Notification of changes that wait for the main thread, in bytes, beyond which writes on the ports wait, too: a
 /// thousand of short keys, which it takes some milliseconds to publish.
-pub const NEWS_BYTES: usize = 256 << 10;
+pub const NOTIFICATIONS_MAX_BYTES: usize = 256 << 10;
 /// What each of them weighs beside its key.
-pub const NEWS_ITEM_BYTES: usize = 256;
+pub const NOTIFICATION_OVERHEAD: usize = 256;
 
 /// How long the main thread may free kept arguments in one turn of its loop.
 pub const FREEING_TURN: Duration = Duration::from_micros(100);

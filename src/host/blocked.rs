@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
-use super::news;
+use super::notifications;
 use super::output::{self, UpTo};
 use super::reply::HostReply;
 use crate::command::{Reply, Transcript};
@@ -158,7 +158,7 @@ unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int
     }
     if let Some((author, reply)) = blocked.and_then(|it| Some((it.author(), it.answer.as_ref()?))) {
         super::guarded((), || {
-            news::tell_of(author, ctx);
+            notifications::tell_of(author, ctx);
             reply.play(&mut HostReply::new(ctx));
         });
     }
@@ -173,7 +173,7 @@ unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
     let (blocked, locked) = unsafe { (Box::from_raw(private.cast::<Blocked>()), Locked::assume()) };
     if blocked.answer.is_some() {
         // Where the client has gone there was no reply.
-        super::guarded((), || news::tell_of(blocked.author(), instance().ctx(locked)));
+        super::guarded((), || notifications::tell_of(blocked.author(), instance().ctx(locked)));
     }
 }
 

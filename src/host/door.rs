@@ -14,7 +14,7 @@ use super::register::Trampoline;
 use super::reply::HostReply;
 use super::string::HostString;
 use super::users::USERS;
-use super::{PREFIX, guarded, keys, news, own_commands, unit};
+use super::{PREFIX, guarded, keys, notifications, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::shard::{Author, Call, Client, HostClient, JobOwner, JobReply, Origin, WaitsFor};
@@ -61,7 +61,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
     });
     if !done {
         // Another command must not be taken for the author of what this one did.
-        guarded((), || news::tell(ctx.locked(), None));
+        guarded((), || notifications::tell(ctx.locked(), None));
         HostReply::new(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
     raw::REDISMODULE_OK as c_int
@@ -107,7 +107,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     engine.run(engine.main_slot(ctx.locked()), &mut call, &mut Caller(ctx));
     // What the others' reads take out is told in the next turn.
     if row.flags.write {
-        news::tell(ctx.locked(), Some(ctx));
+        notifications::tell(ctx.locked(), Some(ctx));
     }
 }
 

@@ -8,7 +8,9 @@ use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::{if_in_use, instance};
 use super::users::USERS;
-use super::{budget, descriptors, eviction, guarded, kept, lock, modules, news, output, turn, unit, watch};
+use super::{
+    budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit, watch,
+};
 use crate::shard::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
@@ -81,7 +83,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
             instance().engine.main.awake(ctx.locked());
             lock::main_turned(ctx.locked());
             budget::renew();
-            news::awake();
+            notifications::awake();
             turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
@@ -94,7 +96,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     turn::turn(locked);
     modules::refresh(ctx);
     GATES.before_sleep(ctx);
-    news::before_sleep(ctx);
+    notifications::before_sleep(ctx);
     watch::before_sleep(locked);
     lock::run_starving(ctx);
     turn::tell(engine, locked);
@@ -117,7 +119,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         GATES.refresh(ctx);
-        news::refresh(ctx);
+        notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
         instance().engine.tell_more_refusals(ctx.locked());
@@ -132,7 +134,7 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
         descriptors::refresh(ctx);
         eviction::look(ctx);
         output::look(ctx);
-        news::refresh(ctx);
+        notifications::refresh(ctx);
     });
 }
 

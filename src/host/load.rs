@@ -15,8 +15,8 @@ use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, news, output, register,
-    renamed, reply, unit, watch,
+    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, notifications, output,
+    register, renamed, reply, unit, watch,
 };
 use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
 
@@ -102,7 +102,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     events::log_promises(ctx);
     eviction::look(ctx);
     output::look(ctx);
-    news::refresh(ctx);
+    notifications::refresh(ctx);
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let (workers, shards) =
         (counted(engine_config.workers, "worker"), counted(engine_config.shards, "shard"));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Who stands on whom, from below: `instance` (the engine, and the way to the host); what the host tells and is
-//! told (`gates`, `news`, `users`, `watch`, `unit`); `door` and `own_commands`, which run commands; `turn`; `events`
+//! told (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and `own_commands`, which run commands; `turn`; `events`
 //! and `questions`; `load`.
 
 mod acl;
@@ -30,7 +30,7 @@ mod keys;
 mod load;
 mod lock;
 mod modules;
-mod news;
+mod notifications;
 mod output;
 mod own_commands;
 mod pause;

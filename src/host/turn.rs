@@ -15,12 +15,12 @@ use redis_module::raw;
 
 use super::instance::instance;
 use super::users::USERS;
-use super::{budget, count_panic, guarded, news};
+use super::{budget, count_panic, guarded, notifications};
 use crate::command::Error;
 use crate::shard::{Engine, ForMain, Locked};
 
 static MESSAGES: Messages = Messages {
-    waiting: Mutex::new(Waiting { messages: VecDeque::new(), news: 0, batch: 0 }),
+    waiting: Mutex::new(Waiting { messages: VecDeque::new(), notifications: 0, batch: 0 }),
     has_waiting: AtomicBool::new(false),
     put_off: Mutex::new(VecDeque::new()),
     has_put_off: AtomicBool::new(false),
@@ -41,7 +41,7 @@ struct Messages {
 struct Waiting {
     messages: VecDeque<ForMain>,
     /// Their senders' changes have been told when so many have been.
-    news: u64,
+    notifications: u64,
     /// How often messages have been taken.
     batch: u64,
 }
@@ -66,8 +66,8 @@ impl Messages {
             waiting.messages = engine.main.take(locked);
         }
         waiting.batch += 1;
-        // Asked afterwards: who sends a message has left its news before.
-        waiting.news = engine.news_so_far(locked);
+        // Asked afterwards: who sends a message has left its notifications before.
+        waiting.notifications = engine.notifications_so_far(locked);
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
     }
 
@@ -110,7 +110,7 @@ pub fn turn(locked: Locked<'_>) {
 
 /// Whether something is left over for the next turn.
 pub fn has_left_over(engine: &Engine) -> bool {
-    MESSAGES.has_waiting.load(Ordering::Relaxed) || engine.has_much_news()
+    MESSAGES.has_waiting.load(Ordering::Relaxed) || engine.has_notification_backlog()
 }
 
 /// The number of the batch of messages that is seen to: what has been found out for one of them is not older
@@ -121,16 +121,16 @@ pub fn batch() -> u64 {
 
 /// Tells what has changed, as far as the time goes.
 pub fn tell(engine: &Engine, locked: Locked<'_>) {
-    if engine.has_news() || engine.has_much_news() {
-        news::tell_up_to(locked, u64::MAX);
+    if engine.has_notifications() || engine.has_notification_backlog() {
+        notifications::tell_up_to(locked, u64::MAX);
     }
 }
 
 /// Sees to messages, as far as the time goes.
 fn answer(engine: &Engine, locked: Locked<'_>) {
     // What their senders did is told before they are answered.
-    let news = MESSAGES.waiting.lock().news;
-    if news::tell_up_to(locked, news) {
+    let notifications = MESSAGES.waiting.lock().notifications;
+    if notifications::tell_up_to(locked, notifications) {
         budget::spend(|| {
             let message = MESSAGES.next();
             message.map(|message| guarded((), || see_to(engine, locked, message))).is_some()
@@ -166,7 +166,7 @@ pub fn turn_aside(locked: Locked<'_>) {
         let message = MESSAGES.next_of_all(engine, locked);
         message.map(|message| guarded((), || see_to_aside(engine, locked, message, busy))).is_some()
     });
-    MESSAGES.waiting.lock().news = engine.news_so_far(locked);
+    MESSAGES.waiting.lock().notifications = engine.notifications_so_far(locked);
     if !all_done {
         engine.outside.wake_main();
     }

@@ -16,7 +16,7 @@ use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
 use super::users::USERS;
-use super::{guarded, news, renamed, watch};
+use super::{guarded, notifications, renamed, watch};
 use crate::shard::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -63,7 +63,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
             GATES.pause.before_exec();
-            news::before_exec(command.locked());
+            notifications::before_exec(command.locked());
             USERS.before_exec(command);
             watch::before_exec(command.locked());
         }),
@@ -82,7 +82,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
 fn before_client(command: Filtered<'_>) {
     let subcommand = command.arg(1);
     if subcommand.eq_ignore_ascii_case(b"tracking") {
-        news::tracking_begins(command.locked());
+        notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
         GATES.pause.said(command.arg(3));
     }
@@ -109,7 +109,7 @@ pub fn is_inside(ctx: Ctx<'_>) -> bool {
 
 #[cold]
 fn ask(ctx: Ctx<'_>) -> bool {
-    news::before_read(ctx.locked());
+    notifications::before_read(ctx.locked());
     watch::before_read(ctx.locked());
     let (flags, engine) = (ctx.flags(), &instance().engine);
     if flags & INSIDE == 0 {

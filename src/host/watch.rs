@@ -16,7 +16,7 @@ use super::api::{Ctx, RawCtx, must_not_replicate, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
 use super::users::USERS;
-use super::{guarded, news};
+use super::{guarded, notifications};
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
 use crate::shard::Locked;
 
@@ -71,9 +71,9 @@ struct Counts {
 pub fn before_watch(command: Filtered<'_>) {
     let (client, locked) = (client_of(command), command.locked());
     SAID.store(true, Ordering::Relaxed);
-    // News from before are none for who watches from now on.
-    news::tell(locked, None);
-    news::forget_authors(locked);
+    // Notification from before are none for who watches from now on.
+    notifications::tell(locked, None);
+    notifications::forget_authors(locked);
     let names = (1..command.count()).map(|number| command.arg(number));
     let size: usize = names.clone().map(|name| name.len() + WATCHED_NAME_BYTES).sum();
     let mut turn = TURN.lock();

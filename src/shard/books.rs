@@ -100,7 +100,7 @@ impl Books {
         self.credit_wanted.load(Ordering::Relaxed)
     }
 
-    /// Notes that a write waits for more credit. True where that is news.
+    /// Notes that a write waits for more credit. True where that is notifications.
     pub(super) fn want_credit(&self) -> bool {
         !self.credit_wanted.swap(true, Ordering::Relaxed)
     }

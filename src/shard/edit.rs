@@ -2,7 +2,7 @@
 //!
 //! Commands, jobs, copies from the host and the search for due keys change a key through an [`Edit`], whole
 //! databases go through [`Engine::edit_databases`]. Either ends here, while the shard is held: the books, the
-//! memory credit, the due times, the news, and whoever watches.
+//! memory credit, the due times, the notifications, and whoever watches.
 
 use std::sync::atomic::Ordering;
 
@@ -64,7 +64,7 @@ impl Engine {
     #[cold]
     fn tell_of_expired(&self, db: u32, key: &[u8]) {
         if self.is_listening() {
-            self.leave_news(Author::Nobody, db, key, Event::EXPIRED);
+            self.leave_notification(Author::Nobody, db, key, Event::EXPIRED);
         }
     }
 
@@ -140,16 +140,16 @@ impl Engine {
         let gained = table.take_gained();
         slot.book(db, gained);
         if gained.expired > 0 && self.is_listening() {
-            self.announce_news(slot);
+            self.announce_notifications(slot);
         }
         done
     }
 
-    /// Leaves the news of a command, once its keys have ended: what expired comes first.
+    /// Leaves the notifications of a command, once its keys have ended: what expired comes first.
     #[inline]
     pub(super) fn leave_events<'k>(&self, author: Author, events: &Events, key: impl Fn(usize) -> &'k [u8]) {
         for noted in events.list() {
-            self.leave_news(author, noted.db, key(noted.key), noted.event);
+            self.leave_notification(author, noted.db, key(noted.key), noted.event);
         }
     }
 
@@ -173,7 +173,7 @@ impl Engine {
             }
         });
         if done.changed && self.is_listening() {
-            self.leave_news(Author::Nobody, db, key, Event::SET);
+            self.leave_notification(Author::Nobody, db, key, Event::SET);
         }
         self.release(at.shard, held);
         done.changed
@@ -292,7 +292,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         (store, &mut self.elsewhere[at].2)
     }
 
-    /// Ends what was done to all of them, and leaves the command's news.
+    /// Ends what was done to all of them, and leaves the command's notifications.
     pub(super) fn end(mut self, account: Account<'_>, author: Author, events: &Events) {
         for number in 0..self.names.len() {
             if self.done[number].has_met_hidden() {

@@ -13,7 +13,7 @@ use super::gates::Gates;
 use super::host::Host;
 use super::job::{Jobs, Progress};
 use super::marks::Watch;
-use super::news::NotificationQueue;
+use super::notification::NotificationQueue;
 use super::outside::Outside;
 use super::refusals::Refusals;
 use super::request::Request;
@@ -59,7 +59,7 @@ pub struct Engine {
     pub(super) workers: Workers<Message>,
     pub(super) unit: Unit,
     pub(super) watch: Watch,
-    pub(super) news: NotificationQueue,
+    pub(super) notifications: NotificationQueue,
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     pub(super) gates: AtomicU32,
@@ -102,7 +102,7 @@ impl Engine {
             workers: Workers::new(config.workers)?,
             unit: Unit::default(),
             watch: Watch::default(),
-            news: NotificationQueue::default(),
+            notifications: NotificationQueue::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
             mask: config.shards as u32 - 1,
             books: Books::new(&config),
@@ -160,10 +160,10 @@ impl Engine {
 
     /// Sets what the host's gates say.
     pub fn set_gates(&self, _: Locked<'_>, gates: Gates) {
-        let kept = |before: u32| before & Gates::NEWS.bits();
+        let kept = |before: u32| before & Gates::NOTIFICATIONS.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
-        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NEWS) != gates) {
+        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NOTIFICATIONS) != gates) {
             self.wake_ports();
         }
     }

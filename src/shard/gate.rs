@@ -19,7 +19,8 @@ const FOR_HOST_WRITES: Gates =
     Gates::WRITES_PAUSED.and(Gates::READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
 
 /// What concerns writes to midi's.
-const FOR_WRITES: Gates = FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::NEWS);
+const FOR_WRITES: Gates =
+    FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::NOTIFICATIONS);
 
 /// What concerns commands that may need memory in addition.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -63,7 +64,7 @@ impl Engine {
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
-        if flags.write && gates.has(Gates::NEWS) {
+        if flags.write && gates.has(Gates::NOTIFICATIONS) {
             return Gate::Wait;
         }
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {

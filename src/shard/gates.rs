@@ -32,7 +32,7 @@ impl Gates {
     /// The host is a replica. It concerns no command by itself, but HELLO tells.
     pub const REPLICA: Gates = Gates(1 << 11);
     /// The main thread has not told enough of the changes so far. Unlike the others, workers find that out.
-    pub const NEWS: Gates = Gates(1 << 12);
+    pub const NOTIFICATIONS: Gates = Gates(1 << 12);
 
     /// These and those.
     pub const fn and(self, others: Gates) -> Gates {

@@ -1,10 +1,10 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
-//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`, `news`, `refusals`, `unit`, `users`, `workers`, and what
+//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`, `notifications`, `refusals`, `unit`, `users`, `workers`, and what
 //! it asks of the world: `host`, `port`). `engine.rs` puts them together; what is done with all of them stands above that:
 //! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`, `keyspace`), finding where and when
 //! it runs (`dispatch`, `queue`, `transaction`), long work (`work`,
-//! `long/`), judging gates (`gate`), WATCH (`watch`), news (`notify`) and the loop of the workers (`worker`).
+//! `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the loop of the workers (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
@@ -29,7 +29,7 @@ mod job;
 mod keyspace;
 mod long;
 mod marks;
-mod news;
+mod notification;
 mod notify;
 mod outside;
 mod port;
@@ -56,7 +56,7 @@ pub use gates::Gates;
 pub use host::Host;
 pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
 pub use long::long_work;
-pub use news::News;
+pub use notification::Notification;
 pub use outside::Outside;
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};

@@ -119,7 +119,7 @@ impl Engine {
         let account = Account { slot, metered: false };
         let (due, done) = self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
         if done.expired && self.is_listening() {
-            self.announce_news(slot);
+            self.announce_notifications(slot);
         }
         due
     }
@@ -250,7 +250,7 @@ impl Holding<'_> {
     /// Gives the shards back.
     pub fn let_go(self) {
         if self.engine.is_listening() {
-            self.engine.announce_news(self.slot);
+            self.engine.announce_notifications(self.slot);
         }
         self.engine.release_many(self.held);
     }

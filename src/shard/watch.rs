@@ -3,7 +3,7 @@
 //! The host judges EXEC on its main thread, so that thread makes the changes of
 //! watched keys: a worker that meets one sends its command origin, and a job has
 //! the main thread tell of the change before it is made. So nothing lies between
-//! a change and the news of it, and nothing has to be collected when EXEC comes.
+//! a change and the notifications of it, and nothing has to be collected when EXEC comes.
 //! What expires is found by the clock then, as the host itself does it.
 //!
 //! The host does not say who watches, nor until when, nor in which database. A mark
@@ -90,8 +90,8 @@ impl Engine {
         if let Some(mark) = held.watched.remove(name) {
             if may_be_watched {
                 let databases = 0..self.config.databases;
-                let untold: Vec<u32> = databases.filter(|db| !mark.told.contains(db)).collect();
-                self.tell(locked, &untold, name);
+                let unsent: Vec<u32> = databases.filter(|db| !mark.told.contains(db)).collect();
+                self.tell(locked, &unsent, name);
             }
             let mut due = self.watch.due.lock();
             for (db, at) in mark.due {

@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
         self.rested = self.now;
         let blocked_expiry = !self.expiry.shards.is_empty()
             && self.expiry.spent <= EXPIRY_PER_TICK
-            && !self.engine.has_much_news();
+            && !self.engine.has_notification_backlog();
         let idle =
             self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
@@ -356,7 +356,9 @@ impl<'a> Worker<'a> {
                 self.find_due();
             }
         }
-        if self.expiry.shards.is_empty() || self.expiry.spent > EXPIRY_PER_TICK || self.engine.has_much_news()
+        if self.expiry.shards.is_empty()
+            || self.expiry.spent > EXPIRY_PER_TICK
+            || self.engine.has_notification_backlog()
         {
             return false;
         }

@@ -71,7 +71,7 @@ impl Watched {
         self.0.as_ref().is_some_and(|marks| !marks.by_name.is_empty())
     }
 
-    /// Whether a change of this key would be news to the host.
+    /// Whether a change of this key would be notifications to the host.
     pub fn concerns(&self, db: u32, key: &[u8]) -> bool {
         let mark = self.0.as_ref().and_then(|marks| marks.by_name.get(key));
         mark.is_some_and(|mark| !mark.told.contains(&db))

@@ -230,7 +230,7 @@ impl LockWork for Import {
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
-        let may_write = || slice.engine.has_credit() && !slice.engine.has_much_news();
+        let may_write = || slice.engine.has_credit() && !slice.engine.has_notification_backlog();
         if slice.is_endless() || may_write() { Progress::Done } else { Progress::Blocked }
     }
 

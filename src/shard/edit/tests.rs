@@ -95,11 +95,11 @@ impl Tested {
     }
 
     /// Each key that somebody may hear of, with what happened to it.
-    fn news(&self) -> Vec<String> {
-        let next = || self.engine.next_news(LOCKED);
-        let text = |news: super::super::News| {
-            let key = String::from_utf8_lossy(&news.key).into_owned();
-            format!("{key} {}", news.event.name.to_string_lossy())
+    fn notifications(&self) -> Vec<String> {
+        let next = || self.engine.next_notification(LOCKED);
+        let text = |notifications: super::super::Notification| {
+            let key = String::from_utf8_lossy(&notifications.key).into_owned();
+            format!("{key} {}", notifications.event.name.to_string_lossy())
         };
         std::iter::from_fn(next).map(text).collect()
     }
@@ -141,7 +141,7 @@ fn before_the_horizon_reads_hide_a_key_and_writes_find_none() {
     tested.engine.set_listening(LOCKED, true);
     let set = format!("msetex 2 a 1 b 2 pxat {DUE}");
     assert_eq!(tested.say(&set), "1");
-    tested.news();
+    tested.notifications();
     for (line, reply) in [
         ("get a", "null"),
         ("mget a b", "null null"),
@@ -156,13 +156,13 @@ fn before_the_horizon_reads_hide_a_key_and_writes_find_none() {
         assert_eq!(tested.at(apart(), line), reply, "{line}");
     }
     assert_eq!(tested.books(), (2, 2, 0), "hidden, and still there");
-    assert!(tested.news().is_empty());
+    assert!(tested.notifications().is_empty());
     assert_eq!(tested.say("mget a b"), "1 2", "for whom they have not expired");
 
     assert_eq!(tested.at(apart(), "append a x"), "1");
     assert_eq!(tested.at(apart(), "msetnx b y c z"), "1");
     assert_eq!(tested.books(), (3, 0, 2));
-    assert_eq!(tested.news(), ["a expired", "a append", "b expired", "b set", "c set"]);
+    assert_eq!(tested.notifications(), ["a expired", "a append", "b expired", "b set", "c set"]);
     assert_eq!(tested.at(apart(), "mget a b c"), "x y z");
 }
 
@@ -172,11 +172,11 @@ fn what_may_go_is_removed_by_whoever_meets_it() {
     tested.engine.set_listening(LOCKED, true);
     for line in ["get a", "mget a b", "exists a", "del a", "setrange a 0 x", "copy a b", "mset a 1 b 2"] {
         tested.say(&format!("set a 1 pxat {DUE}"));
-        tested.news();
+        tested.notifications();
         let before = tested.books().2;
         tested.at(Now::at(DUE + 1), line);
         assert_eq!(tested.books().2, before + 1, "{line}");
-        assert_eq!(tested.news()[0], "a expired", "{line}");
+        assert_eq!(tested.notifications()[0], "a expired", "{line}");
         tested.say("del a b");
     }
     assert_eq!((tested.books().0, tested.engine.books.totals().bytes), (0, 0));

@@ -60,7 +60,7 @@ impl Part for EachPart {
                 slice.refuse(error);
                 return Progress::Done;
             }
-            if !slice.is_endless() && slice.engine.has_much_news() {
+            if !slice.is_endless() && slice.engine.has_notification_backlog() {
                 return Progress::Blocked;
             }
             let taking = slice.taking();
@@ -69,7 +69,7 @@ impl Part for EachPart {
                 return Progress::Blocked;
             };
             if slice.engine.is_listening() {
-                slice.engine.announce_news(slice.slot);
+                slice.engine.announce_notifications(slice.slot);
             }
             self.count.fetch_add(count, Ordering::Relaxed);
             slice.advance((end - self.next) as u64);

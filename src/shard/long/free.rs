@@ -48,7 +48,7 @@ impl Part for FreePart {
             });
         }
         // Also when nothing is left to free: then the last names have been told.
-        let Some(naming) = engine.may_name() else { return Progress::Blocked };
+        let Some(names_permit) = engine.may_name() else { return Progress::Blocked };
         let (mut names, mut bytes) = (Vec::new(), 0);
         let progress = self.free(slice, |table| {
             table.name_next(|key| {
@@ -60,7 +60,7 @@ impl Part for FreePart {
         if names.is_empty() {
             return progress;
         }
-        engine.send_names(names, naming);
+        engine.send_names(names, names_permit);
         Progress::More
     }
 }

@@ -287,7 +287,7 @@ impl Round {
             self.bytes += entry.string().map_or(0, |value| value.len());
         });
         if done.expired && engine.is_listening() {
-            engine.announce_news(slot);
+            engine.announce_notifications(slot);
         }
     }
 

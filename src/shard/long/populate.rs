@@ -73,7 +73,7 @@ impl Part for PopulatePart {
         let now = slice.now();
         let mut busy = false;
         loop {
-            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_much_news() {
+            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_notification_backlog() {
                 return Progress::Blocked;
             }
             if let Some(error) = slice.engine.write_refusal(true) {
@@ -178,7 +178,7 @@ impl PopulatePart {
             table.prefetch(planned.hash);
         }
         let account = Account { slot: slice.slot, metered: true };
-        let mut has_news = false;
+        let mut has_notifications = false;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
             let at = KeyAt { shard, db: self.db, hash: planned.hash };
@@ -188,10 +188,10 @@ impl PopulatePart {
                     edit.set(Value::Inline(&self.value), None);
                 }
             });
-            has_news |= done.expired;
+            has_notifications |= done.expired;
         }
-        if has_news && slice.engine.is_listening() {
-            slice.engine.announce_news(slice.slot);
+        if has_notifications && slice.engine.is_listening() {
+            slice.engine.announce_notifications(slice.slot);
         }
         slice.engine.release(shard, held);
         self.done += run;

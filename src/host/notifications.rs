@@ -16,7 +16,7 @@ use super::api::Ctx;
 use super::budget;
 use super::instance::instance;
 use crate::command::Class;
-use crate::shard::{Author, Locked, News};
+use crate::shard::{Author, Locked, Notification};
 
 /// Whether any client ever asked for it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
@@ -90,7 +90,7 @@ pub fn before_sleep(ctx: Ctx<'_>) {
 /// `running` is the context of the command that has just run, if one has.
 #[inline]
 pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
-    if instance().engine.has_news() {
+    if instance().engine.has_notifications() {
         tell_all(locked, running);
     }
 }
@@ -98,47 +98,47 @@ pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 #[cold]
 fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     let engine = &instance().engine;
-    // All of them first: what another module does in answer to one has news of its own, and a client of its own.
-    let all: Vec<News> = std::iter::from_fn(|| engine.next_news(locked)).collect();
-    all.iter().for_each(|news| tell_one(locked, news, running));
-    engine.make_room_for_news(locked);
+    // All of them first: what another module does in answer to one has notifications of its own, and a client of its own.
+    let all: Vec<Notification> = std::iter::from_fn(|| engine.next_notification(locked)).collect();
+    all.iter().for_each(|notifications| tell_one(locked, notifications, running));
+    engine.make_room_for_notifications(locked);
 }
 
-/// Tells as much of it as this turn's share of the main loop allows, up to the news of that number. True
+/// Tells as much of it as this turn's share of the main loop allows, up to the notifications of that number. True
 /// where these have been told.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
-    let is_told = || engine.news_told() >= number;
-    if engine.has_news() || engine.has_much_news() {
+    let is_told = || engine.notifications_sent() >= number;
+    if engine.has_notifications() || engine.has_notification_backlog() {
         budget::spend(|| !is_told() && tell_next(locked));
-        engine.make_room_for_news(locked);
+        engine.make_room_for_notifications(locked);
     }
     is_told()
 }
 
 fn tell_next(locked: Locked<'_>) -> bool {
-    let news = instance().engine.next_news(locked);
-    if let Some(news) = &news {
-        tell_one(locked, news, None);
+    let notifications = instance().engine.next_notification(locked);
+    if let Some(notifications) = &notifications {
+        tell_one(locked, notifications, None);
     }
-    news.is_some()
+    notifications.is_some()
 }
 
-fn tell_one(locked: Locked<'_>, news: &News, running: Option<Ctx<'_>>) {
+fn tell_one(locked: Locked<'_>, notifications: &Notification, running: Option<Ctx<'_>>) {
     let ctx = instance().ctx(locked);
     if instance().engine.is_tracked() {
-        match (news.author, running) {
-            (Author::Waiting(client), _) => WAITING.lock().add(client, news.db, &news.key),
-            (Author::Running, Some(running)) => signal(running, news.db, &news.key),
-            _ => signal(ctx, news.db, &news.key),
+        match (notifications.author, running) {
+            (Author::Waiting(client), _) => WAITING.lock().add(client, notifications.db, &notifications.key),
+            (Author::Running, Some(running)) => signal(running, notifications.db, &notifications.key),
+            _ => signal(ctx, notifications.db, &notifications.key),
         }
     }
-    let class = match news.event.class {
+    let class = match notifications.event.class {
         Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
         Class::String => raw::REDISMODULE_NOTIFY_STRING,
         Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
     };
-    ctx.notify(news.db, &news.key, class as u32, news.event.name);
+    ctx.notify(notifications.db, &notifications.key, class as u32, notifications.event.name);
 }
 
 fn signal(ctx: Ctx<'_>, db: u32, key: &[u8]) {

@@ -1,14 +1,14 @@
-//! News of changes, for those who listen at the host: keyspace notifications and
+//! Notification of changes, for those who listen at the host: keyspace notifications and
 //! client-side caching.
 //!
-//! Whoever changes a key while somebody listens leaves the news, in the order of the
+//! Whoever changes a key while somebody listens leaves the notifications, in the order of the
 //! changes, before letting go of the shard. The main thread takes them to the host
 //! when no token is in its hands: what the host does then may call our commands.
 //!
 //! Where changes come faster than it can tell of them, writes on the ports wait, jobs that write pause, and keys
 //! expire later. The main thread itself never waits: it tells of its own changes after each command.
 //!
-//! The keys of a flush are news for client-side caching only. Their names go to the main
+//! The keys of a flush are notifications for client-side caching only. Their names go to the main
 //! thread as the memory is freed, a few at a time.
 
 use std::collections::VecDeque;
@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 
 use super::call::Author;
 use crate::command::Event;
-use crate::limits::NEWS_ITEM_BYTES;
+use crate::limits::NOTIFICATION_OVERHEAD;
 use crate::sync::Inbox;
 
 /// A change of a key.
-pub struct News {
+pub struct Notification {
     /// Who made it.
     pub author: Author,
     /// The database.
@@ -34,33 +34,33 @@ pub struct News {
     pub event: Event,
 }
 
-impl News {
+impl Notification {
     pub(super) fn weight(&self) -> usize {
-        self.key.len() + NEWS_ITEM_BYTES
+        self.key.len() + NOTIFICATION_OVERHEAD
     }
 }
 
-/// News on their way to the host.
+/// Notification on their way to the host.
 #[derive(Default)]
 pub(super) struct NotificationQueue {
     pub(super) listening: AtomicBool,
     pub(super) tracked: AtomicBool,
-    pub(super) waiting: Inbox<News>,
+    pub(super) waiting: Inbox<Notification>,
     /// Those that have been taken out of there, oldest first.
-    pub(super) untold: Mutex<VecDeque<News>>,
+    pub(super) unsent: Mutex<VecDeque<Notification>>,
     /// How many have been told so far.
     pub(super) told: AtomicU64,
     /// What all that wait take, in bytes.
     pub(super) weight: AtomicUsize,
     /// Whether somebody has the right to send names of flushed keys.
-    pub(super) naming: Arc<AtomicBool>,
+    pub(super) names_permit: Arc<AtomicBool>,
 }
 
 /// The right to send names of flushed keys to the main thread: until it has told of
 /// them nobody sends more, so that they cannot hold it up, nor pile up.
-pub(super) struct Naming(pub(super) Arc<AtomicBool>);
+pub(super) struct NamesPermit(pub(super) Arc<AtomicBool>);
 
-impl Drop for Naming {
+impl Drop for NamesPermit {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
