@@ -241,14 +241,14 @@ pub enum Message {
     /// Messages lie in this shard's mailbox.
     Shard(u32),
     /// Take part in a job.
-    Share(Box<dyn Share>),
+    Part(Box<dyn JobPart>),
     /// Go home.
     Stop,
 }
 
-/// A worker's share of a job.
-pub trait Share: Send {
-    /// One slice. `Done` when this share is finished for good.
+/// A worker's part of a job.
+pub trait JobPart: Send {
+    /// One slice. `Done` when this part is finished for good.
     fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress;
 
     /// After a panic in a slice: the job ends with an error, and its client is answered.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::call::Taking;
-use super::engine::{Engine, HeldShard, Message, Share};
+use super::engine::{Engine, HeldShard, JobPart, Message};
 use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
 use super::slot::ThreadSlot;
 use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Long, Reply};
@@ -20,13 +20,13 @@ use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
 
-/// What every part of a job shares, and how its reply is made.
+/// What every part of a job parts, and how its reply is made.
 pub trait Task: Send + Sync {
     /// Goes on with the reply, as far as the slice allows. True when it is complete.
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
 }
 
-/// One worker's share of a job.
+/// One worker's part of a job.
 pub trait Part: Send {
     /// Works until the slice is over.
     fn slice(&mut self, slice: &Slice<'_>) -> Progress;
@@ -39,9 +39,9 @@ pub trait Part: Send {
 
 /// Long work, ready to be started.
 pub struct Work {
-    /// What the parts share.
+    /// What the parts part.
     pub task: Arc<dyn Task>,
-    /// The shares; each goes to the worker of its place, modulo their number.
+    /// The parts; each goes to the worker of its place, modulo their number.
     pub parts: Vec<Box<dyn Part>>,
     /// What `done` counts up to.
     pub total: u64,
@@ -208,8 +208,8 @@ impl Engine {
         let common = Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
         for (number, part) in work.parts.into_iter().enumerate() {
             let worker = (work.first_worker + number) % self.config.workers;
-            let share = PartShare { common: Arc::clone(&common), stage: Stage::Work(part) };
-            self.workers.send(worker, Message::Share(Box::new(share)));
+            let part = RunningPart { common: Arc::clone(&common), stage: Stage::Work(part) };
+            self.workers.send(worker, Message::Part(Box::new(part)));
         }
     }
 
@@ -227,7 +227,7 @@ impl Engine {
     }
 }
 
-/// What all parts of a running job share.
+/// What all parts of a running job part.
 struct Common {
     job: Arc<Job>,
     task: Arc<dyn Task>,
@@ -236,7 +236,7 @@ struct Common {
 }
 
 /// A part on its worker.
-struct PartShare {
+struct RunningPart {
     common: Arc<Common>,
     stage: Stage,
 }
@@ -246,7 +246,7 @@ enum Stage {
     Reply(Box<dyn JobReply>),
 }
 
-impl Share for PartShare {
+impl JobPart for RunningPart {
     fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         let common = Arc::clone(&self.common);
         let slice = Slice::short(engine, slot, Some(&common.job));
@@ -284,7 +284,7 @@ impl Share for PartShare {
     }
 }
 
-impl PartShare {
+impl RunningPart {
     /// The last part to be done makes the reply.
     fn finish_part(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         if self.common.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {

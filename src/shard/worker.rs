@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::call::Taking;
 use super::dispatch::{Panic, Resumed};
-use super::engine::{Engine, HeldShard, Message, Share};
+use super::engine::{Engine, HeldShard, JobPart, Message};
 use super::job::Progress;
 use super::port::Port;
 use super::request::Request;
@@ -35,7 +35,7 @@ impl Engine {
 }
 
 impl Workers<Message> {
-    /// Starts the threads, each with its share of the ports, if there are any.
+    /// Starts the threads, each with its part of the ports, if there are any.
     ///
     /// # Errors
     /// The system's, where it gives out no more threads.
@@ -76,7 +76,7 @@ struct Worker<'a> {
     answered: Vec<Box<Request>>,
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,
-    shares: VecDeque<Box<dyn Share>>,
+    parts: VecDeque<Box<dyn JobPart>>,
     expiry: Expiry,
     /// When this turn began, roughly.
     now: Instant,
@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
             requests: VecDeque::new(),
             answered: Vec::new(),
             shards: VecDeque::new(),
-            shares: VecDeque::new(),
+            parts: VecDeque::new(),
             expiry: Expiry {
                 next_tick: Instant::now() + EXPIRY_TICK,
                 shards: VecDeque::new(),
@@ -152,7 +152,7 @@ impl<'a> Worker<'a> {
             && self.expiry.spent <= EXPIRY_PER_TICK
             && !self.engine.has_notification_backlog();
         let idle =
-            self.requests.is_empty() && self.shards.is_empty() && self.shares.is_empty() && !blocked_expiry;
+            self.requests.is_empty() && self.shards.is_empty() && self.parts.is_empty() && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         self.sleep(nap);
     }
@@ -199,14 +199,14 @@ impl<'a> Worker<'a> {
                 self.answered.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
-            Message::Share(share) => self.shares.push_back(share),
+            Message::Part(part) => self.parts.push_back(part),
             Message::Stop => self.stopped = true,
         }
     }
 
     /// Lets others have the core for a moment, now and then.
     fn breathe(&mut self) {
-        if self.shares.is_empty() {
+        if self.parts.is_empty() {
             return;
         }
         // Replies wait for the main thread, perhaps because it waits for this core. Only then:
@@ -318,18 +318,18 @@ impl<'a> Worker<'a> {
 
     /// One slice of the job whose turn it is.
     fn one_slice(&mut self) -> bool {
-        for _ in 0..self.shares.len() {
-            let Some(mut share) = self.shares.pop_front() else {
+        for _ in 0..self.parts.len() {
+            let Some(mut part) = self.parts.pop_front() else {
                 break;
             };
             self.slot.slices.add(1);
-            let slice = AssertUnwindSafe(|| share.slice(self.engine, self.slot));
+            let slice = AssertUnwindSafe(|| part.slice(self.engine, self.slot));
             let progress = catch_unwind(slice).unwrap_or_else(|_| {
                 (self.on_panic)();
-                share.failed(self.engine, self.slot)
+                part.failed(self.engine, self.slot)
             });
             if progress != Progress::Done {
-                self.shares.push_back(share);
+                self.parts.push_back(part);
             }
             if progress != Progress::Blocked {
                 return true;
@@ -342,7 +342,7 @@ impl<'a> Worker<'a> {
         self.expiry.next_tick.saturating_duration_since(self.now)
     }
 
-    /// One slice of expiry, if any is due and its share of the tick is not used up.
+    /// One slice of expiry, if any is due and its part of the tick is not used up.
     fn expire(&mut self) -> bool {
         let now = self.now;
         if now >= self.expiry.next_tick {
