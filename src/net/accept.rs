@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsockname, send};
 
-use super::client::{Client, Condition, Key, Names, Newcomer};
+use super::client::{Client, Condition, Key, Names, NewConnection};
 use super::listen::{Listener, prepare_tcp, raised};
 use super::shared::{Shared, count};
 
@@ -30,7 +30,7 @@ const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
 /// What accepting gave.
 pub enum Accepted {
     /// A connection.
-    Newcomer(Newcomer),
+    NewConnection(NewConnection),
     /// None waits.
     None,
     /// The system has no descriptor or no memory left for it, and will not have for a while.
@@ -44,7 +44,7 @@ pub fn accept(listener: &Listener) -> Accepted {
         return match acceptfrom_with(&listener.socket, flags) {
             Ok((socket, address)) => {
                 let address = if listener.unix { None } else { address.and_then(internet_address) };
-                Accepted::Newcomer(Newcomer { socket, address })
+                Accepted::NewConnection(NewConnection { socket, address })
             }
             Err(Errno::INTR | Errno::CONNABORTED) => continue,
             Err(Errno::AGAIN) => Accepted::None,
@@ -59,15 +59,15 @@ fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
 
 /// Lets somebody in: moves the socket to where it may stay, sets its options. `None` where it is
 /// not let in; it has been told why.
-pub fn let_in(shared: &Shared, worker: usize, newcomer: Newcomer) -> Option<Newcomer> {
+pub fn let_in(shared: &Shared, worker: usize, new_connection: NewConnection) -> Option<NewConnection> {
     let settings = &shared.engine.settings.port;
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
         // Whether it arrives is not for us to know.
-        let _ = send(&newcomer.socket, text, SendFlags::NOSIGNAL);
+        let _ = send(&new_connection.socket, text, SendFlags::NOSIGNAL);
         None
     };
-    let from_outside = newcomer.address.is_some_and(|address| !is_loopback(address.ip()));
+    let from_outside = new_connection.address.is_some_and(|address| !is_loopback(address.ip()));
     if from_outside && settings.protected.load(Ordering::Relaxed) && shared.engine.users.default_is_open() {
         return refuse(PROTECTED);
     }
@@ -75,15 +75,15 @@ pub fn let_in(shared: &Shared, worker: usize, newcomer: Newcomer) -> Option<Newc
         return refuse(FULL);
     }
     let first = settings.first_descriptor.load(Ordering::Relaxed) as i32;
-    let Ok(socket) = raised(newcomer.socket, first) else {
+    let Ok(socket) = raised(new_connection.socket, first) else {
         shared.leave_place();
         count(&shared.counts(worker).refused, 1);
         return None;
     };
-    if newcomer.address.is_some() {
+    if new_connection.address.is_some() {
         prepare_tcp(&socket, settings.keepalive.load(Ordering::Relaxed) as u64);
     }
-    Some(Newcomer { socket, address: newcomer.address })
+    Some(NewConnection { socket, address: new_connection.address })
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -95,25 +95,25 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// What others may know of a newcomer.
+/// What others may know of a new_connection.
 pub fn client(
     shared: &Shared,
     worker: usize,
     key: Key,
-    newcomer: &Newcomer,
+    new_connection: &NewConnection,
     unixsocket: &str,
 ) -> Arc<Client> {
     let now = Instant::now();
-    let local = getsockname(&newcomer.socket).ok().and_then(internet_address);
+    let local = getsockname(&new_connection.socket).ok().and_then(internet_address);
     let unix = || format!("{unixsocket}:0");
     Arc::new(Client {
         id: shared.new_id(),
         worker,
         key,
-        address: newcomer.address.map_or_else(unix, |address| address.to_string()),
+        address: new_connection.address.map_or_else(unix, |address| address.to_string()),
         local_address: local.map_or_else(unix, |address| address.to_string()),
-        unix: newcomer.address.is_none(),
-        descriptor: newcomer.socket.as_raw_fd(),
+        unix: new_connection.address.is_none(),
+        descriptor: new_connection.socket.as_raw_fd(),
         since: now,
         names: parking_lot::Mutex::new(Names::default()),
         db: AtomicU32::new(0),

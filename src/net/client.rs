@@ -101,7 +101,7 @@ pub struct Names {
 }
 
 /// A connection that was accepted and has no worker yet.
-pub struct Newcomer {
+pub struct NewConnection {
     /// Its socket.
     pub socket: OwnedFd,
     /// Its address; a Unix socket's client has none.

@@ -54,7 +54,7 @@ pub struct Connection {
     pub has_commands: bool,
     /// Where not, at least so many bytes are still to come, as far as the client tells.
     pub missing: usize,
-    /// Said but not sent.
+    /// ExecReply but not sent.
     pub unsent: Backlog,
     /// Replies of this turn of its wait among all others', to be sent at its end: see `net/send.rs`.
     pub has_outgoing: bool,
@@ -70,12 +70,12 @@ impl Connection {
 
     /// Whether its next command may run: there may be one, and what came before it has been said.
     pub fn may_run(&self) -> bool {
-        self.has_commands && self.state == State::Open && self.session.saying.is_none()
+        self.has_commands && self.state == State::Open && self.session.exec_replies.is_none()
     }
 
     /// Whether it need not wait for anything to happen to it.
     pub fn can_go_on(&self) -> bool {
-        self.has_commands || self.readable || self.ended || self.session.saying.is_some()
+        self.has_commands || self.readable || self.ended || self.session.exec_replies.is_some()
     }
 
     /// Whether its client seems to have left while a command of its waited for a shard.

@@ -7,7 +7,7 @@ use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::named::note;
 use super::service::Service;
-use super::session::{NO_AUTH, Standing};
+use super::session::{NO_AUTH, UserState};
 use super::shared::count;
 use crate::command::{
     Action, Args, Error, Found, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
@@ -35,9 +35,9 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) {
         match connection.session.refresh(&self.shared.engine) {
-            Standing::Good => {}
-            Standing::Unknown => return connection.state = State::Deferred,
-            Standing::Gone => return connection.state = State::Closing,
+            UserState::Good => {}
+            UserState::Unknown => return connection.state = State::Deferred,
+            UserState::Gone => return connection.state = State::Closing,
         }
         if connection.session.in_multi {
             return self.run_in_multi(connection, args, limits, output);

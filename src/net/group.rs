@@ -75,7 +75,7 @@ impl<D: Driver> Service<D> {
         let fits = connection.state == State::Open
             && connection.readable
             && !connection.client.killed.load(Ordering::Relaxed)
-            && connection.session.saying.is_none()
+            && connection.session.exec_replies.is_none()
             && !connection.ended
             && !connection.has_commands
             && !connection.has_outgoing

@@ -4,7 +4,7 @@
 //! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
 //!                       ▲                                                   └─ what runs by itself ─► dispatch ─► commands
 //!                       │                      driver: bytes out ◄─ send ◄─ resp: replies ◄──┘
-//!                       └─ message (shared): replies of jobs and main_tasks, newcomers
+//!                       └─ message (shared): replies of jobs and main_tasks, new_connections
 //! ```
 //!
 //! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a session: who it is and

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use slotmap::SlotMap;
 
 use super::accept::{Accepted, accept, client, let_in};
-use super::client::{Key, Newcomer};
+use super::client::{Key, NewConnection};
 use super::connection::{Backlog, Connection, State};
 use super::driver::{Driver, Happened};
 use super::group::{Gathered, Group};
@@ -164,18 +164,20 @@ impl<D: Driver> WorkerPort<D> {
 
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTED_PER_TURN {
-            let newcomer = match self.listeners.get(listener).map(accept) {
-                Some(Accepted::Newcomer(newcomer)) => newcomer,
+            let new_connection = match self.listeners.get(listener).map(accept) {
+                Some(Accepted::NewConnection(new_connection)) => new_connection,
                 Some(Accepted::NoRoom) => return self.rest_listener(listener),
                 Some(Accepted::None) | None => return,
             };
             let worker = self.shared().emptiest(self.service.worker);
-            let Some(newcomer) = let_in(self.shared(), self.service.worker, newcomer) else { continue };
+            let Some(new_connection) = let_in(self.shared(), self.service.worker, new_connection) else {
+                continue;
+            };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
             if worker == self.service.worker {
-                self.welcome(newcomer);
+                self.welcome(new_connection);
             } else {
-                self.shared().send(worker, PortMessage::Newcomer(newcomer));
+                self.shared().send(worker, PortMessage::NewConnection(new_connection));
             }
         }
     }
@@ -199,15 +201,15 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     /// Takes a connection in. Its place has been counted.
-    fn welcome(&mut self, newcomer: Newcomer) {
+    fn welcome(&mut self, new_connection: NewConnection) {
         let (worker, shared) = (self.service.worker, Arc::clone(&self.service.shared));
         count(&shared.counts(worker).accepted, 1);
         let key = self.connections.insert_with_key(|key| {
-            let client = client(&shared, worker, key, &newcomer, &self.unixsocket);
+            let client = client(&shared, worker, key, &new_connection, &self.unixsocket);
             let session = Session::new(&shared.engine, &client);
             Connection {
                 key,
-                socket: newcomer.socket,
+                socket: new_connection.socket,
                 client,
                 session,
                 state: State::Open,
@@ -314,7 +316,7 @@ impl<D: Driver> WorkerPort<D> {
 
     fn take_message(&mut self, message: PortMessage) {
         match message {
-            PortMessage::Newcomer(newcomer) => self.welcome(newcomer),
+            PortMessage::NewConnection(new_connection) => self.welcome(new_connection),
             PortMessage::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
             PortMessage::Part { key, bytes, last: false } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };

@@ -77,13 +77,13 @@ impl<D: Driver> Service<D> {
         if connection.unsent.len() > OUTPUT_PAUSE {
             return self.take_in(connection);
         }
-        if connection.session.saying.is_some() {
+        if connection.session.exec_replies.is_some() {
             let (limits, said) = (self.engine().settings.limits(usize::MAX), output.len());
-            self.go_on_saying(connection, &limits, output);
+            self.continue_exec_replies(connection, &limits, output);
             if connection.session.is_muted() {
                 output.truncate(said);
             }
-            if connection.state != State::Open || connection.session.saying.is_some() {
+            if connection.state != State::Open || connection.session.exec_replies.is_some() {
                 return self.outcome_of(connection);
             }
         }

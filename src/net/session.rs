@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::client::Client;
 use super::resp::RespReply;
-use super::transaction::{Saying, Transaction};
+use super::transaction::{ExecReplies, Transaction};
 use crate::command::Args;
 use crate::shard::{DEFAULT_USER, Engine, User, Users};
 
@@ -30,7 +30,7 @@ pub struct Session {
     /// What MULTI and WATCH have led to.
     pub(super) transaction: Option<Box<Transaction>>,
     /// What EXEC has still to answer.
-    pub(super) saying: Option<Box<Saying>>,
+    pub(super) exec_replies: Option<Box<ExecReplies>>,
     /// What the buffer that it is answered into may hold.
     pub(super) most_output: usize,
 }
@@ -69,7 +69,7 @@ impl Session {
             replies: Replies::Wanted,
             in_multi: false,
             transaction: None,
-            saying: None,
+            exec_replies: None,
             most_output: usize::MAX,
         };
         session.be_nobody(engine, client);
@@ -171,13 +171,13 @@ impl Session {
     }
 
     /// Looks the user up again where the list of users has changed.
-    pub(super) fn refresh(&mut self, engine: &Engine) -> Standing {
+    pub(super) fn refresh(&mut self, engine: &Engine) -> UserState {
         let epoch = engine.users.epoch();
         if epoch == self.epoch {
-            return Standing::Good;
+            return UserState::Good;
         }
         if Users::is_stale(epoch) {
-            return Standing::Unknown;
+            return UserState::Unknown;
         }
         self.epoch = epoch;
         match self.user.take() {
@@ -187,11 +187,11 @@ impl Session {
             Some(user) => {
                 self.user = engine.users.find_again(&user);
                 if self.user.is_none() {
-                    return Standing::Gone;
+                    return UserState::Gone;
                 }
             }
         }
-        Standing::Good
+        UserState::Good
     }
 
     /// It is this user from now on.
@@ -234,7 +234,7 @@ fn settled(epoch: u64) -> u64 {
 }
 
 /// What came of looking at who a connection is.
-pub(super) enum Standing {
+pub(super) enum UserState {
     /// It may go on.
     Good,
     /// Nobody knows yet: the host's rules are changing.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crossbeam::utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::client::{Client, Key, Newcomer};
+use super::client::{Client, Key, NewConnection};
 use super::connection::Connection;
 use crate::command::HostCommand;
 use crate::shard::{Engine, Inbox};
@@ -69,7 +69,7 @@ pub fn count(counter: &AtomicU64, number: u64) {
 /// What others send to a worker's port.
 pub enum PortMessage {
     /// A connection that another worker accepted.
-    Newcomer(Newcomer),
+    NewConnection(NewConnection),
     /// A piece of a long command's reply; after the last one the connection goes on.
     Part {
         /// Whose.

@@ -102,22 +102,22 @@ impl Transaction {
 }
 
 /// What came of it for one of the commands.
-pub(super) enum Said {
+pub(super) enum ExecReply {
     Transcript(Transcript),
     Error(Vec<u8>),
     /// It is to be run when its turn has come.
     Own,
 }
 
-impl Said {
+impl ExecReply {
     pub(super) fn is_cut(&self) -> bool {
-        matches!(self, Said::Transcript(transcript) if transcript.is_cut())
+        matches!(self, ExecReply::Transcript(transcript) if transcript.is_cut())
     }
 }
 
 /// Replies of a transaction that have not been said yet.
-pub struct Saying {
+pub struct ExecReplies {
     pub(super) transaction: Box<Transaction>,
-    pub(super) said: std::vec::IntoIter<Said>,
+    pub(super) said: std::vec::IntoIter<ExecReply>,
     pub(super) next: usize,
 }

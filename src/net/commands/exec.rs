@@ -10,7 +10,7 @@ use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
 use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find};
 use crate::net::resp::RespReply;
-use crate::net::transaction::{Said, Transaction};
+use crate::net::transaction::{ExecReply, Transaction};
 use crate::shard::{
     Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, Shards, User,
 };
@@ -180,7 +180,11 @@ impl<'a> Plan<'a> {
     }
 
     /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a client.
-    pub(super) fn run(self, engine: &Engine, mut run: impl FnMut(&Call<'_>, &mut Transcript)) -> Vec<Said> {
+    pub(super) fn run(
+        self,
+        engine: &Engine,
+        mut run: impl FnMut(&Call<'_>, &mut Transcript),
+    ) -> Vec<ExecReply> {
         let mut room = engine.settings.port.most_output();
         let steps = self.steps.into_iter();
         steps
@@ -189,10 +193,10 @@ impl<'a> Plan<'a> {
                     let mut transcript = Transcript::up_to(room);
                     run(&call, &mut transcript);
                     room = room.saturating_sub(transcript.len());
-                    Said::Transcript(transcript)
+                    ExecReply::Transcript(transcript)
                 }
-                Step::Refuse(text) => Said::Error(text),
-                Step::Own => Said::Own,
+                Step::Refuse(text) => ExecReply::Error(text),
+                Step::Own => ExecReply::Own,
             })
             .collect()
     }
@@ -245,7 +249,7 @@ pub(super) fn run_as_unit(
     user: &Arc<User>,
     db: u32,
     limits: &Limits,
-) -> Result<Option<Vec<Said>>, Vec<u8>> {
+) -> Result<Option<Vec<ExecReply>>, Vec<u8>> {
     // The gates may have closed since the worker looked.
     if let Some(Gate::Refuse(error)) = transaction.flags.map(|flags| engine.port_gate(flags)) {
         return Err(aborted(&error.text("exec", &Args::new(&[]))));

@@ -22,7 +22,7 @@ use crate::net::driver::Driver;
 use crate::net::service::{Pace, Service};
 use crate::net::session::BUSY;
 use crate::net::shared::{Shared, count};
-use crate::net::transaction::{Said, Saying, Transaction};
+use crate::net::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::shard::{Apart, Gate, Taking};
 
 /// What came of a try.
@@ -30,7 +30,7 @@ enum Tried {
     Done,
     Apart(Apart),
     /// It ran, and its replies are to be said.
-    Said(Vec<Said>),
+    ExecReply(Vec<ExecReply>),
 }
 
 const SPOILED: &[u8] = b"EXECABORT Transaction discarded because of previous errors.";
@@ -178,9 +178,9 @@ impl<D: Driver> Service<D> {
                 connection.state = State::Again;
             }
             Tried::Apart(Apart::NeedsMain) => self.exec_on_main(connection, transaction, *limits),
-            Tried::Said(said) => {
-                self.shared.begin_saying(connection, transaction, said, output);
-                self.go_on_saying(connection, limits, output);
+            Tried::ExecReply(said) => {
+                self.shared.begin_exec_replies(connection, transaction, said, output);
+                self.continue_exec_replies(connection, limits, output);
             }
         }
     }
@@ -211,7 +211,7 @@ impl<D: Driver> Service<D> {
         plan.set_time(now);
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
-            Tried::Said(plan.run(engine, |call, transcript| holding.run(call, transcript)))
+            Tried::ExecReply(plan.run(engine, |call, transcript| holding.run(call, transcript)))
         } else {
             plan.run_and_say(&mut session.reply(output), |call, reply| holding.run(call, reply));
             Tried::Done
@@ -232,7 +232,7 @@ impl<D: Driver> Service<D> {
             };
             let result = run_as_unit(locked, engine, host, &transaction, &user, db, &limits);
             Box::new(move |connection, output| match result {
-                Ok(Some(said)) => shared.begin_saying(connection, transaction, said, output),
+                Ok(Some(said)) => shared.begin_exec_replies(connection, transaction, said, output),
                 Ok(None) => connection.session.reply(output).null_array(),
                 Err(text) => connection.session.reply(output).error(&text),
             })
@@ -240,8 +240,8 @@ impl<D: Driver> Service<D> {
     }
 
     /// Goes on with a transaction's replies, until one must be waited for, or others have their turn: then
-    /// `saying` is left.
-    pub(in crate::net) fn go_on_saying(
+    /// `exec_replies` is left.
+    pub(in crate::net) fn continue_exec_replies(
         &mut self,
         connection: &mut Connection,
         limits: &Limits,
@@ -253,42 +253,48 @@ impl<D: Driver> Service<D> {
             && !self.alone.is_over()
             && !pace.is_over(self.at_once)
         {
-            let Some(mut saying) = connection.session.saying.take() else { return };
-            let at = saying.next;
-            let Some(said) = saying.said.next() else { return };
-            saying.next += 1;
+            let Some(mut exec_replies) = connection.session.exec_replies.take() else { return };
+            let at = exec_replies.next;
+            let Some(said) = exec_replies.said.next() else { return };
+            exec_replies.next += 1;
             match said {
-                Said::Transcript(transcript) => transcript.play(&mut connection.session.reply(output)),
-                Said::Error(text) => connection.session.reply(output).error(&text),
-                Said::Own => {
-                    let args = saying.transaction.arguments_of(at);
+                ExecReply::Transcript(transcript) => transcript.play(&mut connection.session.reply(output)),
+                ExecReply::Error(text) => connection.session.reply(output).error(&text),
+                ExecReply::Own => {
+                    let args = exec_replies.transaction.arguments_of(at);
                     let args = Args::new(&args);
                     let began = self.alone.command_begins();
-                    self.run_own(connection, saying.transaction.commands[at].named, &args, limits, output);
+                    self.run_own(
+                        connection,
+                        exec_replies.transaction.commands[at].named,
+                        &args,
+                        limits,
+                        output,
+                    );
                     self.alone.command_ended(began);
                 }
             }
-            connection.session.saying = Some(saying);
+            connection.session.exec_replies = Some(exec_replies);
         }
     }
 }
 
 impl Shared {
-    /// Says how many replies there are; [`Service::go_on_saying`] does the rest. A connection for which they
+    /// Says how many replies there are; [`Service::continue_exec_replies`] does the rest. A connection for which they
     /// are too large is closed.
-    fn begin_saying(
+    fn begin_exec_replies(
         &self,
         connection: &mut Connection,
         transaction: Box<Transaction>,
-        said: Vec<Said>,
+        said: Vec<ExecReply>,
         output: &mut Vec<u8>,
     ) {
         let session = &mut connection.session;
-        if said.iter().any(Said::is_cut) && !session.is_muted() {
+        if said.iter().any(ExecReply::is_cut) && !session.is_muted() {
             count(&self.counts(connection.client.worker).closed_for_limits, 1);
             return connection.state = State::Closing;
         }
         session.reply(output).array(said.len());
-        session.saying = Some(Box::new(Saying { transaction, said: said.into_iter(), next: 0 }));
+        session.exec_replies = Some(Box::new(ExecReplies { transaction, said: said.into_iter(), next: 0 }));
     }
 }
