@@ -78,11 +78,11 @@ impl<'a> Args<'a> {
         let mut owned = OwnedArgs::default();
         for index in 0..self.len() {
             owned.parts.push(match self.keep(index, keep_bytes) {
-                Some(kept) => Part::Kept(kept),
+                Some(kept) => ArgPart::Kept(kept),
                 None => {
                     let start = owned.bytes.len();
                     owned.bytes.extend_from_slice(self.get(index));
-                    Part::Copied(start, owned.bytes.len())
+                    ArgPart::Copied(start, owned.bytes.len())
                 }
             });
         }
@@ -94,10 +94,10 @@ impl<'a> Args<'a> {
 #[derive(Default)]
 pub struct OwnedArgs {
     bytes: SmallVec<[u8; 128]>,
-    parts: SmallVec<[Part; 4]>,
+    parts: SmallVec<[ArgPart; 4]>,
 }
 
-enum Part {
+enum ArgPart {
     Copied(usize, usize),
     Kept(SharedValue),
 }
@@ -124,10 +124,10 @@ impl OwnedArgs {
         use_them(Args::with_keeper(&list, self))
     }
 
-    fn part<'a>(&'a self, part: &'a Part) -> &'a [u8] {
+    fn part<'a>(&'a self, part: &'a ArgPart) -> &'a [u8] {
         match part {
-            Part::Copied(start, end) => &self.bytes[*start..*end],
-            Part::Kept(value) => value.bytes(),
+            ArgPart::Copied(start, end) => &self.bytes[*start..*end],
+            ArgPart::Kept(value) => value.bytes(),
         }
     }
 }
@@ -135,8 +135,8 @@ impl OwnedArgs {
 impl Keep for OwnedArgs {
     fn keep(&self, index: usize) -> Option<SharedValue> {
         match self.parts.get(index)? {
-            Part::Kept(value) => Some(value.clone()),
-            Part::Copied(..) => None,
+            ArgPart::Kept(value) => Some(value.clone()),
+            ArgPart::Copied(..) => None,
         }
     }
 }

@@ -154,17 +154,17 @@ fn getbit(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 /// What the offsets of a range count.
 #[derive(Clone, Copy)]
-enum Unit {
+enum BitUnit {
     Byte,
     Bit,
 }
 
-impl Unit {
+impl BitUnit {
     /// The word at that argument, or bytes where there is none.
     fn parse(args: &Args<'_>, at: usize) -> Result<Self, Error> {
         match () {
-            _ if at >= args.len() || args.is(at, "byte") => Ok(Unit::Byte),
-            _ if args.is(at, "bit") => Ok(Unit::Bit),
+            _ if at >= args.len() || args.is(at, "byte") => Ok(BitUnit::Byte),
+            _ if args.is(at, "bit") => Ok(BitUnit::Bit),
             _ => Err(Error::Syntax),
         }
     }
@@ -173,8 +173,8 @@ impl Unit {
     /// the end.
     fn range(self, start: i64, end: i64, bytes: usize) -> Range<u64> {
         let (count, bits) = match self {
-            Unit::Byte => (bytes as i64, 8),
-            Unit::Bit => (8 * bytes as i64, 1),
+            BitUnit::Byte => (bytes as i64, 8),
+            BitUnit::Bit => (8 * bytes as i64, 1),
         };
         let from_start = |offset: i64| if offset < 0 { (count + offset).max(0) } else { offset };
         let (start, end) = (from_start(start), from_start(end).min(count - 1));
@@ -209,7 +209,7 @@ fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
             if start < 0 && end < 0 && start > end {
                 0..0
             } else {
-                Unit::parse(&cx.args, 4)?.range(start, end, value.len())
+                BitUnit::parse(&cx.args, 4)?.range(start, end, value.len())
             }
         }
         _ => return Err(Error::Syntax),
@@ -235,7 +235,7 @@ fn bitpos(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         3 => all_bits(value),
         4..=6 => {
             let start = cx.args.integer(3)?;
-            let unit = Unit::parse(&cx.args, 5)?;
+            let unit = BitUnit::parse(&cx.args, 5)?;
             unit.range(start, if ends { cx.args.integer(4)? } else { -1 }, value.len())
         }
         _ => return Err(Error::Syntax),
@@ -303,17 +303,17 @@ mod tests {
     #[test]
     fn ranges_by_offsets_from_both_ends() {
         for (unit, start, end, expected) in [
-            (Unit::Byte, 0, -1, 0..32),
-            (Unit::Byte, 1, 2, 8..24),
-            (Unit::Byte, -2, 100, 16..32),
-            (Unit::Byte, -100, -100, 0..8),
-            (Unit::Byte, 4, 4, 0..0),
-            (Unit::Byte, 2, 1, 0..0),
-            (Unit::Bit, 0, -1, 0..32),
-            (Unit::Bit, 3, 9, 3..10),
-            (Unit::Bit, -3, -2, 29..31),
-            (Unit::Bit, i64::MIN, i64::MAX, 0..32),
-            (Unit::Bit, i64::MAX, i64::MIN, 0..0),
+            (BitUnit::Byte, 0, -1, 0..32),
+            (BitUnit::Byte, 1, 2, 8..24),
+            (BitUnit::Byte, -2, 100, 16..32),
+            (BitUnit::Byte, -100, -100, 0..8),
+            (BitUnit::Byte, 4, 4, 0..0),
+            (BitUnit::Byte, 2, 1, 0..0),
+            (BitUnit::Bit, 0, -1, 0..32),
+            (BitUnit::Bit, 3, 9, 3..10),
+            (BitUnit::Bit, -3, -2, 29..31),
+            (BitUnit::Bit, i64::MIN, i64::MAX, 0..32),
+            (BitUnit::Bit, i64::MAX, i64::MIN, 0..0),
         ] {
             assert_eq!(unit.range(start, end, 4), expected, "{start} {end}");
             assert_eq!(unit.range(start, end, 0), 0..0, "{start} {end}");

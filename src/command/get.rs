@@ -1,6 +1,6 @@
 //! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
 
-use super::string::{EXPIRY, Expiry, get};
+use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
     word,
@@ -80,7 +80,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 #[derive(Default)]
 struct GetexOptions {
     persist: bool,
-    expiry: Option<Expiry>,
+    expiry: Option<ExpiryOption>,
 }
 
 impl GetexOptions {
@@ -91,7 +91,7 @@ impl GetexOptions {
             if args.is(at, "persist") && options.expiry.is_none() {
                 options.persist = true;
             } else {
-                options.expiry = Some(Expiry::parse(args, at, options.expiry, options.persist)?);
+                options.expiry = Some(ExpiryOption::parse(args, at, options.expiry, options.persist)?);
                 at += 1;
             }
             at += 1;

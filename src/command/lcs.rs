@@ -156,7 +156,7 @@ const MATCH_BYTES: usize = 64;
 pub struct Lcs {
     values: [SharedValue; 2],
     options: LcsOptions,
-    stage: Stage,
+    stage: LcsStage,
     /// For each byte of the first value, where it stands in the second.
     places: Vec<Option<Box<[u64]>>>,
     /// The rows so far, one after the other; the latest only, if just the length
@@ -178,7 +178,7 @@ struct Match {
 
 /// What is done next.
 #[derive(Clone, Copy)]
-enum Stage {
+enum LcsStage {
     /// Room for the places of the first value's byte at this offset.
     Bytes(usize),
     /// The place of the second value's byte at this offset.
@@ -199,7 +199,7 @@ impl Lcs {
         Lcs {
             values,
             options,
-            stage: if empty { Stage::Reply(0) } else { Stage::Bytes(0) },
+            stage: if empty { LcsStage::Reply(0) } else { LcsStage::Bytes(0) },
             places: vec![None; 256],
             rows: Vec::new(),
             words,
@@ -217,9 +217,9 @@ impl Lcs {
     /// How many of them are done.
     pub fn rows_done(&self) -> u64 {
         match self.stage {
-            Stage::Bytes(_) | Stage::Places(_) => 0,
-            Stage::Rows { row, .. } => row as u64,
-            Stage::Way { .. } | Stage::Reply(_) => self.rows(),
+            LcsStage::Bytes(_) | LcsStage::Places(_) => 0,
+            LcsStage::Rows { row, .. } => row as u64,
+            LcsStage::Way { .. } | LcsStage::Reply(_) => self.rows(),
         }
     }
 
@@ -228,28 +228,28 @@ impl Lcs {
     pub fn go_on(&mut self, spent: &mut dyn FnMut() -> bool) -> bool {
         loop {
             self.stage = match self.stage {
-                Stage::Bytes(at) => self.make_room(at),
-                Stage::Places(at) => self.note_places(at),
-                Stage::Rows { row, word, carry } => self.fill_rows(row, word, carry),
-                Stage::Way { left, open } => self.walk_back(left, open),
-                Stage::Reply(_) => return true,
+                LcsStage::Bytes(at) => self.make_room(at),
+                LcsStage::Places(at) => self.note_places(at),
+                LcsStage::Rows { row, word, carry } => self.fill_rows(row, word, carry),
+                LcsStage::Way { left, open } => self.walk_back(left, open),
+                LcsStage::Reply(_) => return true,
             };
             if spent() {
-                return matches!(self.stage, Stage::Reply(_));
+                return matches!(self.stage, LcsStage::Reply(_));
             }
         }
     }
 
-    fn make_room(&mut self, at: usize) -> Stage {
+    fn make_room(&mut self, at: usize) -> LcsStage {
         let bytes = self.values[0].bytes();
         let end = bytes.len().min(at + STEPS_BETWEEN_LOOKS);
         for &byte in &bytes[at..end] {
             self.places[usize::from(byte)].get_or_insert_with(|| vec![0; self.words].into_boxed_slice());
         }
-        if end < bytes.len() { Stage::Bytes(end) } else { Stage::Places(0) }
+        if end < bytes.len() { LcsStage::Bytes(end) } else { LcsStage::Places(0) }
     }
 
-    fn note_places(&mut self, at: usize) -> Stage {
+    fn note_places(&mut self, at: usize) -> LcsStage {
         let bytes = self.values[1].bytes();
         let end = bytes.len().min(at + STEPS_BETWEEN_LOOKS);
         for (column, &byte) in bytes[at..end].iter().enumerate() {
@@ -258,16 +258,16 @@ impl Lcs {
                 places[column / WORD_BITS] |= 1 << (column % WORD_BITS);
             }
         }
-        if end < bytes.len() { Stage::Places(end) } else { self.first_row() }
+        if end < bytes.len() { LcsStage::Places(end) } else { self.first_row() }
     }
 
-    fn first_row(&mut self) -> Stage {
+    fn first_row(&mut self) -> LcsStage {
         let rows = if self.options.form == Form::Length { 1 } else { self.values[0].bytes().len() };
         self.rows.reserve_exact(rows * self.words);
-        Stage::Rows { row: 0, word: 0, carry: false }
+        LcsStage::Rows { row: 0, word: 0, carry: false }
     }
 
-    fn fill_rows(&mut self, mut row: usize, mut word: usize, mut carry: bool) -> Stage {
+    fn fill_rows(&mut self, mut row: usize, mut word: usize, mut carry: bool) -> LcsStage {
         let bytes = self.values[0].bytes();
         let only_latest = self.options.form == Form::Length;
         for _ in 0..STEPS_BETWEEN_LOOKS {
@@ -299,16 +299,16 @@ impl Lcs {
                 (row, word, carry) = (row + 1, 0, false);
             }
         }
-        Stage::Rows { row, word, carry }
+        LcsStage::Rows { row, word, carry }
     }
 
-    fn last_cell(&mut self) -> Stage {
+    fn last_cell(&mut self) -> LcsStage {
         match self.options.form {
-            Form::Length => return Stage::Reply(0),
+            Form::Length => return LcsStage::Reply(0),
             Form::Text => self.text.reserve_exact(self.length),
             Form::Matches => {}
         }
-        Stage::Way { left: self.values.each_ref().map(|value| value.bytes().len()), open: None }
+        LcsStage::Way { left: self.values.each_ref().map(|value| value.bytes().len()), open: None }
     }
 
     fn grows_at(&self, row: usize, column: usize) -> bool {
@@ -317,11 +317,11 @@ impl Lcs {
 
     /// From the last cell to the first row or column, as Redis goes, so that of
     /// several subsequences of the same length it is the same one.
-    fn walk_back(&mut self, mut left: [usize; 2], mut open: Option<Match>) -> Stage {
+    fn walk_back(&mut self, mut left: [usize; 2], mut open: Option<Match>) -> LcsStage {
         for _ in 0..STEPS_BETWEEN_LOOKS {
             if left.contains(&0) {
                 self.text.reverse();
-                return Stage::Reply(0);
+                return LcsStage::Reply(0);
             }
             let [row, column] = left.map(|bytes| bytes - 1);
             let byte = self.values[0].bytes()[row];
@@ -342,7 +342,7 @@ impl Lcs {
                 self.matches.extend(open.take().filter(|open| self.options.wants(open)));
             }
         }
-        Stage::Way { left, open }
+        LcsStage::Way { left, open }
     }
 
     /// About what the reply takes, once all is known.
@@ -352,7 +352,7 @@ impl Lcs {
 
     /// Goes on with the reply until `spent` says so. True when it is complete.
     pub fn reply(&mut self, reply: &mut dyn Reply, spent: &mut dyn FnMut() -> bool) -> bool {
-        let Stage::Reply(mut said) = self.stage else { return true };
+        let LcsStage::Reply(mut said) = self.stage else { return true };
         match self.options.form {
             Form::Text => reply.bulk(&self.text),
             Form::Length => reply.integer(self.length as i64),
@@ -365,7 +365,7 @@ impl Lcs {
                 while let Some(found) = self.matches.get(said) {
                     found.say(reply, self.options.with_lengths);
                     said += 1;
-                    self.stage = Stage::Reply(said);
+                    self.stage = LcsStage::Reply(said);
                     if said.is_multiple_of(MATCHES_BETWEEN_LOOKS) && spent() {
                         return false;
                     }

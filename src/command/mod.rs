@@ -50,7 +50,9 @@ pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;
-pub use table::{COMMANDS, Found, Named, PREFIX, find, find_call, host_commands, subcommands, withdraw};
+pub use table::{
+    COMMANDS, FoundCommand, Named, PREFIX, find, find_call, host_commands, subcommands, withdraw,
+};
 
 use docs::{arg, word};
 use keys::ByOptions;

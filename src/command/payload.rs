@@ -117,7 +117,7 @@ fn write_len(to: &mut Vec<u8>, len: usize) {
 pub(super) fn value<'a>(payload: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
     let content = verified(payload).ok_or(Error::WrongPayload)?;
     match content.split_first() {
-        Some((&STRING_TYPE, string)) => read_string(&mut Rest(string), limits),
+        Some((&STRING_TYPE, string)) => read_string(&mut PayloadReader(string), limits),
         Some((&other, _)) if other < NO_TYPES => Err(Error::NotAString),
         _ => Err(Error::BadData),
     }
@@ -132,7 +132,7 @@ fn verified(payload: &[u8]) -> Option<&[u8]> {
     right.then_some(content)
 }
 
-fn read_string<'a>(rest: &mut Rest<'a>, limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
+fn read_string<'a>(rest: &mut PayloadReader<'a>, limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
     match rest.len().ok_or(Error::BadData)? {
         Len::Bytes(len) => {
             let value = rest.take(len).ok_or(Error::BadData)?;
@@ -147,7 +147,7 @@ fn read_string<'a>(rest: &mut Rest<'a>, limits: &Limits) -> Result<Cow<'a, [u8]>
     }
 }
 
-fn read_packed(rest: &mut Rest<'_>, limits: &Limits) -> Result<Vec<u8>, Error> {
+fn read_packed(rest: &mut PayloadReader<'_>, limits: &Limits) -> Result<Vec<u8>, Error> {
     let (packed, len) = rest.packed().ok_or(Error::BadData)?;
     if len == 0 {
         // Redis's unpacker says 0 for an error too, so this is the empty text whatever is packed.
@@ -166,9 +166,9 @@ enum Len {
 }
 
 /// What is still to be read.
-struct Rest<'a>(&'a [u8]);
+struct PayloadReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> PayloadReader<'a> {
     fn take(&mut self, len: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
         self.0 = rest;

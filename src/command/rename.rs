@@ -80,19 +80,19 @@ pub(super) static MOVE: Command = Command {
 
 /// A key's number among the command's keys, its name, and its database.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct KeyPlace<'a> {
     number: usize,
     key: &'a [u8],
     db: u32,
 }
 
 impl ManyKeys<'_> {
-    fn at(&mut self, place: Place<'_>) -> Edit<'_> {
+    fn at(&mut self, place: KeyPlace<'_>) -> Edit<'_> {
         self.keys.edit(place.number, place.db)
     }
 
     /// A copy of the value at `from`, ready to be put under the name `key`.
-    fn copy_of(&mut self, from: Place<'_>, key: &[u8]) -> Option<Entry> {
+    fn copy_of(&mut self, from: KeyPlace<'_>, key: &[u8]) -> Option<Entry> {
         self.at(from).read().map(|entry| entry.copy_as(key))
     }
 }
@@ -112,8 +112,8 @@ fn renamenx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// False where nothing was to be done.
 fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
     let (args, db) = (cx.args, cx.db);
-    let from = Place { number: 0, key: args.get(1), db };
-    let to = Place { number: 1, key: args.get(2), db };
+    let from = KeyPlace { number: 0, key: args.get(1), db };
+    let to = KeyPlace { number: 1, key: args.get(2), db };
     cx.limits.key(to.key)?;
     let entry = cx.copy_of(from, to.key).ok_or(Error::NoSuchKey)?;
     if from.key == to.key || !replace && cx.at(to).is_there() {
@@ -129,8 +129,8 @@ fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
 fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let args = cx.args;
     let options = CopyOptions::parse(&args, cx.db, cx.databases)?;
-    let from = Place { number: 0, key: args.get(1), db: cx.db };
-    let to = Place { number: 1, key: args.get(2), db: options.db };
+    let from = KeyPlace { number: 0, key: args.get(1), db: cx.db };
+    let to = KeyPlace { number: 1, key: args.get(2), db: options.db };
     if cx.cluster == Cluster::OneDatabase && from.db != to.db {
         return Err(Error::NotInCluster("Copying to another database"));
     }
@@ -152,8 +152,8 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Err(Error::NotInCluster("MOVE"));
     }
     let args = cx.args;
-    let from = Place { number: 0, key: args.get(1), db: cx.db };
-    let to = Place { db: database(&args, 2, cx.databases)?, ..from };
+    let from = KeyPlace { number: 0, key: args.get(1), db: cx.db };
+    let to = KeyPlace { db: database(&args, 2, cx.databases)?, ..from };
     if from.db == to.db {
         return Err(Error::SameObject);
     }

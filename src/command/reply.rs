@@ -108,7 +108,7 @@ impl Transcript {
 
     /// Says everything again to `to`.
     pub fn play(&self, to: &mut dyn Reply) {
-        let mut rest = Rest(&self.bytes);
+        let mut rest = TranscriptReader(&self.bytes);
         let mut shared = self.shared.iter();
         let mut simple = self.simple.iter();
         while let Some(mark) = rest.mark() {
@@ -128,9 +128,9 @@ impl Transcript {
 }
 
 /// What is still to be played.
-struct Rest<'a>(&'a [u8]);
+struct TranscriptReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> TranscriptReader<'a> {
     fn mark(&mut self) -> Option<u8> {
         let (&mark, rest) = self.0.split_first()?;
         self.0 = rest;

@@ -1,7 +1,7 @@
 //! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis
 //! 7.0's t_string.c, MSETEX after Redis 8.4's.
 
-use super::string::{EXISTENCE, Expiry, PAIR, SET_EXPIRY, SetOptions, get};
+use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
     Run, arg, parse_integer, tips,
@@ -134,7 +134,7 @@ fn psetex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn set_with_expiry(cx: &mut OneKey<'_>, reply: &mut dyn Reply, seconds: bool) -> Result<(), Error> {
-    let expire_at = Expiry { argument: 2, seconds, relative: true }.at(&cx.args, cx.now())?;
+    let expire_at = ExpiryOption { argument: 2, seconds, relative: true }.at(&cx.args, cx.now())?;
     cx.check_set(3)?;
     cx.set(3, Some(expire_at));
     reply.ok();

@@ -14,7 +14,7 @@ pub(super) const EXISTENCE: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
 const SET_CONDITION: &[Arg] =
     &[EXISTENCE[0], EXISTENCE[1], COMPARISONS[0], COMPARISONS[1], COMPARISONS[2], COMPARISONS[3]];
 
-/// What [`Expiry::parse`] takes.
+/// What [`ExpiryOption::parse`] takes.
 pub(super) const EXPIRY: [Arg; 4] = [
     arg("seconds", ArgKind::Integer).token("EX"),
     arg("milliseconds", ArgKind::Integer).token("PX"),
@@ -272,7 +272,7 @@ pub(super) struct SetOptions {
     pub(super) comparison: Option<Comparison>,
     pub(super) get: bool,
     pub(super) keep_ttl: bool,
-    pub(super) expiry: Option<Expiry>,
+    pub(super) expiry: Option<ExpiryOption>,
 }
 
 impl SetOptions {
@@ -292,7 +292,7 @@ impl SetOptions {
                 options.compare(comparison, at + 1 < args.len())?;
                 at += 1;
             } else {
-                options.expiry = Some(Expiry::parse(args, at, options.expiry, options.keep_ttl)?);
+                options.expiry = Some(ExpiryOption::parse(args, at, options.expiry, options.keep_ttl)?);
                 at += 1;
             }
             at += 1;
@@ -330,20 +330,20 @@ impl SetOptions {
 
 /// An expiry option: where its number stands and what it counts.
 #[derive(Clone, Copy)]
-pub(super) struct Expiry {
+pub(super) struct ExpiryOption {
     pub(super) argument: usize,
     pub(super) seconds: bool,
     pub(super) relative: bool,
 }
 
-impl Expiry {
+impl ExpiryOption {
     /// EX, PX, EXAT or PXAT at argument `at`. The same one may come again, and
     /// the last one counts, as in Redis; `before` is the one that came, and
     /// `excluded` says that an option came which none may be beside.
     pub(super) fn parse(
         args: &Args<'_>,
         at: usize,
-        before: Option<Expiry>,
+        before: Option<ExpiryOption>,
         excluded: bool,
     ) -> Result<Self, Error> {
         let (seconds, relative) = match () {
@@ -357,7 +357,7 @@ impl Expiry {
         if excluded || other || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
-        Ok(Expiry { argument: at + 1, seconds, relative })
+        Ok(ExpiryOption { argument: at + 1, seconds, relative })
     }
 
     /// The moment, in milliseconds.

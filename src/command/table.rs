@@ -236,7 +236,7 @@ impl Named {
 
 /// What a client of a port means by a command's name and first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundCommand {
     /// This command.
     Command(Named),
     /// A command with subcommands that has none of that name.
@@ -245,14 +245,18 @@ pub enum Found {
 
 /// The command that these arguments call on a port, if any.
 #[inline]
-pub fn find_call(args: &Args<'_>) -> Option<Found> {
+pub fn find_call(args: &Args<'_>) -> Option<FoundCommand> {
     let named = Named::find(args.get(0))?;
     if args.len() == 1 || SUBCOMMANDS[named.number] == 0 {
-        return Some(Found::Command(named));
+        return Some(FoundCommand::Command(named));
     }
     let is_it = |&sub: &usize| COMMANDS[sub].split().is_some_and(|(_, own)| args.is(1, own));
     let found = subcommands(named.number).find(is_it);
-    Some(found.map_or(Found::NoSuchSubcommand, |number| Found::Command(Named { number, ..named })))
+    Some(
+        found.map_or(FoundCommand::NoSuchSubcommand, |number| {
+            FoundCommand::Command(Named { number, ..named })
+        }),
+    )
 }
 
 /// A name of 1 to 16 bytes as two numbers: of two names of one length, only the same ones are
@@ -278,12 +282,12 @@ const fn packed(name: &[u8]) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    fn found(words: &[&str]) -> Option<Found> {
+    fn found(words: &[&str]) -> Option<FoundCommand> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         find_call(&Args::new(&words))
     }
 
-    fn upper(words: &[&str]) -> Option<Found> {
+    fn upper(words: &[&str]) -> Option<FoundCommand> {
         let words: Vec<String> = words.iter().map(|word| word.to_uppercase()).collect();
         found(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -298,7 +302,7 @@ mod tests {
                 [(&words[..], "", Doors::OnlyPrefixed), (&[&prefixed], PREFIX, Doors::Port)]
             {
                 if row.doors != doors {
-                    let named = Some(Found::Command(Named { number, prefix }));
+                    let named = Some(FoundCommand::Command(Named { number, prefix }));
                     assert_eq!((found(words), upper(words)), (named, named), "{words:?}");
                 }
             }
@@ -320,9 +324,9 @@ mod tests {
                 assert!(subcommands(of).contains(&number), "{}", row.name);
             }
         }
-        assert_eq!(found(&["client", "nosuch"]), Some(Found::NoSuchSubcommand));
+        assert_eq!(found(&["client", "nosuch"]), Some(FoundCommand::NoSuchSubcommand));
         for command in [&["client"][..], &["ping", "id"], &["get", "nosuch"]] {
-            assert!(matches!(found(command), Some(Found::Command(_))), "{command:?}");
+            assert!(matches!(found(command), Some(FoundCommand::Command(_))), "{command:?}");
         }
         for name in ["client|id", "midi.ping", "midi.", "\0", "", "clienu", "averyverylongname"] {
             assert_eq!(found(&[name]), None, "{name}");

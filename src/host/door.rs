@@ -17,7 +17,7 @@ use super::users::USERS;
 use super::{PREFIX, guarded, keys, notifications, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
-use crate::shard::{Author, Call, Client, HostClient, JobOwner, JobReply, Origin, WaitsFor};
+use crate::shard::{Author, Call, Caller, HostClient, JobOwner, JobReply, Origin, WaitsFor};
 use crate::store::Now;
 
 /// Arguments of most commands: their list takes no allocation.
@@ -104,7 +104,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if row.flags.write {
         GATES.check(ctx);
     }
-    engine.run(engine.main_slot(ctx.locked()), &mut call, &mut Caller(ctx));
+    engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
     // What the others' reads take out is told in the next turn.
     if row.flags.write {
         notifications::tell(ctx.locked(), Some(ctx));
@@ -112,9 +112,9 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
 }
 
 /// A client of the host's.
-struct Caller<'a>(Ctx<'a>);
+struct HostCaller<'a>(Ctx<'a>);
 
-impl<'a> Client for Caller<'a> {
+impl<'a> Caller for HostCaller<'a> {
     type Reply<'r>
         = HostReply<'a>
     where
@@ -148,7 +148,7 @@ impl<'a> Client for Caller<'a> {
         let may_wait = self.may_wait();
         let mut block = || self.wait_for_job(call.db);
         let wait: Option<Wait<'_>> = if may_wait { Some(&mut block) } else { None };
-        match own_commands::run(engine, copy::Caller { ctx, user: None, wait }, call, which) {
+        match own_commands::run(engine, copy::Asker { ctx, user: None, wait }, call, which) {
             Ok(Some(transcript)) => transcript.play(&mut HostReply::new(ctx)),
             Ok(None) => {}
             Err(error) => call.refuse(error, &mut HostReply::new(ctx)),

@@ -41,14 +41,14 @@ pub struct Instance {
     ctx: DetachedCtx,
     /// What the main thread sleeps on, in the host's event loop.
     waker: &'static Waker,
-    /// A [`Stage`].
+    /// A [`ModuleStage`].
     stage: AtomicU8,
 }
 
 /// What the host has done with the module so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Stage {
+pub enum ModuleStage {
     /// Its main loop has not turned since.
     Loaded,
     /// The module stays.
@@ -63,7 +63,7 @@ static INSTANCE: OnceLock<Instance> = OnceLock::new();
 
 /// Makes it. Once, in OnLoad, before anything is registered that asks for it.
 pub fn begin(ctx: Ctx<'_>, engine: Arc<Engine>, waker: &'static Waker) {
-    let stage = AtomicU8::new(Stage::Loaded as u8);
+    let stage = AtomicU8::new(ModuleStage::Loaded as u8);
     let new = Instance { engine, ctx: DetachedCtx::new(ctx), waker, stage };
     assert!(INSTANCE.set(new).is_ok(), "the host loads a module once");
 }
@@ -81,7 +81,7 @@ pub fn if_begun() -> Option<&'static Instance> {
 
 /// The same, where it may also have been withdrawn.
 pub fn if_in_use() -> Option<&'static Instance> {
-    if_begun().filter(|instance| !instance.is(Stage::Withdrawn))
+    if_begun().filter(|instance| !instance.is(ModuleStage::Withdrawn))
 }
 
 impl Instance {
@@ -101,31 +101,31 @@ impl Instance {
     }
 
     /// Whether it stands there.
-    pub fn is(&self, stage: Stage) -> bool {
+    pub fn is(&self, stage: ModuleStage) -> bool {
         self.stage.load(Ordering::Relaxed) == stage as u8
     }
 
     /// The main loop turns.
     #[inline]
     pub fn main_turns(&self) {
-        if !self.is(Stage::Settled) {
-            self.enter(Stage::Settled);
+        if !self.is(ModuleStage::Settled) {
+            self.enter(ModuleStage::Settled);
         }
     }
 
     /// The host is about to exit.
     pub fn host_ends(&self) {
-        self.enter(Stage::Ending);
+        self.enter(ModuleStage::Ending);
     }
 
     /// The host takes the module back.
     pub fn withdraw(&self) {
-        self.enter(Stage::Withdrawn);
+        self.enter(ModuleStage::Withdrawn);
     }
 
-    /// Under the host's lock, so one at a time. Nothing comes after [`Stage::Withdrawn`].
-    fn enter(&self, stage: Stage) {
-        if !self.is(Stage::Withdrawn) {
+    /// Under the host's lock, so one at a time. Nothing comes after [`ModuleStage::Withdrawn`].
+    fn enter(&self, stage: ModuleStage) {
+        if !self.is(ModuleStage::Withdrawn) {
             self.stage.store(stage as u8, Ordering::Relaxed);
         }
     }

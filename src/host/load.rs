@@ -10,7 +10,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::gates::GATES;
-use super::instance::{self, Stage, VERSION, instance};
+use super::instance::{self, ModuleStage, VERSION, instance};
 use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
@@ -160,11 +160,11 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
 pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     // SAFETY: the caller's promise.
     let ctx = unsafe { Ctx::new(ctx) };
-    if instance().is(Stage::Ending) {
+    if instance().is(ModuleStage::Ending) {
         // Valkey from 9 on asks all modules at its end.
         return raw::REDISMODULE_ERR as c_int;
     }
-    let just_loaded = instance().is(Stage::Loaded);
+    let just_loaded = instance().is(ModuleStage::Loaded);
     if just_loaded && insists(&instance().engine) && super::guarded(false, withdraw) {
         let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server before you \
                     load midi again.";

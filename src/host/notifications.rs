@@ -152,19 +152,19 @@ type Changes = Vec<(u32, Box<[u8]>)>;
 
 /// Changes by clients that wait for their replies.
 #[derive(Default)]
-struct Waiting {
+struct PendingChanges {
     /// By client.
     changes: HashMap<u64, Changes>,
     /// Who made the last change of a key. Others who changed it before are told of that one.
     last: HashMap<Box<[u8]>, u64>,
 }
 
-static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
+static WAITING: LazyLock<Mutex<PendingChanges>> = LazyLock::new(Mutex::default);
 
 /// Whether there are any, for a look without the lock: it is asked with every reply.
 static ANY_WAITING: AtomicBool = AtomicBool::new(false);
 
-impl Waiting {
+impl PendingChanges {
     fn add(&mut self, client: u64, db: u32, key: &[u8]) {
         ANY_WAITING.store(true, Ordering::Relaxed);
         self.changes.entry(client).or_default().push((db, key.into()));
@@ -193,7 +193,7 @@ pub fn tell_of(author: Author, ctx: Ctx<'_>) {
 
 /// Tells the host now what it would be told later.
 pub fn forget_authors(locked: Locked<'_>) {
-    let Waiting { changes, last } = std::mem::take(&mut *WAITING.lock());
+    let PendingChanges { changes, last } = std::mem::take(&mut *WAITING.lock());
     for (db, key) in changes.into_values().flatten().filter(|(_, key)| last.contains_key(key)) {
         instance().ctx(locked).signal_modified(db, &key);
     }

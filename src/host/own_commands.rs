@@ -1,6 +1,6 @@
 //! Commands that need the host's means, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS, INFO, HELP.
 
-use super::copy::{self, Caller, Wait};
+use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
@@ -12,7 +12,7 @@ use crate::shard::{Call, Engine, JobOwner, JobReply, Locked};
 /// Why it was not done.
 pub fn run(
     engine: &Engine,
-    caller: Caller<'_>,
+    caller: Asker<'_>,
     call: &Call<'_>,
     which: DoorCommand,
 ) -> Result<Option<Transcript>, Error> {
@@ -44,7 +44,7 @@ pub fn run_for_port(
             let mut wait = || client.take().expect("a command starts one job");
             // Within a transaction there is no waiting.
             let wait: Option<Wait<'_>> = if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
-            let caller = Caller { ctx: instance().ctx(locked), user: Some(user), wait };
+            let caller = Asker { ctx: instance().ctx(locked), user: Some(user), wait };
             run(engine, caller, call, which)
         }
     };

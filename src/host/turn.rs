@@ -20,7 +20,7 @@ use crate::command::Error;
 use crate::shard::{Engine, ForMain, Locked};
 
 static MESSAGES: Messages = Messages {
-    waiting: Mutex::new(Waiting { messages: VecDeque::new(), notifications: 0, batch: 0 }),
+    waiting: Mutex::new(PendingMessages { messages: VecDeque::new(), notifications: 0, batch: 0 }),
     has_waiting: AtomicBool::new(false),
     put_off: Mutex::new(VecDeque::new()),
     has_put_off: AtomicBool::new(false),
@@ -29,7 +29,7 @@ static MESSAGES: Messages = Messages {
 /// Messages for the main thread.
 struct Messages {
     /// What has been taken out of its inbox, and waits for its turn.
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingMessages>,
     /// Whether there is any, for a look without the lock.
     has_waiting: AtomicBool,
     /// The host door's own completions that came while the main loop was kept from turning.
@@ -38,7 +38,7 @@ struct Messages {
 }
 
 /// Oldest first.
-struct Waiting {
+struct PendingMessages {
     messages: VecDeque<ForMain>,
     /// Their senders' changes have been told when so many have been.
     notifications: u64,

@@ -36,20 +36,20 @@ static TURN: Mutex<Turn> = Mutex::new(Turn {
     waiting_bytes: 0,
     has_asked: false,
     said: 0,
-    counts: Counts { executed: 0, refused: 0 },
+    counts: WatchCounts { executed: 0, refused: 0 },
 });
 
 /// Whether any name waits, for a look without the lock.
 static ANY_WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Who said a WATCH, where the host tells, and its names.
-type Waiting = (Option<u64>, Vec<Box<[u8]>>);
+type PendingNames = (Option<u64>, Vec<Box<[u8]>>);
 
 struct Turn {
     /// Bytes of names that were marked at once.
     marked: usize,
     /// What is not marked yet.
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingNames>,
     /// Their bytes.
     waiting_bytes: usize,
     /// The host has been asked before the end of the turn.
@@ -57,12 +57,12 @@ struct Turn {
     /// WATCHes since the host was last asked.
     said: u64,
     /// What it answered then.
-    counts: Counts,
+    counts: WatchCounts,
 }
 
 /// WATCHes by what became of them, as the host has counted them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Counts {
+struct WatchCounts {
     executed: u64,
     refused: u64,
 }
@@ -130,7 +130,7 @@ fn mark_waiting(locked: Locked<'_>) {
 }
 
 impl Turn {
-    fn take_waiting(&mut self) -> Vec<Waiting> {
+    fn take_waiting(&mut self) -> Vec<PendingNames> {
         ANY_WAITING.store(false, Ordering::Relaxed);
         self.waiting_bytes = 0;
         std::mem::take(&mut self.waiting)
@@ -140,10 +140,11 @@ impl Turn {
     /// taken back where not: whoever said those was refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
         let (engine, said) = (&instance().engine, std::mem::take(&mut self.said));
-        let counts = Counts::now(locked);
+        let counts = WatchCounts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
         // Not by the number of executed ones alone: somebody may have reset it meanwhile.
-        let none = counts == Counts { refused: before.refused + said, ..before } && !may_wait_itself(locked);
+        let none =
+            counts == WatchCounts { refused: before.refused + said, ..before } && !may_wait_itself(locked);
         if none {
             engine.take_back_marks(locked)
         } else {
@@ -153,13 +154,16 @@ impl Turn {
     }
 }
 
-impl Counts {
+impl WatchCounts {
     /// As the host says; none before it has come across a WATCH.
-    fn now(locked: Locked<'_>) -> Counts {
+    fn now(locked: Locked<'_>) -> WatchCounts {
         let text = instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let number = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
-        Counts { executed: number("calls=").unwrap_or(0), refused: number("rejected_calls=").unwrap_or(0) }
+        WatchCounts {
+            executed: number("calls=").unwrap_or(0),
+            refused: number("rejected_calls=").unwrap_or(0),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::connection::Connection;
 use super::resp::{ArgList, Head, RequestLimits};
-use super::session::Rights;
+use super::session::SessionRights;
 use crate::command::{Args, Limits, Named};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
 use crate::shard::{Author, Call, Engine};
@@ -14,17 +14,17 @@ use crate::store::Now;
 #[derive(Default)]
 pub(super) struct Ahead<'i> {
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
-    commands: ArrayVec<Planned, AHEAD>,
+    commands: ArrayVec<PlannedCommand, AHEAD>,
     /// What the last commands of two kinds looked like, where all that was found out about them holds for
     /// any other that looks so. Two, for many programs read and write in turn.
-    known: [Option<Known>; 2],
+    known: [Option<KnownCommand>; 2],
     /// For whom that holds, where connections are served together.
-    rights: Option<Rights>,
+    rights: Option<SessionRights>,
 }
 
 /// One of them.
 #[derive(Clone, Copy)]
-struct Planned {
+struct PlannedCommand {
     number: u16,
     /// Where its arguments begin, and end.
     args: (u16, u16),
@@ -35,7 +35,7 @@ struct Planned {
 
 /// A command that may be called on every key.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownCommand {
     head: Head,
     number: u16,
     prefix: &'static str,
@@ -109,7 +109,7 @@ impl<'i> Ahead<'i> {
     pub(super) fn add(&mut self, named: Named, end: usize) {
         let Named { number, prefix } = named;
         let (number, args) = (number as u16, (self.args_end() as u16, self.args.len() as u16));
-        self.commands.push(Planned { number, args, prefix, end });
+        self.commands.push(PlannedCommand { number, args, prefix, end });
     }
 
     /// Remembers what the last command looks like, if it may be called on every key: others that look so
@@ -121,11 +121,11 @@ impl<'i> Ahead<'i> {
         args: &ArgList,
         limits: &RequestLimits,
     ) {
-        let Some(&Planned { number, prefix, .. }) = self.commands.last() else { return };
+        let Some(&PlannedCommand { number, prefix, .. }) = self.commands.last() else { return };
         if connection.session.may_on_all_keys(number.into())
             && let Some(head) = Head::of(input, args, limits)
         {
-            self.known = [Some(Known { head, number, prefix }), self.known[0]];
+            self.known = [Some(KnownCommand { head, number, prefix }), self.known[0]];
         }
     }
 
@@ -141,7 +141,12 @@ impl<'i> Ahead<'i> {
             let args = &mut self.args;
             let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else { continue };
             let (number, prefix, end) = (known.number, known.prefix, at + length);
-            self.commands.push(Planned { number, args: (first as u16, self.args.len() as u16), prefix, end });
+            self.commands.push(PlannedCommand {
+                number,
+                args: (first as u16, self.args.len() as u16),
+                prefix,
+                end,
+            });
             return Some(end);
         }
         None

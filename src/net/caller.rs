@@ -17,7 +17,7 @@ use crate::shard::{self, Author, Call, JobDoor, JobOwner, JobReply, Origin, Port
 use crate::store::Now;
 
 /// A connection in the hands of its worker.
-pub(super) struct Caller<'a> {
+pub(super) struct PortCaller<'a> {
     shared: &'a Arc<Shared>,
     now: Instant,
     connection: &'a mut Connection,
@@ -33,13 +33,13 @@ impl<D: Driver> Service<D> {
         &'a self,
         connection: &'a mut Connection,
         output: &'a mut Vec<u8>,
-    ) -> Caller<'a> {
+    ) -> PortCaller<'a> {
         let said = output.len();
-        Caller { shared: &self.shared, now: self.now, connection, output, said }
+        PortCaller { shared: &self.shared, now: self.now, connection, output, said }
     }
 }
 
-impl Caller<'_> {
+impl PortCaller<'_> {
     fn pending(&self) -> Pending {
         Pending {
             shared: Arc::clone(self.shared),
@@ -49,7 +49,7 @@ impl Caller<'_> {
     }
 }
 
-impl shard::Client for Caller<'_> {
+impl shard::Caller for PortCaller<'_> {
     type Reply<'r>
         = RespReply<'r>
     where

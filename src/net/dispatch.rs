@@ -10,7 +10,7 @@ use super::service::Service;
 use super::session::{NO_AUTH, UserState};
 use super::shared::count;
 use crate::command::{
-    Action, Args, Error, Found, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
+    Action, Args, Error, FoundCommand, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
 };
 use crate::shard::{Author, Call, Denied, Gate, Refusal, User};
 use crate::store::Now;
@@ -43,7 +43,7 @@ impl<D: Driver> Service<D> {
             return self.run_in_multi(connection, args, limits, output);
         }
         let named = match find_call(args) {
-            Some(Found::Command(named)) => named,
+            Some(FoundCommand::Command(named)) => named,
             other => {
                 connection.client.last_command.store(0, Ordering::Relaxed);
                 return self.not_here(connection, args, other.is_some(), output);
@@ -164,7 +164,7 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) {
         let named = match find_call(args) {
-            Some(Found::Command(named)) => named,
+            Some(FoundCommand::Command(named)) => named,
             other => {
                 connection.client.last_command.store(0, Ordering::Relaxed);
                 connection.session.spoil();

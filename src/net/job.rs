@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::client::Client;
 use super::resp::RespReply;
 use super::shared::{PortMessage, Shared};
-use super::waiting::Waiting;
+use super::waiting::WaitingConnection;
 use crate::command::Reply;
 use crate::limits::PART_BYTES;
 use crate::shard::JobReply;
@@ -13,7 +13,7 @@ use crate::store::StringRef;
 
 /// A reply that another thread makes, sent to the connection in pieces.
 pub struct PortReply {
-    to: Waiting,
+    to: WaitingConnection,
     client: u64,
     resp3: bool,
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ impl PortReply {
     /// For this client, which speaks RESP3 or does not.
     pub fn new(shared: &Arc<Shared>, client: &Client, resp3: bool) -> Box<Self> {
         Box::new(PortReply {
-            to: Waiting::new(shared, client.worker, client.key),
+            to: WaitingConnection::new(shared, client.worker, client.key),
             client: client.id,
             resp3,
             bytes: Vec::new(),

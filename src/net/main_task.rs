@@ -7,7 +7,7 @@ use super::connection::{Connection, State};
 use super::driver::Driver;
 use super::service::Service;
 use super::shared::{Answer, PortMessage};
-use super::waiting::Waiting;
+use super::waiting::WaitingConnection;
 use crate::shard::{Engine, Host, Locked};
 
 impl<D: Driver> Service<D> {
@@ -19,7 +19,7 @@ impl<D: Driver> Service<D> {
         question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
         connection.state = State::Waiting;
-        let waiting = Waiting::new(&self.shared, self.worker, connection.key);
+        let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
         let killed = Arc::clone(&connection.client.killed);
         self.engine().send_main_task(Box::new(move |locked, engine, host| {
             if killed.load(Ordering::Relaxed) {

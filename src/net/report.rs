@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::shared::{Counts, Shared};
+use super::shared::{PortCounts, Shared};
 use crate::shard::Ports;
 
 /// Ports that serve.
@@ -20,7 +20,7 @@ pub struct Open {
 pub struct Closed(pub Option<&'static str>);
 
 /// A counter by its name.
-type Counted = (&'static str, fn(&Counts) -> u64);
+type Counted = (&'static str, fn(&PortCounts) -> u64);
 
 /// What is counted.
 const COUNTED: [Counted; 10] = [

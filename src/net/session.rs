@@ -37,7 +37,7 @@ pub struct Session {
 
 /// A user, as of some epoch: sessions for which they are equal have equal rights.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Rights {
+pub struct SessionRights {
     /// Where it lies, if anybody has logged in; sessions of one user share it.
     user: Option<usize>,
     epoch: u64,
@@ -147,8 +147,8 @@ impl Session {
 
     /// What its rights follow from.
     #[inline]
-    pub fn rights(&self) -> Rights {
-        Rights { user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()), epoch: self.epoch }
+    pub fn rights(&self) -> SessionRights {
+        SessionRights { user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()), epoch: self.epoch }
     }
 
     /// Whether it may call that command of the table on every key.

@@ -17,7 +17,7 @@ use crate::shard::{Engine, Inbox};
 pub struct Shared {
     /// The keyspace.
     pub engine: Arc<Engine>,
-    /// Counts a panic that was caught.
+    /// PortCounts a panic that was caught.
     pub on_panic: fn(),
     workers: Box<[CachePadded<PerWorker>]>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
@@ -32,12 +32,12 @@ pub struct Shared {
 #[derive(Default)]
 struct PerWorker {
     inbox: Inbox<PortMessage>,
-    counts: Counts,
+    counts: PortCounts,
 }
 
 /// What a worker has counted on its port. It alone writes them, but for `connected`.
 #[derive(Default)]
-pub struct Counts {
+pub struct PortCounts {
     /// Connections now. Whoever accepts for another worker adds there too.
     pub connected: AtomicUsize,
     /// Connections ever.
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// What a worker has counted.
-    pub fn counts(&self, worker: usize) -> &Counts {
+    pub fn counts(&self, worker: usize) -> &PortCounts {
         &self.workers[worker].counts
     }
 

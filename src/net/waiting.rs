@@ -7,17 +7,17 @@ use super::shared::{PortMessage, Shared};
 
 /// A connection that waits for another thread's word. Where that never comes, as after a
 /// panic there, it is closed.
-pub struct Waiting {
+pub struct WaitingConnection {
     shared: Arc<Shared>,
     worker: usize,
     key: Key,
     ended: bool,
 }
 
-impl Waiting {
+impl WaitingConnection {
     /// This connection of this worker.
     pub fn new(shared: &Arc<Shared>, worker: usize, key: Key) -> Self {
-        Waiting { shared: Arc::clone(shared), worker, key, ended: false }
+        WaitingConnection { shared: Arc::clone(shared), worker, key, ended: false }
     }
 
     /// Sends it something, after which it still waits.
@@ -37,7 +37,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingConnection {
     fn drop(&mut self) {
         if !self.ended {
             self.send(PortMessage::Close);

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking};
-use super::edit::{KeyAt, KeysInHand, Named, shards_of};
+use super::edit::{KeyAt, KeysInHand, NamedKey, shards_of};
 use super::engine::{Engine, HeldShard, ManyHeld};
 use super::slot::ThreadSlot;
 use super::watch::is_live;
@@ -292,7 +292,7 @@ impl Engine {
         outcome.unwrap_or_else(|reason| reason)
     }
 
-    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[Named<'k>; 8]> {
+    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[NamedKey<'k>; 8]> {
         keys.map(|key| (self.hasher.hash(key), key)).collect()
     }
 
@@ -318,7 +318,7 @@ impl Engine {
         &self,
         slot: &ThreadSlot,
         call: &Call<'_>,
-        names: &[Named<'_>],
+        names: &[NamedKey<'_>],
         held: &mut ManyHeld<'_>,
         run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
     ) -> Result<R, Outcome> {
@@ -340,7 +340,7 @@ impl Engine {
 
     /// Whether a write on a worker concerns keys that the host watches. What changes every
     /// key that is there may be a job's, which nobody can take over: so it is announced.
-    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[Named<'_>]) -> bool {
+    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[NamedKey<'_>]) -> bool {
         if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }

@@ -43,7 +43,7 @@ use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
 /// A client whose command is run, in the hands of its door.
-pub trait Client {
+pub trait Caller {
     /// What is said to it.
     type Reply<'r>: Reply
     where
@@ -114,7 +114,7 @@ pub(super) enum Panic {
 impl Engine {
     /// Runs a client's call, whose form and rights the door has checked: here and now, or elsewhere and later.
     #[inline]
-    pub fn run<C: Client>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
+    pub fn run<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
         match self.gate(slot, call.row().flags) {
             Gate::Go => {}
             Gate::Wait => return client.hold_up(),
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Goes on with a call that was tried and is not done, for a client that may wait.
     #[cold]
-    pub fn go_on<C: Client>(&self, slot: &ThreadSlot, call: &Call<'_>, outcome: Outcome, client: &mut C) {
+    pub fn go_on<C: Caller>(&self, slot: &ThreadSlot, call: &Call<'_>, outcome: Outcome, client: &mut C) {
         client.take_back();
         let next = self.next(slot, call, outcome, false, &mut client.reply());
         match next {

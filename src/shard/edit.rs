@@ -19,7 +19,7 @@ use crate::store::{Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Val
 use crate::sync::Locked;
 
 /// A key with its hash.
-pub(super) type Named<'k> = (KeyHash, &'k [u8]);
+pub(super) type NamedKey<'k> = (KeyHash, &'k [u8]);
 
 /// A key's place among the databases and shards.
 #[derive(Clone, Copy)]
@@ -241,7 +241,7 @@ pub(super) struct KeysInHand<'a, 'b> {
     now: &'a Now,
     /// The client's database.
     db: u32,
-    names: &'a [Named<'a>],
+    names: &'a [NamedKey<'a>],
     held: &'a mut ManyHeld<'b>,
     /// What was done to each in the client's database.
     done: SmallVec<[Done; 8]>,
@@ -254,7 +254,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
     pub(super) fn new(
         engine: &'a Engine,
         call: &'a Call<'_>,
-        names: &'a [Named<'a>],
+        names: &'a [NamedKey<'a>],
         held: &'a mut ManyHeld<'b>,
     ) -> Self {
         let (now, db) = (&call.now, call.db);
@@ -326,7 +326,7 @@ impl HeldKeys for KeysInHand<'_, '_> {
 }
 
 /// Shards of several keys, each once, in ascending order.
-pub(super) fn shards_of(engine: &Engine, names: &[Named<'_>]) -> SmallVec<[u32; 8]> {
+pub(super) fn shards_of(engine: &Engine, names: &[NamedKey<'_>]) -> SmallVec<[u32; 8]> {
     let mut shards: SmallVec<[u32; 8]> = names.iter().map(|&(hash, _)| engine.shard_of(hash)).collect();
     shards.sort_unstable();
     shards.dedup();

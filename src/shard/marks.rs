@@ -19,7 +19,7 @@ pub(super) type Name = Arc<[u8]>;
 pub(super) struct Marks {
     by_name: HashMap<Name, Mark>,
     by_age: BTreeMap<u64, Name>,
-    by_client: HashMap<u64, Client>,
+    by_client: HashMap<u64, ClientMarks>,
     /// How many names have been asked for so far.
     asked: u64,
     /// So many of them when the host had last executed a WATCH, as far as is known.
@@ -38,7 +38,7 @@ struct Mark {
 }
 
 #[derive(Default)]
-struct Client {
+struct ClientMarks {
     names: HashSet<Name>,
     /// The first request of its last WATCH.
     latest: u64,
@@ -123,7 +123,7 @@ impl Marks {
 
     /// The client has gone; the names that nobody watches any more.
     pub(super) fn take_of(&mut self, client: u64) -> Vec<Name> {
-        let Some(Client { names, .. }) = self.by_client.remove(&client) else { return Vec::new() };
+        let Some(ClientMarks { names, .. }) = self.by_client.remove(&client) else { return Vec::new() };
         let mut unwatched = Vec::new();
         for name in names {
             let Some(mark) = self.by_name.get_mut(&name) else { continue };

@@ -49,7 +49,7 @@ mod workers;
 pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, ThreadCounts};
-pub use dispatch::{Client, WaitsFor};
+pub use dispatch::{Caller, WaitsFor};
 pub use engine::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
 pub use gate::Gate;
 pub use gates::Gates;

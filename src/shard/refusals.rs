@@ -56,12 +56,12 @@ pub enum RefusalReason {
 /// Those that the host has not been told of.
 #[derive(Default)]
 pub struct Refusals {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingRefusals>,
     /// Whether the list is full, for a look without the lock.
     is_full: AtomicBool,
 }
 
-struct Waiting {
+struct PendingRefusals {
     list: VecDeque<Refusal>,
     /// The main thread will come for them.
     called: bool,
@@ -69,13 +69,13 @@ struct Waiting {
     allowed: usize,
 }
 
-impl Default for Waiting {
+impl Default for PendingRefusals {
     fn default() -> Self {
-        Waiting { list: VecDeque::new(), called: false, allowed: REFUSALS_WAITING }
+        PendingRefusals { list: VecDeque::new(), called: false, allowed: REFUSALS_WAITING }
     }
 }
 
-impl Waiting {
+impl PendingRefusals {
     /// Whether the main thread must be called for what there is. It counts as called then.
     fn call(&mut self) -> bool {
         let may_tell = self.allowed > 0 && !self.list.is_empty();

@@ -208,7 +208,7 @@ impl Engine {
         let common = Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
         for (number, part) in work.parts.into_iter().enumerate() {
             let worker = (work.first_worker + number) % self.config.workers;
-            let part = RunningPart { common: Arc::clone(&common), stage: Stage::Work(part) };
+            let part = RunningPart { common: Arc::clone(&common), stage: PartStage::Work(part) };
             self.workers.send(worker, Message::Part(Box::new(part)));
         }
     }
@@ -238,10 +238,10 @@ struct Common {
 /// A part on its worker.
 struct RunningPart {
     common: Arc<Common>,
-    stage: Stage,
+    stage: PartStage,
 }
 
-enum Stage {
+enum PartStage {
     Work(Box<dyn Part>),
     Reply(Box<dyn JobReply>),
 }
@@ -251,21 +251,21 @@ impl JobPart for RunningPart {
         let common = Arc::clone(&self.common);
         let slice = Slice::short(engine, slot, Some(&common.job));
         match &mut self.stage {
-            Stage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
+            PartStage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
                 self.common.job.cut_short.store(true, Ordering::Relaxed);
                 self.finish_part(engine, slot)
             }
-            Stage::Work(part) => match part.slice(&slice) {
+            PartStage::Work(part) => match part.slice(&slice) {
                 Progress::Done => self.finish_part(engine, slot),
                 other => other,
             },
             // The reply of a client that went away need not be complete.
-            Stage::Reply(reply)
+            PartStage::Reply(reply)
                 if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
             {
                 self.finish_job(engine, slot)
             }
-            Stage::Reply(reply) => {
+            PartStage::Reply(reply) => {
                 if common.task.reply(reply.sink(), &slice) {
                     self.finish_job(engine, slot)
                 } else {
@@ -278,8 +278,8 @@ impl JobPart for RunningPart {
     fn failed(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         self.common.job.refuse(Error::Internal);
         match self.stage {
-            Stage::Work(_) => self.finish_part(engine, slot),
-            Stage::Reply(_) => self.finish_job(engine, slot),
+            PartStage::Work(_) => self.finish_part(engine, slot),
+            PartStage::Reply(_) => self.finish_job(engine, slot),
         }
     }
 }
@@ -301,7 +301,7 @@ impl RunningPart {
             None => {}
         }
         // The part is freed before the reply is made.
-        self.stage = Stage::Reply(reply);
+        self.stage = PartStage::Reply(reply);
         if error.is_some() { self.finish_job(engine, slot) } else { Progress::More }
     }
 
@@ -311,7 +311,9 @@ impl RunningPart {
             slot.called(command);
             slot.timed(command, self.common.job.started.elapsed());
         }
-        if let Stage::Reply(reply) = std::mem::replace(&mut self.stage, Stage::Work(Box::new(Nothing))) {
+        if let PartStage::Reply(reply) =
+            std::mem::replace(&mut self.stage, PartStage::Work(Box::new(Nothing)))
+        {
             reply.finish();
         }
         Progress::Done

@@ -77,7 +77,7 @@ struct Worker<'a> {
     /// Shards with messages in their mailbox.
     shards: VecDeque<u32>,
     parts: VecDeque<Box<dyn JobPart>>,
-    expiry: Expiry,
+    expiry: ExpirySweep,
     /// When this turn began, roughly.
     now: Instant,
     /// When it last slept, or had nothing to do.
@@ -86,7 +86,7 @@ struct Worker<'a> {
 }
 
 /// The search for keys that are due.
-struct Expiry {
+struct ExpirySweep {
     next_tick: Instant,
     /// Shards to go in this round.
     shards: VecDeque<u32>,
@@ -107,7 +107,7 @@ impl<'a> Worker<'a> {
             answered: Vec::new(),
             shards: VecDeque::new(),
             parts: VecDeque::new(),
-            expiry: Expiry {
+            expiry: ExpirySweep {
                 next_tick: Instant::now() + EXPIRY_TICK,
                 shards: VecDeque::new(),
                 db: 0,
@@ -407,7 +407,7 @@ impl<'a> Worker<'a> {
 fn expire_shard(
     engine: &Engine,
     slot: &ThreadSlot,
-    expiry: &mut Expiry,
+    expiry: &mut ExpirySweep,
     held: &mut HeldShard<'_>,
     now: &Now,
     start: Instant,

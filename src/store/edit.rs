@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use super::segment::EntryRef;
-use super::{Entry, Found, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, Value};
+use super::{Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, Value};
 
 /// What was done to a key.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Done {
 
 /// Where a key stands, if it is there for those who ask.
 #[derive(Clone, Copy)]
-enum Place {
+enum KeyState {
     /// Nobody has looked yet, or it may have moved.
     Unknown,
     /// Nowhere.
@@ -48,17 +48,17 @@ enum Place {
     /// It has expired, and is still in the table: nobody can see it.
     Hidden,
     /// Here.
-    Live(Found),
+    Live(FoundEntry),
 }
 
 #[inline(always)]
-fn look(table: &Table, hash: KeyHash, name: &[u8], now: &Now, done: &Done) -> Place {
-    let Some(found) = table.find(hash, name) else { return Place::Absent };
+fn look(table: &Table, hash: KeyHash, name: &[u8], now: &Now, done: &Done) -> KeyState {
+    let Some(found) = table.find(hash, name) else { return KeyState::Absent };
     if found.may_expire() && table.entry(found).is_expired(now) {
         done.met_hidden.set(true);
-        return Place::Hidden;
+        return KeyState::Hidden;
     }
-    Place::Live(found)
+    KeyState::Live(found)
 }
 
 /// Reads a key that nobody wants to change.
@@ -71,7 +71,7 @@ pub fn read<'t>(
     done: &Done,
 ) -> Option<EntryRef<'t>> {
     match look(table, hash, name, now, done) {
-        Place::Live(found) => Some(table.entry(found)),
+        KeyState::Live(found) => Some(table.entry(found)),
         _ => None,
     }
 }
@@ -86,7 +86,7 @@ pub struct Edit<'a> {
     hash: KeyHash,
     name: &'a [u8],
     now: &'a Now,
-    place: Cell<Place>,
+    place: Cell<KeyState>,
     done: &'a mut Done,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Edit<'a> {
         now: &'a Now,
         done: &'a mut Done,
     ) -> Self {
-        Edit { table, hasher, hash, name, now, place: Cell::new(Place::Unknown), done }
+        Edit { table, hasher, hash, name, now, place: Cell::new(KeyState::Unknown), done }
     }
 
     /// What the key is called.
@@ -117,9 +117,9 @@ impl<'a> Edit<'a> {
     }
 
     #[inline(always)]
-    fn place(&self) -> Place {
+    fn place(&self) -> KeyState {
         let known = self.place.get();
-        if !matches!(known, Place::Unknown) {
+        if !matches!(known, KeyState::Unknown) {
             return known;
         }
         let place = look(self.table, self.hash, self.name, self.now, self.done);
@@ -128,9 +128,9 @@ impl<'a> Edit<'a> {
     }
 
     #[inline(always)]
-    fn found(&self) -> Option<Found> {
+    fn found(&self) -> Option<FoundEntry> {
         match self.place() {
-            Place::Live(found) => Some(found),
+            KeyState::Live(found) => Some(found),
             _ => None,
         }
     }
@@ -166,7 +166,7 @@ impl<'a> Edit<'a> {
         let (hasher, hash, name) = (self.hasher, self.hash, self.name);
         self.make_room();
         self.apply(|table| table.insert(hasher, hash, name, value, expire_at));
-        self.place.set(Place::Unknown);
+        self.place.set(KeyState::Unknown);
     }
 
     /// Puts an entry of the key's name in the place of whatever is there.
@@ -176,7 +176,7 @@ impl<'a> Edit<'a> {
         self.remove();
         self.make_room();
         self.apply(|table| table.put(hasher, hash, entry));
-        self.place.set(Place::Unknown);
+        self.place.set(KeyState::Unknown);
     }
 
     /// Changes the buffer that is the key's value in place, where that can be done: see
@@ -215,7 +215,7 @@ impl<'a> Edit<'a> {
         let Some(found) = self.found() else { return false };
         let (hasher, hash) = (self.hasher, self.hash);
         self.apply(|table| table.remove(hasher, hash, found));
-        self.place.set(Place::Absent);
+        self.place.set(KeyState::Absent);
         true
     }
 
@@ -251,7 +251,7 @@ impl<'a> Edit<'a> {
         }
         self.table.expire(self.hasher, self.hash, found);
         self.done.expired = true;
-        self.place.set(Place::Absent);
+        self.place.set(KeyState::Absent);
     }
 }
 

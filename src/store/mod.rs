@@ -23,9 +23,9 @@ pub use hash::{KeyHash, KeyHasher};
 pub use segment::{EntryRef, StringRef};
 pub use shared::{SharedBytes, SharedValue};
 
-pub use table::{Census, Found, Remains, Table};
+pub use table::{Census, FoundEntry, Remains, Table};
 pub use time::{Now, UnixMs};
-pub use watched::{Mark, Watched};
+pub use watched::{Watched, WatchedName};
 
 /// One shard's databases: those that were written to.
 #[derive(Default)]

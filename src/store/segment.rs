@@ -220,7 +220,7 @@ impl Drop for EntryMut<'_> {
 
 /// Where a key stands in its segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct BucketSlot {
     bucket: u16,
     slot: u8,
     /// Whether the entry has an expiry to be looked at.
@@ -321,7 +321,7 @@ impl Segment {
 
     /// Finds a key.
     #[inline]
-    pub(super) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Place> {
+    pub(super) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<BucketSlot> {
         let mut at = self.home(hash.order());
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
@@ -331,7 +331,7 @@ impl Segment {
                 let entry = bucket.entry(slot);
                 if entry.key() == key {
                     let may_expire = entry.may_expire();
-                    return Some(Place { bucket: at as u16, slot: slot as u8, may_expire });
+                    return Some(BucketSlot { bucket: at as u16, slot: slot as u8, may_expire });
                 }
                 matching &= matching - 1;
             }
@@ -345,13 +345,13 @@ impl Segment {
 
     /// The entry at a place that [`Segment::find`] gave.
     #[inline]
-    pub(super) fn entry(&self, place: Place) -> EntryRef<'_> {
+    pub(super) fn entry(&self, place: BucketSlot) -> EntryRef<'_> {
         self.buckets[place.bucket as usize].entry(place.slot as usize)
     }
 
     /// The same, to be changed. The key must stay.
     #[inline]
-    pub(super) fn entry_mut(&mut self, place: Place) -> EntryMut<'_> {
+    pub(super) fn entry_mut(&mut self, place: BucketSlot) -> EntryMut<'_> {
         let bucket = &mut self.buckets[place.bucket as usize];
         let slot = place.slot as usize;
         // SAFETY: the slot is in use; EntryMut keeps it borrowed and writes
@@ -381,7 +381,7 @@ impl Segment {
     }
 
     /// Takes an entry out.
-    pub(super) fn remove(&mut self, hash: KeyHash, place: Place) -> Entry {
+    pub(super) fn remove(&mut self, hash: KeyHash, place: BucketSlot) -> Entry {
         let mut at = self.home(hash.order());
         while at != place.bucket as usize {
             let passed = self.buckets[at].passed();
@@ -419,7 +419,7 @@ impl Segment {
                 match entry.expire_at() {
                     Some(due) if due < now => {
                         let hash = hasher.hash(entry.key());
-                        let place = Place { bucket: at as u16, slot: slot as u8, may_expire: true };
+                        let place = BucketSlot { bucket: at as u16, slot: slot as u8, may_expire: true };
                         removed(self.remove(hash, place));
                     }
                     Some(due) => next_due = next_due.min(due),

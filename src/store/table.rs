@@ -10,7 +10,7 @@
 //! sees every key that is there from its start to its end exactly once.
 
 use super::hash::{KeyHash, KeyHasher};
-use super::segment::{EntryRef, MAX_BUCKET_BITS, Place, Segment};
+use super::segment::{BucketSlot, EntryRef, MAX_BUCKET_BITS, Segment};
 use super::{Entry, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
 
@@ -49,9 +49,9 @@ impl Default for Table {
 
 /// Where a key stands. Good until the table is next changed.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct FoundEntry {
     segment: u32,
-    place: Place,
+    place: BucketSlot,
 }
 
 /// What a table holds, as counted while it changes.
@@ -90,7 +90,7 @@ impl std::ops::AddAssign for Census {
     }
 }
 
-impl Found {
+impl FoundEntry {
     /// Whether the entry has an expiry to be looked at.
     #[inline]
     pub(super) fn may_expire(self) -> bool {
@@ -156,27 +156,27 @@ impl Table {
 
     /// Finds a key, expired or not.
     #[inline(always)]
-    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found> {
+    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<FoundEntry> {
         let &segment = self.directory.get(self.cell(hash.order()))?;
         let place = self.segments[segment as usize].find(hash, key)?;
-        Some(Found { segment, place })
+        Some(FoundEntry { segment, place })
     }
 
     /// Removes a key because it was due.
-    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) {
         self.census.expired += 1;
         self.remove(hasher, hash, found);
     }
 
     /// The entry that was found.
     #[inline]
-    pub fn entry(&self, found: Found) -> EntryRef<'_> {
+    pub fn entry(&self, found: FoundEntry) -> EntryRef<'_> {
         self.segments[found.segment as usize].entry(found.place)
     }
 
     /// What one key takes: its entry, its value where that lies elsewhere, and
     /// its share of the buckets.
-    pub fn bytes_of(&self, found: Found) -> usize {
+    pub fn bytes_of(&self, found: FoundEntry) -> usize {
         let entry = self.entry(found);
         let shared = entry.shared_value().map_or(0, |value| block_bytes(value.bytes().len()));
         let buckets: i64 = self.segments.iter().map(Segment::bytes).sum();
@@ -205,7 +205,7 @@ impl Table {
     }
 
     /// Replaces the value and the expiry of a key.
-    pub(super) fn overwrite(&mut self, found: Found, value: Value<'_>, expire_at: Option<UnixMs>) {
+    pub(super) fn overwrite(&mut self, found: FoundEntry, value: Value<'_>, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 
@@ -213,25 +213,30 @@ impl Table {
     /// done; see [`Entry::change_shared`].
     pub(super) fn change_shared<R>(
         &mut self,
-        found: Found,
+        found: FoundEntry,
         change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Option<R> {
         self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
     }
 
     /// Notes what a key's value came of.
-    pub(super) fn set_origin(&mut self, found: Found, origin: Origin) {
+    pub(super) fn set_origin(&mut self, found: FoundEntry, origin: Origin) {
         self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
     }
 
     /// Sets or clears the expiry of a key.
-    pub(super) fn set_expire_at(&mut self, found: Found, expire_at: Option<UnixMs>) {
+    pub(super) fn set_expire_at(&mut self, found: FoundEntry, expire_at: Option<UnixMs>) {
         self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));
     }
 
     /// `change` tells how many bytes the entry gained.
     #[inline]
-    fn change(&mut self, found: Found, expire_at: Option<UnixMs>, change: impl FnOnce(&mut Entry) -> i64) {
+    fn change(
+        &mut self,
+        found: FoundEntry,
+        expire_at: Option<UnixMs>,
+        change: impl FnOnce(&mut Entry) -> i64,
+    ) {
         let segment = &mut self.segments[found.segment as usize];
         let mut entry = segment.entry_mut(found.place);
         let expiry = entry.expire_at();
@@ -259,7 +264,7 @@ impl Table {
     }
 
     /// Removes a key and frees it.
-    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: Found) {
+    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
         drop(entry);

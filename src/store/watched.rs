@@ -13,17 +13,17 @@ use super::observed::Observed;
 /// who asks; and by clients of the ports.
 /// Boxed, because few shards have any: a shard is to stay within 256 bytes.
 #[derive(Default)]
-pub struct Watched(Option<Box<Marks>>);
+pub struct Watched(Option<Box<WatchedNames>>);
 
 #[derive(Default)]
-struct Marks {
-    by_name: HashMap<Arc<[u8]>, Mark>,
+struct WatchedNames {
+    by_name: HashMap<Arc<[u8]>, WatchedName>,
     observed: Observed,
 }
 
 /// What is known of a watched name.
 #[derive(Default)]
-pub struct Mark {
+pub struct WatchedName {
     /// Databases in which it has changed since it was last asked for.
     pub told: SmallVec<[u32; 2]>,
     /// Databases in which it expires if it does not change, and when.
@@ -78,7 +78,7 @@ impl Watched {
     }
 
     /// The mark of a name that is asked for now: a new one, but for when it expires.
-    pub fn ask(&mut self, name: &Arc<[u8]>) -> &mut Mark {
+    pub fn ask(&mut self, name: &Arc<[u8]>) -> &mut WatchedName {
         let marks = self.0.get_or_insert_default();
         let mark = marks.by_name.entry(Arc::clone(name)).or_default();
         mark.told.clear();
@@ -86,7 +86,7 @@ impl Watched {
     }
 
     /// Takes out the mark of a name that is watched no longer.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Mark> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<WatchedName> {
         let marks = self.0.as_mut()?;
         let mark = marks.by_name.remove(name);
         if marks.observed.is_empty() && marks.by_name.is_empty() {
@@ -101,7 +101,7 @@ impl Watched {
     }
 
     /// The mark of a name, if it is watched.
-    pub fn mark(&mut self, key: &[u8]) -> Option<&mut Mark> {
+    pub fn mark(&mut self, key: &[u8]) -> Option<&mut WatchedName> {
         self.0.as_mut()?.by_name.get_mut(key)
     }
 

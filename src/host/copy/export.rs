@@ -11,7 +11,7 @@ use super::super::api::{Ctx, Level, api, log, must_not_replicate, reply_text};
 use super::super::instance::instance;
 use super::super::lock::LockWork;
 use super::super::rights::Rights;
-use super::job::{Caller, Copying, Tally, start};
+use super::job::{Asker, CopyCounts, Copying, start};
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::shard::{Call, Engine, Progress, Slice};
 use crate::store::{SharedValue, UnixMs, WrongType};
@@ -23,7 +23,7 @@ const EXPORT_BATCH: usize = 256;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
+pub fn export(engine: &Engine, caller: Asker<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = engine.books.census(call.db).keys as u64;
     let export = Export {
@@ -35,7 +35,7 @@ pub fn export(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Op
         scanned: 0,
         batch: VecDeque::new(),
         age: 0,
-        tally: Tally::default(),
+        counts: CopyCounts::default(),
         error: None,
     };
     start(engine, caller, call, export, total)
@@ -52,7 +52,7 @@ struct Export {
     batch: VecDeque<Item>,
     /// When the batch was read.
     age: u64,
-    tally: Tally,
+    counts: CopyCounts,
     error: Option<Error>,
 }
 
@@ -64,7 +64,7 @@ struct Item {
 
 impl Export {
     fn enough(&self) -> bool {
-        self.tally.copied >= self.args.count
+        self.counts.copied >= self.args.count
     }
 
     /// Takes a batch of keys out of the shards.
@@ -76,7 +76,7 @@ impl Export {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
             let (pattern, batch, scanned) = (&self.args.pattern, &mut self.batch, &mut self.scanned);
-            let not_strings = &mut self.tally.not_strings;
+            let not_strings = &mut self.counts.not_strings;
             let next = held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
                 *scanned += 1;
                 if !pattern.matches(entry.key()) || entry.is_expired(&now) {
@@ -114,8 +114,8 @@ impl Export {
         let value = item.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice);
         let condition = if self.args.replace { None } else { Some(c"NX") };
         match set(ctx, &item.key, value, item.expire_at, condition) {
-            Ok(true) => self.tally.copied += 1,
-            Ok(false) => self.tally.present += 1,
+            Ok(true) => self.counts.copied += 1,
+            Ok(false) => self.counts.present += 1,
             Err(error) => self.error = Some(error),
         }
     }
@@ -225,8 +225,8 @@ impl LockWork for Export {
 }
 
 impl Copying for Export {
-    fn tally(&self) -> &Tally {
-        &self.tally
+    fn counts(&self) -> &CopyCounts {
+        &self.counts
     }
 
     fn error(&self) -> Option<Error> {

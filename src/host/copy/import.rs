@@ -13,7 +13,7 @@ use super::super::instance::instance;
 use super::super::lock::LockWork;
 use super::super::rights::{Rights, RightsNow};
 use super::super::string::{HostString, OwnString};
-use super::job::{Caller, Copying, Tally, start};
+use super::job::{Asker, CopyCounts, Copying, start};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::shard::{Call, Engine, Progress, Slice};
@@ -27,7 +27,7 @@ const PLAIN_BYTES: usize = 1024;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn import(engine: &Engine, caller: Caller<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
+pub fn import(engine: &Engine, caller: Asker<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = keys_of_host(caller.ctx, call.db);
     let import = Import::new(args, call.db, caller.rights());
@@ -50,7 +50,7 @@ struct Import {
     rights: Rights,
     cursor: Cursor,
     scanned: u64,
-    tally: Tally,
+    counts: CopyCounts,
     finished: bool,
     error: Option<Error>,
 }
@@ -115,7 +115,7 @@ impl Import {
             // SAFETY: no arguments.
             cursor: Cursor(unsafe { api!(RedisModule_ScanCursorCreate)() }),
             scanned: 0,
-            tally: Tally::default(),
+            counts: CopyCounts::default(),
             finished: false,
             error: None,
         }
@@ -136,16 +136,16 @@ impl Import {
             api!(RedisModule_Scan)(ctx.raw(), self.cursor.0, Some(on_scanned), private)
         };
         self.scanned += found.seen;
-        self.tally.not_strings += found.not_strings;
+        self.counts.not_strings += found.not_strings;
         for (name, expire_at, len) in found.strings {
             if !rights.allow(name.get()) {
                 self.error = Some(Error::NoPermission);
             }
-            if self.tally.copied < self.args.count && self.error.is_none() {
+            if self.counts.copied < self.args.count && self.error.is_none() {
                 self.copy(ctx, name.get(), expire_at, len);
             }
         }
-        self.finished = more == 0 || self.tally.copied >= self.args.count;
+        self.finished = more == 0 || self.counts.copied >= self.args.count;
     }
 
     fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {
@@ -157,9 +157,9 @@ impl Import {
         }
         let mut put = |value: &[u8]| {
             if engine.put(ctx.locked(), self.db, key, Value::Inline(value), expire_at, self.args.replace) {
-                self.tally.copied += 1;
+                self.counts.copied += 1;
             } else {
-                self.tally.present += 1;
+                self.counts.present += 1;
             }
         };
         // Where GET is renamed the host's key has its encoding changed: better than not to be copied.
@@ -244,8 +244,8 @@ impl LockWork for Import {
 }
 
 impl Copying for Import {
-    fn tally(&self) -> &Tally {
-        &self.tally
+    fn counts(&self) -> &CopyCounts {
+        &self.counts
     }
 
     fn error(&self) -> Option<Error> {

@@ -13,7 +13,7 @@ use crate::shard::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// What a copy answers.
 #[derive(Default)]
-pub struct Tally {
+pub struct CopyCounts {
     /// Keys that were copied.
     pub copied: u64,
     /// Those that were there already.
@@ -22,7 +22,7 @@ pub struct Tally {
     pub not_strings: u64,
 }
 
-impl Tally {
+impl CopyCounts {
     fn say(&self, reply: &mut dyn Reply) {
         reply.array(3);
         for count in [self.copied, self.present, self.not_strings] {
@@ -34,7 +34,7 @@ impl Tally {
 /// Either direction.
 pub trait Copying: LockWork {
     /// What has been copied so far.
-    fn tally(&self) -> &Tally;
+    fn counts(&self) -> &CopyCounts;
     /// Why it has ended before its time.
     fn error(&self) -> Option<Error>;
 }
@@ -46,14 +46,14 @@ impl<C: Copying> Task for CopyTask<C> {
         let copy = self.0.lock();
         match copy.error() {
             Some(error) => reply.error(&error.text("", &Args::new(&[]))),
-            None => copy.tally().say(reply),
+            None => copy.counts().say(reply),
         }
         true
     }
 }
 
 /// Who wants a copy, and how they can be answered.
-pub struct Caller<'a> {
+pub struct Asker<'a> {
     /// A context that holds the lock.
     pub ctx: Ctx<'a>,
     /// Whose rights count; those of the context's client where `None`.
@@ -65,7 +65,7 @@ pub struct Caller<'a> {
 /// Makes a client wait: whom the job is for, and how it answers.
 pub type Wait<'a> = &'a mut dyn FnMut() -> (JobOwner, Box<dyn JobReply>);
 
-impl Caller<'_> {
+impl Asker<'_> {
     /// The rights that count.
     pub fn rights(&self) -> Rights {
         self.user.map_or_else(|| Rights::of_client(self.ctx), Rights::of_user)
@@ -78,7 +78,7 @@ impl Caller<'_> {
 /// Why it was not done, or not to its end.
 pub fn start<C: Copying + 'static>(
     engine: &Engine,
-    caller: Caller<'_>,
+    caller: Asker<'_>,
     call: &Call<'_>,
     mut copy: C,
     total: u64,
@@ -96,7 +96,7 @@ pub fn start<C: Copying + 'static>(
             return Err(error);
         }
         let mut transcript = Transcript::default();
-        copy.tally().say(&mut transcript);
+        copy.counts().say(&mut transcript);
         return Ok(Some(transcript));
     };
     engine.room_for_job(call.command)?;

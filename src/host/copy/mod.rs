@@ -6,4 +6,4 @@ mod job;
 
 pub use export::export;
 pub use import::import;
-pub use job::{Caller, Wait};
+pub use job::{Asker, Wait};

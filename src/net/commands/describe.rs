@@ -3,8 +3,8 @@
 use super::help::help;
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, Found, KeySpec, Named, PREFIX, Reply,
-    SINCE, find_call, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, KeySpec, Named, PREFIX,
+    Reply, SINCE, find_call, subcommands,
 };
 use crate::net::resp::RespReply;
 
@@ -59,7 +59,9 @@ fn all() -> impl Iterator<Item = Named> {
 fn named(name: &[u8]) -> Option<Named> {
     let words: Vec<&[u8]> = name.splitn(2, |&byte| byte == b'|').collect();
     match find_call(&Args::new(&words)) {
-        Some(Found::Command(named)) => (named.row().split().is_some() == (words.len() > 1)).then_some(named),
+        Some(FoundCommand::Command(named)) => {
+            (named.row().split().is_some() == (words.len() > 1)).then_some(named)
+        }
         _ => None,
     }
 }
@@ -228,7 +230,7 @@ fn get_keys(args: &Args<'_>, with_flags: bool, reply: &mut RespReply<'_>) {
 }
 
 fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]> {
-    let Some(Found::Command(command)) = find_call(call) else {
+    let Some(FoundCommand::Command(command)) = find_call(call) else {
         return Err(b"ERR Invalid command specified");
     };
     let (row, keys) = (command.row(), command.row().keys);

@@ -17,7 +17,7 @@ use crate::shard::{
 use crate::store::{Now, UnixMs};
 
 /// What EXEC does for one of the commands.
-pub(super) enum Step<'a> {
+pub(super) enum ExecStep<'a> {
     /// Runs it.
     Run(Call<'a>),
     /// Refuses it.
@@ -28,7 +28,7 @@ pub(super) enum Step<'a> {
 
 /// What EXEC does.
 pub(super) struct Plan<'a> {
-    steps: SmallVec<[Step<'a>; 4]>,
+    steps: SmallVec<[ExecStep<'a>; 4]>,
     pub(super) shards: Shards,
     /// Only the main thread can do it.
     pub(super) is_for_main: bool,
@@ -81,7 +81,7 @@ impl<'a> Plan<'a> {
             let step = match queued.named.row().action {
                 Action::Port(which) => {
                     let step = plan.own_step(engine, &user, queued.named, args, db, limits);
-                    if matches!(step, Step::Own) {
+                    if matches!(step, ExecStep::Own) {
                         if which == PortCommand::Select {
                             db = selected(engine, Some(&user), &args).unwrap_or(db);
                         }
@@ -107,17 +107,17 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    fn step(&mut self, engine: &Engine, user: &User, call: Call<'a>) -> Step<'a> {
+    fn step(&mut self, engine: &Engine, user: &User, call: Call<'a>) -> ExecStep<'a> {
         if let Err(denied) = user.check(call.command, &call.args, call.db) {
             return self.refuse(user, denied, &format!("midi.{}", call.row().name), &call.args);
         }
         if let Err(error) = call.row().check_arity(&call.args) {
             let name = format!("{}{}", call.prefix, call.row().name);
-            return Step::Refuse(error.text(&name, &call.args));
+            return ExecStep::Refuse(error.text(&name, &call.args));
         }
         self.is_for_main |= engine.is_for_unit(&call);
         engine.add_shards(&call, &mut self.shards);
-        Step::Run(call)
+        ExecStep::Run(call)
     }
 
     fn own_step(
@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
         args: Args<'a>,
         db: u32,
         limits: &Limits,
-    ) -> Step<'a> {
+    ) -> ExecStep<'a> {
         let row = named.row();
         if let Err(denied) = user.check(named.number, &args, db) {
             return self.refuse(user, denied, row.name, &args);
@@ -136,21 +136,21 @@ impl<'a> Plan<'a> {
         // The one of them that changes data.
         if let Some(call) = populate(engine, row.action, &args, db, limits) {
             self.is_for_main = true;
-            return Step::Run(call);
+            return ExecStep::Run(call);
         }
         self.has_own = true;
-        Step::Own
+        ExecStep::Own
     }
 
-    fn refuse(&mut self, user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Step<'a> {
+    fn refuse(&mut self, user: &User, denied: Denied, name: &str, args: &Args<'_>) -> ExecStep<'a> {
         self.refusals.push(Refusal::new(user, denied, name, args));
-        Step::Refuse(denied_now(denied))
+        ExecStep::Refuse(denied_now(denied))
     }
 
     /// Everything happens at this moment.
     pub(super) fn set_time(&mut self, ms: UnixMs) {
         for step in &mut self.steps {
-            if let Step::Run(call) = step {
+            if let ExecStep::Run(call) = step {
                 call.now = Now::at(ms);
             }
         }
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
 
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call<'a>> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Run(call) => Some(call),
+            ExecStep::Run(call) => Some(call),
             _ => None,
         })
     }
@@ -172,9 +172,9 @@ impl<'a> Plan<'a> {
         reply.array(self.steps.len());
         for step in &self.steps {
             match step {
-                Step::Run(call) => run(call, reply),
-                Step::Refuse(text) => reply.error(text),
-                Step::Own => {}
+                ExecStep::Run(call) => run(call, reply),
+                ExecStep::Refuse(text) => reply.error(text),
+                ExecStep::Own => {}
             }
         }
     }
@@ -189,14 +189,14 @@ impl<'a> Plan<'a> {
         let steps = self.steps.into_iter();
         steps
             .map(|step| match step {
-                Step::Run(call) => {
+                ExecStep::Run(call) => {
                     let mut transcript = Transcript::up_to(room);
                     run(&call, &mut transcript);
                     room = room.saturating_sub(transcript.len());
                     ExecReply::Transcript(transcript)
                 }
-                Step::Refuse(text) => ExecReply::Error(text),
-                Step::Own => ExecReply::Own,
+                ExecStep::Refuse(text) => ExecReply::Error(text),
+                ExecStep::Own => ExecReply::Own,
             })
             .collect()
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::{
-    Action, Args, Error, Found, HostCommand, Limits, PREFIX, PortCommand, Reply, elsewhere, error_about,
-    find, find_call, unknown_command,
+    Action, Args, Error, FoundCommand, HostCommand, Limits, PREFIX, PortCommand, Reply, elsewhere,
+    error_about, find, find_call, unknown_command,
 };
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
@@ -231,8 +231,8 @@ fn tell_keys(engine: &Engine, told: &mut String) {
 fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
     let has_subcommands = match find_call(args) {
-        Some(Found::Command(named)) => matches!(named.row().action, Action::Port(PortCommand::Debug)),
-        Some(Found::NoSuchSubcommand) => true,
+        Some(FoundCommand::Command(named)) => matches!(named.row().action, Action::Port(PortCommand::Debug)),
+        Some(FoundCommand::NoSuchSubcommand) => true,
         None => false,
     };
     if has_subcommands { [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat() } else { name }

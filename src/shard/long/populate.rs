@@ -47,7 +47,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
 
 /// A key that is to be made.
 #[derive(Clone, Copy)]
-struct Planned {
+struct PlannedKey {
     hash: KeyHash,
     number: u64,
 }
@@ -60,9 +60,9 @@ struct PopulatePart {
     /// Numbers drawn but not hashed yet.
     drawn: Range<u64>,
     /// Hashed keys of this draw, and those whose shard was busy.
-    planned: Vec<Planned>,
+    planned: Vec<PlannedKey>,
     /// Keys by shard, made up to `done`.
-    sorted: Vec<Planned>,
+    sorted: Vec<PlannedKey>,
     done: usize,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -116,13 +116,13 @@ impl PopulatePart {
     fn plan_some(&mut self, engine: &Engine) {
         for number in self.drawn.by_ref().take(KEYS_BETWEEN_LOOKS) {
             self.args.key(number, &mut self.key);
-            self.planned.push(Planned { hash: engine.hasher.hash(&self.key), number });
+            self.planned.push(PlannedKey { hash: engine.hasher.hash(&self.key), number });
         }
     }
 
     /// Sorts the planned keys by shard, counting.
     fn sort(&mut self, engine: &Engine) {
-        let shard = |planned: &Planned| engine.shard_of(planned.hash) as usize;
+        let shard = |planned: &PlannedKey| engine.shard_of(planned.hash) as usize;
         let mut places = vec![0; engine.shard_count() as usize + 1];
         for planned in &self.planned {
             places[shard(planned) + 1] += 1;
