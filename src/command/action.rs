@@ -78,7 +78,7 @@ pub enum Action {
     /// On the shards of all its keys, held together.
     ManyKeys(Run<ReadMany, EditMany>),
     /// Over the keyspace, by the engine.
-    Keyspace(Keyspace),
+    AllKeys(OnAllKeys),
     /// By the door, with means that only it has.
     Door(DoorCommand),
     /// By a port: it is about a connection or the server, and touches no data.
@@ -87,7 +87,7 @@ pub enum Action {
 
 /// Commands over all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keyspace {
+pub enum OnAllKeys {
     /// All keys that match a pattern.
     Keys,
     /// Some keys and a cursor.

@@ -5,6 +5,7 @@
 //! [`Reply`]. It knows neither the door it came through nor the thread it is on.
 
 mod action;
+mod all_keys;
 mod args;
 mod bitfield;
 mod bitmap;
@@ -21,7 +22,6 @@ mod get;
 pub mod glob;
 mod key;
 mod keys;
-mod keyspace;
 mod lcs;
 mod lzf;
 mod object;
@@ -36,14 +36,14 @@ mod string;
 mod table;
 
 pub use action::{
-    Action, ClientCommand, Describe, DoorCommand, Keyspace, OnEachKey, OnManyKeys, PortCommand, Run,
+    Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand, Run,
 };
+pub use all_keys::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
 pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use keys::{Access, Keys};
-pub use keyspace::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use lcs::{Lcs, LcsOptions};
 pub use reply::{Reply, Transcript};
 pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Action, Args, Command, Doors, bitfield, bitmap, connection, counter, digest, dump, get, key, keyspace,
+    Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump, get, key,
     lcs, object, range, rename, set, string,
 };
 
@@ -19,9 +19,9 @@ macro_rules! rows_of_host {
             rename::RENAME rename::RENAMENX rename::COPY rename::MOVE
             object::OBJECT object::MEMORY
             dump::DUMP dump::RESTORE
-            keyspace::KEYS keyspace::SCAN keyspace::RANDOMKEY keyspace::DBSIZE
-            keyspace::FLUSHDB keyspace::FLUSHALL keyspace::SWAPDB keyspace::POPULATE
-            keyspace::IMPORT keyspace::EXPORT keyspace::JOBS keyspace::INFO keyspace::HELP
+            all_keys::KEYS all_keys::SCAN all_keys::RANDOMKEY all_keys::DBSIZE
+            all_keys::FLUSHDB all_keys::FLUSHALL all_keys::SWAPDB all_keys::POPULATE
+            all_keys::IMPORT all_keys::EXPORT all_keys::JOBS all_keys::INFO all_keys::HELP
             counter::INCR counter::DECR counter::INCRBY counter::DECRBY counter::INCRBYFLOAT
             range::APPEND range::STRLEN range::GETRANGE range::SUBSTR range::SETRANGE
             set::SETNX set::SETEX set::PSETEX set::GETSET set::MSETNX set::MSETEX

@@ -1,4 +1,4 @@
-//! Keyspace notifications and client-side caching: what the host is told of changes.
+//! OnAllKeys notifications and client-side caching: what the host is told of changes.
 //!
 //! A client that caches may have asked to hear nothing of its own changes (NOLOOP). The host
 //! takes the client of the context in which it is told for the one that made a change. That of a

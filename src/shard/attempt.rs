@@ -50,7 +50,7 @@ impl Engine {
         match call.row().action {
             Action::EachKey(each) => self.attempt_each(slot, call, taking, each, reply),
             Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
-            Action::Keyspace(which) => self.attempt_keyspace(slot, call, taking, which, reply),
+            Action::AllKeys(which) => self.attempt_all_keys(slot, call, taking, which, reply),
             Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
         }
     }

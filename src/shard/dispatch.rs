@@ -38,7 +38,7 @@ use super::long::{is_long, long_work};
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
 use super::work::Work;
-use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, Keyspace, Reply, Transcript};
+use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, Reply, Transcript};
 use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
@@ -392,6 +392,6 @@ fn is_broad(call: &Call<'_>) -> bool {
 fn is_for_main_first(command: usize) -> bool {
     matches!(
         COMMANDS[command].action,
-        Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll | Keyspace::SwapDb)
+        Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll | OnAllKeys::SwapDb)
     )
 }

@@ -13,6 +13,7 @@
 //!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► back home
 //! ```
 
+mod all_keys;
 mod attempt;
 mod batch;
 mod books;
@@ -26,7 +27,6 @@ mod gates;
 mod holding;
 mod host;
 mod job;
-mod keyspace;
 mod long;
 mod marks;
 mod notification;

@@ -136,7 +136,7 @@ impl Engine {
     /// over all shards, or needs the host.
     pub fn is_for_unit(&self, call: &Call<'_>) -> bool {
         match call.row().action {
-            Action::Keyspace(_) | Action::Door(_) => true,
+            Action::AllKeys(_) | Action::Door(_) => true,
             _ => call.row().long.may_be(&call.args, &call.limits),
         }
     }

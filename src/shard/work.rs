@@ -15,7 +15,7 @@ use super::call::Taking;
 use super::engine::{Engine, HeldShard, JobPart, Message};
 use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
 use super::slot::ThreadSlot;
-use crate::command::{Action, Args, COMMANDS, Error, Keyspace, Long, Reply};
+use crate::command::{Action, Args, COMMANDS, Error, Long, OnAllKeys, Reply};
 use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
@@ -155,7 +155,7 @@ impl Engine {
     /// [`Error::TooManyJobs`] at the limit.
     pub fn room_for_job(&self, command: usize) -> Result<(), Error> {
         let row = COMMANDS[command];
-        let is_flush = matches!(row.action, Action::Keyspace(Keyspace::FlushDb | Keyspace::FlushAll));
+        let is_flush = matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll));
         if is_flush || matches!(row.long, Long::FoundAlone(_)) { Ok(()) } else { self.has_room_for_job() }
     }
 

@@ -198,11 +198,11 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
     for line in text.split_inclusive("\r\n") {
         section = line.trim_end().strip_prefix("# ").unwrap_or(section);
         match (section, line.split_once(':')) {
-            ("Keyspace", Some(_)) => {}
+            ("OnAllKeys", Some(_)) => {}
             ("Clients", Some((name, _))) => _ = write!(told, "{name}:{}\r\n", about_clients(name, shared)),
             _ => told.push_str(line),
         }
-        if line.trim_end() == "# Keyspace" {
+        if line.trim_end() == "# OnAllKeys" {
             tell_keys(&shared.engine, &mut told);
         }
     }

@@ -76,7 +76,7 @@ impl Tested {
         };
         let mut said = Said::default();
         match call.row().action {
-            Action::Keyspace(_) => self.engine.run_waiting(LOCKED, &call, &mut said),
+            Action::AllKeys(_) => self.engine.run_waiting(LOCKED, &call, &mut said),
             _ => {
                 let outcome = self.engine.attempt(
                     self.engine.main_slot(LOCKED),
@@ -326,7 +326,7 @@ fn a_command_that_only_reads_cannot_change_a_key() {
             Action::OneKey(run) => run.only_reads(),
             Action::EachKey(run) => run.only_reads(),
             Action::ManyKeys(run) => run.only_reads(),
-            Action::Keyspace(_) | Action::Door(_) | Action::Port(_) => continue,
+            Action::AllKeys(_) | Action::Door(_) | Action::Port(_) => continue,
         };
         assert_eq!(reads, row.flags.readonly, "{}", row.name);
     }

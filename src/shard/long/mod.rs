@@ -16,7 +16,7 @@ use super::call::Call;
 use super::engine::Engine;
 use super::work::{Slice, Task, Work};
 use crate::command::{
-    Action, Error, Keyspace, Long, LongKeys, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
+    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
 };
 use crate::store::Remains;
 use crate::sync::Locked;
@@ -33,22 +33,22 @@ pub fn is_long(call: &Call<'_>) -> bool {
 /// What is wrong with the arguments.
 pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Result<Work, Error> {
     let which = match (call.row().action, call.row().long) {
-        (Action::Keyspace(which), _) => which,
+        (Action::AllKeys(which), _) => which,
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
         (_, Long::Found(LongKeys::Lcs)) => return lcs::work(engine, call),
         (_, Long::FoundAlone(LongKeys::Mget)) => return Ok(mget::work(engine, call)),
         _ => return Err(Error::Internal),
     };
     match which {
-        Keyspace::Keys => Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?)),
-        Keyspace::Scan => Ok(scan::work(engine, call.db, &ScanArgs::parse(&call.args, &call.limits)?)),
-        Keyspace::Populate => {
+        OnAllKeys::Keys => Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?)),
+        OnAllKeys::Scan => Ok(scan::work(engine, call.db, &ScanArgs::parse(&call.args, &call.limits)?)),
+        OnAllKeys::Populate => {
             Ok(populate::work(engine, call.db, PopulateArgs::parse(&call.args, &call.limits)?))
         }
-        Keyspace::FlushDb => flush(engine, call, locked, Some(call.db)),
-        Keyspace::FlushAll => flush(engine, call, locked, None),
-        Keyspace::RandomKey => Ok(random::work(engine, call.db)),
-        Keyspace::DbSize | Keyspace::SwapDb => Err(Error::Internal),
+        OnAllKeys::FlushDb => flush(engine, call, locked, Some(call.db)),
+        OnAllKeys::FlushAll => flush(engine, call, locked, None),
+        OnAllKeys::RandomKey => Ok(random::work(engine, call.db)),
+        OnAllKeys::DbSize | OnAllKeys::SwapDb => Err(Error::Internal),
     }
 }
 

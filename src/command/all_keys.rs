@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 
 use super::glob::Pattern;
 use super::{
-    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Keyspace, Limits, Long,
+    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits, Long, OnAllKeys,
     OtherDbs, arg, tips, word,
 };
 use crate::limits::SCAN_AT_ONCE;
@@ -44,7 +44,7 @@ pub(super) static KEYS: Command = Command {
             complexity: "O(N), N being the number of keys in the database",
             args: &[arg("pattern", ArgKind::Pattern)],
         },
-        Action::Keyspace(Keyspace::Keys),
+        Action::AllKeys(OnAllKeys::Keys),
     )
 };
 
@@ -67,7 +67,7 @@ pub(super) static SCAN: Command = Command {
                 arg("type", ArgKind::String).token("TYPE").optional(),
             ],
         },
-        Action::Keyspace(Keyspace::Scan),
+        Action::AllKeys(OnAllKeys::Scan),
     )
 };
 
@@ -80,7 +80,7 @@ pub(super) static RANDOMKEY: Command = Command {
         Flags { readonly: true, ..Flags::NONE },
         "keyspace read slow",
         Docs { summary: "Returns a key drawn at random.", complexity: "O(1)", args: &[] },
-        Action::Keyspace(Keyspace::RandomKey),
+        Action::AllKeys(OnAllKeys::RandomKey),
     )
 };
 
@@ -96,7 +96,7 @@ pub(super) static DBSIZE: Command = Command {
             complexity: "O(T), T being the number of threads",
             args: &[],
         },
-        Action::Keyspace(Keyspace::DbSize),
+        Action::AllKeys(OnAllKeys::DbSize),
     )
 };
 
@@ -113,7 +113,7 @@ pub(super) static FLUSHDB: Command = Command {
             complexity: "O(S), S being the number of shards; memory is freed in the background",
             args: FLUSH,
         },
-        Action::Keyspace(Keyspace::FlushDb),
+        Action::AllKeys(OnAllKeys::FlushDb),
     )
 };
 
@@ -131,7 +131,7 @@ pub(super) static FLUSHALL: Command = Command {
             complexity: "O(S), S being the number of shards; memory is freed in the background",
             args: FLUSH,
         },
-        Action::Keyspace(Keyspace::FlushAll),
+        Action::AllKeys(OnAllKeys::FlushAll),
     )
 };
 
@@ -147,7 +147,7 @@ pub(super) static SWAPDB: Command = Command {
             complexity: "O(S), S being the number of shards",
             args: &[arg("index1", ArgKind::Integer), arg("index2", ArgKind::Integer)],
         },
-        Action::Keyspace(Keyspace::SwapDb),
+        Action::AllKeys(OnAllKeys::SwapDb),
     )
 };
 
@@ -168,7 +168,7 @@ pub(super) static POPULATE: Command = Command {
                 arg("size", ArgKind::Integer).optional(),
             ],
         },
-        Action::Keyspace(Keyspace::Populate),
+        Action::AllKeys(OnAllKeys::Populate),
     )
 };
 

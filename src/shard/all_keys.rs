@@ -7,29 +7,29 @@ use super::call::{Call, Outcome, Taking};
 use super::engine::Engine;
 use super::long::ScanState;
 use super::slot::ThreadSlot;
-use crate::command::{Cluster, Error, Keyspace, Reply, ScanArgs, swapped_dbs};
+use crate::command::{Cluster, Error, OnAllKeys, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};
 use crate::sync::Locked;
 
 impl Engine {
-    pub(super) fn attempt_keyspace(
+    pub(super) fn attempt_all_keys(
         &self,
         slot: &ThreadSlot,
         call: &Call<'_>,
         taking: Taking<'_>,
-        which: Keyspace,
+        which: OnAllKeys,
         reply: &mut dyn Reply,
     ) -> Outcome {
         slot.counted(call.command, || match which {
-            Keyspace::DbSize => {
+            OnAllKeys::DbSize => {
                 reply.integer(self.books.census(call.db).keys);
                 Outcome::Done
             }
-            Keyspace::RandomKey => self.random_key(call, taking, reply),
-            Keyspace::Scan => self.scan(call, taking, reply),
-            Keyspace::SwapDb => self.swap(slot, call, reply),
-            Keyspace::Keys | Keyspace::Populate | Keyspace::FlushDb | Keyspace::FlushAll => Outcome::Long,
+            OnAllKeys::RandomKey => self.random_key(call, taking, reply),
+            OnAllKeys::Scan => self.scan(call, taking, reply),
+            OnAllKeys::SwapDb => self.swap(slot, call, reply),
+            OnAllKeys::Keys | OnAllKeys::Populate | OnAllKeys::FlushDb | OnAllKeys::FlushAll => Outcome::Long,
         })
     }
 
