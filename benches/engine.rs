@@ -31,7 +31,7 @@ use criterion::{Criterion, Throughput};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use midi::command::{Args, Cluster, Reply, find};
-use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking};
+use midi::engine::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking};
 use midi::store::{Edit, Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
 
 const VALUE: [u8; 64] = [b'v'; 64];

@@ -19,7 +19,7 @@ pub mod store;
 
 pub mod command;
 
-pub mod shard;
+pub mod engine;
 
 pub mod net;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crc::{CRC_64_REDIS, Crc};
 use midi::command::{Args, Cluster, find};
+use midi::engine::{Author, Call, Config, Engine, Outcome, Settings, Taking};
 use midi::net::resp::RespReply;
-use midi::shard::{Author, Call, Config, Engine, Outcome, Settings, Taking};
 use midi::store::Now;
 
 const MAX_VALUE_BYTES: usize = 1 << 20;

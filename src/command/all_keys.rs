@@ -1,5 +1,5 @@
 //! Commands over all shards, and those that only a door can carry out: their
-//! rows and their arguments. How they run in slices is `shard/long`.
+//! rows and their arguments. How they run in slices is `engine/long`.
 
 use arrayvec::ArrayVec;
 

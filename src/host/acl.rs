@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, api};
 use super::string::{HostString, OwnString};
-use crate::shard::{Locked, Refusal, RefusalReason};
+use crate::engine::{Locked, Refusal, RefusalReason};
 
 /// Whether a user may call a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

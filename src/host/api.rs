@@ -10,7 +10,7 @@ use redis_module::raw;
 
 pub use super::context::Ctx;
 use super::string::{HostString, OwnString};
-use crate::shard::Locked;
+use crate::engine::Locked;
 pub use raw::{
     RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx, RedisModuleString as RawString,
 };

@@ -18,7 +18,7 @@ use super::notifications;
 use super::output::{self, UpTo};
 use super::reply::HostReply;
 use crate::command::{Reply, Transcript};
-use crate::shard::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
+use crate::engine::{Author, HostClient, JobDoor, JobOwner, JobReply, Locked};
 
 /// A blocked client, and the context for replies from other threads.
 pub struct Blocked {

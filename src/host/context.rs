@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api::{RawCtx, api};
 use super::string::HostString;
-use crate::shard::Locked;
+use crate::engine::Locked;
 
 /// A context of the host's, good for one callback or one hold of the global lock.
 #[derive(Clone, Copy)]

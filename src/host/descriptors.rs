@@ -9,8 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::api::{Ctx, Level, log};
 use super::config::table as config;
 use super::instance::{if_begun, instance};
+use crate::engine::Settings;
 use crate::limits::{DESCRIPTORS_DIVISOR, DESCRIPTORS_MIN, DESCRIPTORS_SPARE};
-use crate::shard::Settings;
 
 /// Descriptors of the host's that are no client's, as it reckons itself.
 const HOST_SPARE: usize = 128;

@@ -16,8 +16,8 @@ use super::string::HostString;
 use super::users::USERS;
 use super::{PREFIX, guarded, keys, notifications, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
+use crate::engine::{Author, Call, Caller, HostClient, JobOwner, JobReply, Origin, WaitsFor};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
-use crate::shard::{Author, Call, Caller, HostClient, JobOwner, JobReply, Origin, WaitsFor};
 use crate::store::Now;
 
 /// Arguments of most commands: their list takes no allocation.

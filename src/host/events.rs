@@ -11,7 +11,7 @@ use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit, watch,
 };
-use crate::shard::{Locked, Waker};
+use crate::engine::{Locked, Waker};
 
 /// Rounds of answering before the main loop goes on; completions that keep
 /// coming are for the next turn.

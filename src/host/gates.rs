@@ -21,7 +21,7 @@ use super::api::{Ctx, must_not_replicate};
 use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
-use crate::shard::{Gates, Locked};
+use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
 pub static GATES: HostGates = HostGates {

@@ -13,7 +13,7 @@ use super::instance::instance;
 use super::kept::KEPT;
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Error, Reply, host_commands};
-use crate::shard::{Call, Engine};
+use crate::engine::{Call, Engine};
 
 /// Takes sections and their fields, in order.
 trait InfoSink {

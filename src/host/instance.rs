@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::api::Ctx;
 use super::context::DetachedCtx;
-use crate::shard::{Engine, Locked, Waker};
+use crate::engine::{Engine, Locked, Waker};
 
 /// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
 pub const VERSION: c_int = {

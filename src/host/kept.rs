@@ -11,8 +11,8 @@ use super::api::api;
 use super::instance::if_in_use;
 use super::string::{HostString, OwnString};
 use crate::command::Keep;
+use crate::engine::{Inbox, Locked};
 use crate::limits::{DROPPED_BYTES, FREEING_TURN, FREEING_WAKES};
-use crate::shard::{Inbox, Locked};
 use crate::store::{SharedBytes, SharedValue};
 
 /// How many arguments were kept, for INFO.

@@ -18,7 +18,7 @@ use super::{
     config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, notifications, output,
     register, renamed, reply, unit, watch,
 };
-use crate::shard::{Engine, Port, PortConfig, Waker, Workers};
+use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";

@@ -17,8 +17,8 @@ use super::api::Ctx;
 use super::context::DetachedCtx;
 use super::instance::instance;
 use super::unit;
+use crate::engine::{Locked, Part, Progress, Slice};
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
-use crate::shard::{Locked, Part, Progress, Slice};
 
 /// Turns of the main loop so far.
 static TURNS: AtomicU64 = AtomicU64::new(0);

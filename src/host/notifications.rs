@@ -16,7 +16,7 @@ use super::api::Ctx;
 use super::budget;
 use super::instance::instance;
 use crate::command::Class;
-use crate::shard::{Author, Locked, Notification};
+use crate::engine::{Author, Locked, Notification};
 
 /// Whether any client ever asked for it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);

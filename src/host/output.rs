@@ -11,8 +11,8 @@ use redis_module::raw;
 use super::api::{Ctx, Level, api, client_flags, log};
 use super::instance::instance;
 use crate::command::Reply;
+use crate::engine::Locked;
 use crate::limits::HOST_OUTPUT_BESIDE;
-use crate::shard::Locked;
 
 /// What the host keeps its clients to, by their class.
 static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);

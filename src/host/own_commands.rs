@@ -4,7 +4,7 @@ use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
-use crate::shard::{Call, Engine, JobOwner, JobReply, Locked};
+use crate::engine::{Call, Engine, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` where a job will answer.
 ///

@@ -11,7 +11,7 @@ use super::instance::instance;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands, turn};
 use crate::command::{DoorCommand, HostCommand, Transcript};
-use crate::shard::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
+use crate::engine::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
 /// Answers in the host's name.
 pub struct TheHost {

@@ -16,7 +16,7 @@ use super::context::Filtered;
 use super::guarded;
 use super::string::OwnString;
 use crate::command::{Action, COMMANDS, Command, withdraw};
-use crate::shard::Locked;
+use crate::engine::Locked;
 
 /// Commands of the host's that the filter must know, whatever they are called.
 const SEEN: [&str; 5] = ["acl", "client", "config", "exec", "watch"];

@@ -7,7 +7,7 @@ use super::acl::HostUser;
 use super::api::{Ctx, api, reply_text};
 use super::string::{HostString, OwnString};
 use crate::command::Error;
-use crate::shard::Locked;
+use crate::engine::Locked;
 
 /// The user of a client, by name: rights may change, and users go, while a job runs.
 pub struct Rights {

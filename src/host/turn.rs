@@ -17,7 +17,7 @@ use super::instance::instance;
 use super::users::USERS;
 use super::{budget, count_panic, guarded, notifications};
 use crate::command::Error;
-use crate::shard::{Engine, ForMain, Locked};
+use crate::engine::{Engine, ForMain, Locked};
 
 static MESSAGES: Messages = Messages {
     waiting: Mutex::new(PendingMessages { messages: VecDeque::new(), notifications: 0, batch: 0 }),

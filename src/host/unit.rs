@@ -17,7 +17,7 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
-use crate::shard::Locked;
+use crate::engine::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -29,7 +29,7 @@ const UNFILTERED: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CT
 /// that is not ours has been called since one was found not to be.
 static ASK: AtomicBool = AtomicBool::new(true);
 
-/// Whether a unit is open: [`crate::shard::Engine::is_in_unit`] close at hand.
+/// Whether a unit is open: [`crate::engine::Engine::is_in_unit`] close at hand.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the host's clients were paused when its main loop last turned. What

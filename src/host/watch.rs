@@ -17,8 +17,8 @@ use super::context::Filtered;
 use super::instance::instance;
 use super::users::USERS;
 use super::{guarded, notifications};
+use crate::engine::Locked;
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
-use crate::shard::Locked;
 
 /// Whether a WATCH has been said since the marks were last counted.
 static SAID: AtomicBool = AtomicBool::new(false);

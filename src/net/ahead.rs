@@ -6,8 +6,8 @@ use super::connection::Connection;
 use super::resp::{ArgList, Head, RequestLimits};
 use super::session::SessionRights;
 use crate::command::{Args, Limits, Named};
+use crate::engine::{Author, Call, Engine};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS};
-use crate::shard::{Author, Call, Engine};
 use crate::store::Now;
 
 /// Commands that run together.

@@ -13,7 +13,7 @@ use super::service::Service;
 use super::session::BUSY;
 use super::shared::Shared;
 use crate::command::DoorCommand;
-use crate::shard::{self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
+use crate::engine::{self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
 use crate::store::Now;
 
 /// A connection in the hands of its worker.
@@ -49,7 +49,7 @@ impl PortCaller<'_> {
     }
 }
 
-impl shard::Caller for PortCaller<'_> {
+impl engine::Caller for PortCaller<'_> {
     type Reply<'r>
         = RespReply<'r>
     where

@@ -12,7 +12,7 @@ use super::shared::count;
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
 };
-use crate::shard::{Author, Call, Denied, Gate, Refusal, User};
+use crate::engine::{Author, Call, Denied, Gate, Refusal, User};
 use crate::store::Now;
 
 /// What is to become of a command that a client has sent.

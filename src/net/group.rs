@@ -19,8 +19,8 @@ use super::plan::{Stop, request_limits};
 use super::resp::RespReply;
 use super::service::{Service, TurnOutcome};
 use super::shared::count;
+use crate::engine::Outcome;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
-use crate::shard::Outcome;
 
 /// What came of gathering a connection.
 pub enum Gathered {

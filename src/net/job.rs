@@ -7,8 +7,8 @@ use super::resp::RespReply;
 use super::shared::{PortMessage, Shared};
 use super::waiting::WaitingConnection;
 use crate::command::Reply;
+use crate::engine::JobReply;
 use crate::limits::PART_BYTES;
-use crate::shard::JobReply;
 use crate::store::StringRef;
 
 /// A reply that another thread makes, sent to the connection in pieces.

@@ -11,7 +11,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use crate::shard::PortConfig;
+use crate::engine::PortConfig;
 
 /// A listening socket, and what kind of clients come through it.
 pub struct Listener {

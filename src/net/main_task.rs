@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::service::Service;
 use super::shared::{Answer, PortMessage};
 use super::waiting::WaitingConnection;
-use crate::shard::{Engine, Host, Locked};
+use crate::engine::{Engine, Host, Locked};
 
 impl<D: Driver> Service<D> {
     /// Has the main thread look something up, or do something, for a connection; what it answers is told

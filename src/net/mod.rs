@@ -46,7 +46,7 @@ use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
 
-use crate::shard::{Engine, Port, PortConfig};
+use crate::engine::{Engine, Port, PortConfig};
 
 /// Opens the ports: one share for each of the engine's workers; none where none is wanted.
 ///

@@ -6,8 +6,8 @@ use super::driver::Driver;
 use super::resp::{ArgList, Parsed, ProtocolError, RequestLimits};
 use super::service::Service;
 use crate::command::{Args, Limits, Named};
+use crate::engine::Gate;
 use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
-use crate::shard::Gate;
 
 /// What stands behind the commands that run together.
 #[derive(PartialEq, Eq)]

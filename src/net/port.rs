@@ -19,10 +19,10 @@ use super::resp::{RequestParser, RespReply};
 use super::service::{Service, TurnOutcome};
 use super::session::Session;
 use super::shared::{PortMessage, Shared, count};
+use crate::engine::{Gates, Origin, Port, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
 };
-use crate::shard::{Gates, Origin, Port, Request};
 
 /// Listeners' marks are their numbers: below those of connections.
 const LISTENERS: u64 = 1 << 32;

@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::shared::{PortCounts, Shared};
-use crate::shard::Ports;
+use crate::engine::Ports;
 
 /// Ports that serve.
 pub struct Open {

@@ -13,10 +13,10 @@ use super::resp::{ArgList, room_for};
 use super::service::{Pace, Service, TurnOutcome};
 use super::shared::count;
 use crate::command::{Args, Limits, Reply};
+use crate::engine::{Outcome, Taking};
 use crate::limits::{
     HELD_OUTPUT, INPUT_BYTES, LEFTOVER_BYTES, OUTPUT_PAUSE, READ_BYTES, UNAUTHENTICATED_QUERY_BYTES,
 };
-use crate::shard::{Outcome, Taking};
 
 impl<D: Driver> Service<D> {
     /// A connection's turn: receives once, runs what came, sends the replies together.

@@ -10,11 +10,11 @@ use super::driver::Driver;
 use super::resp::ArgList;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
+use crate::engine::{Engine, ThreadSlot};
 use crate::limits::{
     HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
     SERVED_TOGETHER,
 };
-use crate::shard::{Engine, ThreadSlot};
 
 /// What is to become of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

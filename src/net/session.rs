@@ -9,7 +9,7 @@ use super::client::Client;
 use super::resp::RespReply;
 use super::transaction::{ExecReplies, Transaction};
 use crate::command::Args;
-use crate::shard::{DEFAULT_USER, Engine, User, Users};
+use crate::engine::{DEFAULT_USER, Engine, User, Users};
 
 /// What a connection is, apart from its bytes.
 pub struct Session {

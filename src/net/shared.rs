@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::client::{Client, Key, NewConnection};
 use super::connection::Connection;
 use crate::command::HostCommand;
-use crate::shard::{Engine, Inbox};
+use crate::engine::{Engine, Inbox};
 
 /// What the ports of all workers share.
 pub struct Shared {

@@ -5,8 +5,8 @@ use std::mem::{replace, take};
 use smallvec::SmallVec;
 
 use crate::command::{Args, Flags, Named, Transcript};
+use crate::engine::Watching;
 use crate::limits::TRANSACTION_BYTES_KEPT;
-use crate::shard::Watching;
 
 /// What a connection has said of its next transaction.
 #[derive(Default)]

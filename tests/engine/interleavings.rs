@@ -17,7 +17,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use midi::shard::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom};
+use midi::engine::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom};
 
 /// Tries all interleavings with up to so many preemptions (loom's advice is two
 /// or three: that finds all but all mistakes). LOOM_MAX_PREEMPTIONS overrides.
@@ -499,7 +499,7 @@ fn a_sleeper_is_woken() {
     }
 }
 
-/// What an owner is sent, as in shard/engine.rs.
+/// What an owner is sent, as in engine/engine.rs.
 enum Message {
     Run(Letter),
     Look,

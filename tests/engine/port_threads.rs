@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
 use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
-use midi::limits::ARGUMENTS_KEPT;
-use midi::net;
-use midi::shard::{
+use midi::engine::{
     Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Locked,
     PasswordSum, PortConfig, PortSettings, Refusal, Rules, Settings, User, Waker, Workers,
 };
+use midi::limits::ARGUMENTS_KEPT;
+use midi::net;
 use midi::store::Census;
 
 /// The global lock, for the thread that plays the host's main thread, and before and after it.

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Transcript, find};
-use midi::shard::{
+use midi::engine::{
     Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked, Origin,
     Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers, long_work,
 };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Transcript, find};
-use midi::shard::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking, long_work};
+use midi::engine::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking, long_work};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
 

@@ -22,7 +22,7 @@ const UNSAFE: [&str; 6] = [
     "src/store/entry.rs",
     "src/store/segment.rs",
     "src/sync/",
-    "src/shard/slot.rs",
+    "src/engine/slot.rs",
     "src/host/",
 ];
 
@@ -125,7 +125,7 @@ fn unsafe_stands_only_where_it_may() {
 fn keys_are_changed_in_one_place() {
     // The rest the compiler sees to: what else changes a table is private to the store.
     let doors = ["Edit::new(", "Edit {", ".take_db(", ".swap_dbs(", "table.remove_due("];
-    let places = ["src/store/", "src/shard/edit.rs", "src/shard/attempt.rs", "src/shard/keyspace.rs"];
+    let places = ["src/store/", "src/engine/edit.rs", "src/engine/attempt.rs", "src/engine/keyspace.rs"];
     for (path, text) in all_sources() {
         if places.iter().any(|place| path.starts_with(place)) {
             continue;

@@ -11,7 +11,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
-use crate::shard::{Config, PortConfig, Settings};
+use crate::engine::{Config, PortConfig, Settings};
 use table::{
     BIND, LIKE_THE_HOST, NUMBERS, POOL, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET, UNIXSOCKETPERM, file_mode,
     numbered,

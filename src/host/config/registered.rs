@@ -11,7 +11,7 @@ use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
 use super::table::{FIXED, MAX_CLIENTS, NUMBERS, Number, POOL, SWITCHES, Switch, TEXTS, Text};
-use crate::shard::Settings;
+use crate::engine::Settings;
 
 /// Has the host know them all, with what they stand at as defaults. False where it refuses one.
 pub fn register(ctx: Ctx<'_>) -> bool {

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::api::RawString;
+use crate::engine::Settings;
 use crate::limits;
-use crate::shard::Settings;
 
 /// A numeric setting.
 pub struct Number {

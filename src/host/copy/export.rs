@@ -13,7 +13,7 @@ use super::super::lock::LockWork;
 use super::super::rights::Rights;
 use super::job::{Asker, CopyCounts, Copying, start};
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::shard::{Call, Engine, Progress, Slice};
+use crate::engine::{Call, Engine, Progress, Slice};
 use crate::store::{SharedValue, UnixMs, WrongType};
 
 /// Keys that EXPORT takes out of a shard before it asks for the lock.

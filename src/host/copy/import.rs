@@ -16,7 +16,7 @@ use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyCounts, Copying, start};
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::shard::{Call, Engine, Progress, Slice};
+use crate::engine::{Call, Engine, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
 /// From here on a value's encoding is plain in every host, so that it can be

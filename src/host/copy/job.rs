@@ -9,7 +9,7 @@ use super::super::api::Ctx;
 use super::super::lock::{LockPart, LockWork};
 use super::super::rights::Rights;
 use crate::command::{Args, Error, Reply, Transcript};
-use crate::shard::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
+use crate::engine::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// What a copy answers.
 #[derive(Default)]

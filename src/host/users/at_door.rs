@@ -27,8 +27,8 @@ use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
 use super::known::{HostText, Known};
 use super::text::Description;
+use crate::engine::{Call, Commands, Locked, Refusal};
 use crate::limits::DOOR_CLIENTS_KEPT;
-use crate::shard::{Call, Commands, Locked, Refusal};
 
 /// Who may be allowed too much by the host.
 pub struct AtDoor {

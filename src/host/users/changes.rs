@@ -16,8 +16,8 @@ use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
 use super::touched::{Touched, UserChange};
+use crate::engine::{DEFAULT_USER, Locked};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
-use crate::shard::{DEFAULT_USER, Locked};
 
 /// Who may have changed since somebody last looked.
 pub struct Changes {

@@ -7,7 +7,7 @@ use super::super::acl::{HostUser, MayCall};
 use super::super::string::OwnString;
 use super::text::RulesText;
 use crate::command::{COMMANDS, Command, Doors};
-use crate::shard::{Commands, Locked};
+use crate::engine::{Commands, Locked};
 
 /// What a set of rules comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

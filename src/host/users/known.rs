@@ -10,8 +10,8 @@ use super::super::acl::HostUser;
 use super::super::string::OwnString;
 use super::judge::{self, Verdict};
 use super::text::{self, Description, RulesText};
+use crate::engine::{Commands, DEFAULT_USER, Locked, PasswordSum, Rules, User};
 use crate::limits::JUDGED_RULES_KEPT;
-use crate::shard::{Commands, DEFAULT_USER, Locked, PasswordSum, Rules, User};
 
 /// Users as they were when they were last looked at, and what their rules come to.
 pub struct Known {

@@ -20,7 +20,7 @@ mod touched;
 use super::api::Ctx;
 use super::context::Filtered;
 use super::instance::instance;
-use crate::shard::{Call, Locked, User};
+use crate::engine::{Call, Locked, User};
 use at_door::AtDoor;
 use changes::Changes;
 pub use known::authenticate;

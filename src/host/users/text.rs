@@ -1,7 +1,7 @@
 //! A user in the host's words: what ACL LIST says of it, which the host keeps until the user changes.
 
 use crate::command::glob::Pattern;
-use crate::shard::{KeyRule, PasswordSum};
+use crate::engine::{KeyRule, PasswordSum};
 
 /// A user as its text describes it.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
 use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find};
-use crate::net::resp::RespReply;
-use crate::net::transaction::{ExecReply, Transaction};
-use crate::shard::{
+use crate::engine::{
     Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, Shards, User,
 };
+use crate::net::resp::RespReply;
+use crate::net::transaction::{ExecReply, Transaction};
 use crate::store::{Now, UnixMs};
 
 /// What EXEC does for one of the commands.

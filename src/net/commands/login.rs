@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
+use crate::engine::{DEFAULT_USER, Denied, Engine, Gates, PasswordSum, Refusal, User};
 use crate::net::connection::Connection;
 use crate::net::driver::Driver;
 use crate::net::service::Service;
 use crate::net::session::{BUSY, INVALID_NAME, is_valid_name};
-use crate::shard::{DEFAULT_USER, Denied, Engine, Gates, PasswordSum, Refusal, User};
 
 impl<D: Driver> Service<D> {
     pub(super) fn select(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {

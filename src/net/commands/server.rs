@@ -10,12 +10,12 @@ use crate::command::{
     Action, Args, Error, FoundCommand, HostCommand, Limits, PREFIX, PortCommand, Reply, elsewhere,
     error_about, find, find_call, unknown_command,
 };
+use crate::engine::{Author, Call, Engine, Host, Locked};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
 use crate::net::service::Service;
 use crate::net::session::{BUSY, NO_AUTH};
 use crate::net::shared::Shared;
-use crate::shard::{Author, Call, Engine, Host, Locked};
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.

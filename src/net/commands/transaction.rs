@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use super::exec::{Plan, aborted, run_as_unit};
 use crate::command::{Args, Error, Limits, Named, Reply};
+use crate::engine::{Apart, Gate, Taking};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
@@ -23,7 +24,6 @@ use crate::net::service::{Pace, Service};
 use crate::net::session::BUSY;
 use crate::net::shared::{Shared, count};
 use crate::net::transaction::{ExecReplies, ExecReply, Transaction};
-use crate::shard::{Apart, Gate, Taking};
 
 /// What came of a try.
 enum Tried {

@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Call;
-use super::engine::Engine;
 use super::gates::Gates;
 use super::slot::ThreadSlot;
+use super::state::Engine;
 use crate::command::{Error, Flags};
 
 /// What concerns all commands.

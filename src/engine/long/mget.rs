@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, OwnedArgs, Reply};
-use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
-use crate::shard::edit::Account;
-use crate::shard::{
+use crate::engine::edit::Account;
+use crate::engine::{
     Author, Call, Engine, HeldShard, Locked, Part, Progress, Slice, Taking, Task, ThreadSlot, Work,
 };
+use crate::limits::{MANY_TRIES, MGET_PIECE_BYTES, MGET_ROUNDS, MGET_WATCHED};
 use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 
 /// The values of a call's keys.

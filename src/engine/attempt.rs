@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking};
 use super::edit::{KeyAt, KeysInHand, NamedKey, shards_of};
-use super::engine::{Engine, HeldShard, ManyHeld};
 use super::slot::ThreadSlot;
+use super::state::{Engine, HeldShard, ManyHeld};
 use super::watch::is_live;
 use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
 use crate::limits::{AHEAD, KEYS_AT_ONCE};

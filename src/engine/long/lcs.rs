@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::command::{Error, Lcs, LcsOptions, OwnedArgs, Reply};
-use crate::shard::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
+use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 use crate::store::SharedValue;
 
 /// The subsequence of the values of a call's two keys.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::command::Reply;
-use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
+use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 
 /// Some key of `db`, or null.
 pub(super) fn work(engine: &Engine, db: u32) -> Work {

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use super::call::Taking;
 use super::dispatch::{Panic, Resumed};
-use super::engine::{Engine, HeldShard, JobPart, Message};
 use super::job::Progress;
 use super::port::Port;
 use super::request::Request;
 use super::slot::ThreadSlot;
+use super::state::{Engine, HeldShard, JobPart, Message};
 use super::workers::Workers;
 use crate::limits::{
     ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD,

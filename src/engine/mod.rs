@@ -1,7 +1,7 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
 //! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`, `notifications`, `refusals`, `unit`, `users`, `workers`, and what
-//! it asks of the world: `host`, `port`). `engine.rs` puts them together; what is done with all of them stands above that:
+//! it asks of the world: `host`, `port`). `state.rs` puts them together; what is done with all of them stands above that:
 //! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`, `keyspace`), finding where and when
 //! it runs (`dispatch`, `queue`, `transaction`), long work (`work`,
 //! `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the loop of the workers (`worker`).
@@ -21,7 +21,6 @@ mod call;
 mod counters;
 mod dispatch;
 mod edit;
-mod engine;
 mod gate;
 mod gates;
 mod holding;
@@ -38,6 +37,7 @@ mod refusals;
 mod request;
 mod settings;
 mod slot;
+mod state;
 mod transaction;
 mod unit;
 mod users;
@@ -50,7 +50,6 @@ pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Caller, WaitsFor};
-pub use engine::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
 pub use gate::Gate;
 pub use gates::Gates;
 pub use host::Host;
@@ -63,6 +62,7 @@ pub use refusals::{Refusal, RefusalReason};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use settings::{Config, Settings};
 pub use slot::ThreadSlot;
+pub use state::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
 pub use transaction::{Apart, Holding, Shards, Watching};
 pub use users::{Commands, DEFAULT_USER, Denied, KeyRule, PasswordSum, Rules, User, Users};
 pub use work::{Part, Slice, Task, Work};

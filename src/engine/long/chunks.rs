@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::command::Reply;
+use crate::engine::{JobDoor, Slice};
 use crate::limits::CHUNK_BYTES;
-use crate::shard::{JobDoor, Slice};
 
 /// Some keys, one after the other.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::chunks::Chunks;
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply, ScanArgs};
-use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
+use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
 use crate::store::{Entry, Now};
 
 /// A walk that goes on until enough keys have been looked at.

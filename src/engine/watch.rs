@@ -13,8 +13,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::engine::{Engine, HeldShard};
 use super::marks::{KeyName, Name, Tell};
+use super::state::{Engine, HeldShard};
 use crate::limits::{WATCHED_KEYS, WATCHED_PER_SHARD_MIN};
 use crate::store::{KeyHash, Now, Store, UnixMs, Watched};
 use crate::sync::Locked;

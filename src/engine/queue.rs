@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Call;
-use super::engine::{Engine, ForMain, MainTask, Message};
 use super::host::Host;
 use super::job::JobDoor;
 use super::refusals::Refusal;
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
+use super::state::{Engine, ForMain, MainTask, Message};
 use crate::command::{Args, Transcript};
 use crate::store::Now;
 use crate::sync::{Left, Locked};

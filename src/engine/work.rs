@@ -12,9 +12,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::call::Taking;
-use super::engine::{Engine, HeldShard, JobPart, Message};
 use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
 use super::slot::ThreadSlot;
+use super::state::{Engine, HeldShard, JobPart, Message};
 use crate::command::{Action, Args, COMMANDS, Error, Long, OnAllKeys, Reply};
 use crate::limits::SLICE;
 use crate::store::Now;

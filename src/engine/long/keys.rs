@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::chunks::{Chunk, Chunks};
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply};
-use crate::shard::{Engine, Part, Progress, Slice, Task, Work};
+use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 
 /// All keys of `db` that match.
 pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {

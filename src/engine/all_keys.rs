@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::attempt::said;
 use super::call::{Call, Outcome, Taking};
-use super::engine::Engine;
 use super::long::ScanState;
 use super::slot::ThreadSlot;
+use super::state::Engine;
 use crate::command::{Cluster, Error, OnAllKeys, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};

@@ -31,12 +31,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::call::{Call, Outcome, Taking};
-use super::engine::{Engine, HeldShard};
 use super::gate::Gate;
 use super::job::{JobOwner, JobReply};
 use super::long::{is_long, long_work};
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
+use super::state::{Engine, HeldShard};
 use super::work::Work;
 use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, Reply, Transcript};
 use crate::limits::MAIN_ARGUMENTS;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SayOk;
 use crate::command::PopulateArgs;
-use crate::shard::edit::{Account, KeyAt};
-use crate::shard::watch::is_live;
-use crate::shard::{Engine, HeldShard, Part, Progress, Slice, Work};
+use crate::engine::edit::{Account, KeyAt};
+use crate::engine::watch::is_live;
+use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{KeyHash, Now, Value};
 
 /// Keys that a draw should have for every shard, and bounds of a draw.

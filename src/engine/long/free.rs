@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::SayOk;
+use crate::engine::{Engine, Part, Progress, Slice, Work};
 use crate::limits::{FLUSHED_NAME_BYTES, FLUSHED_NAMES};
-use crate::shard::{Engine, Part, Progress, Slice, Work};
 use crate::store::Remains;
 
 /// Frees tables, each worker its share; answers OK. Where clients may have `cached` these keys,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Taking;
-use super::engine::{Engine, HeldShard, ManyHeld, Message};
+use super::state::{Engine, HeldShard, ManyHeld, Message};
 use crate::limits::MAIN_SPINS;
 use crate::store::{Now, Table, UnixMs};
 use crate::sync::{Locked, Released};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::call::Author;
-use super::engine::Engine;
 use super::gates::Gates;
 use super::notification::{NamesPermit, Notification};
 use super::slot::ThreadSlot;
+use super::state::Engine;
 use crate::command::Event;
 use crate::limits::NOTIFICATIONS_MAX_BYTES;
 use crate::sync::Locked;

@@ -13,7 +13,7 @@ mod scan;
 pub use scan::ScanState;
 
 use super::call::Call;
-use super::engine::Engine;
+use super::state::Engine;
 use super::work::{Slice, Task, Work};
 use crate::command::{
     Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
