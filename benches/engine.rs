@@ -8,8 +8,8 @@
 //!                                                 # or criterion's: command/
 //! ```
 //!
-//! With `--json` the last line has the figures of `threads` and `bytes` as JSON, for the experiments'
-//! harness (benches/harness).
+//! With `--json` the last line has the figures of `threads` and `bytes` as JSON, for the
+//! experiments' harness (benches/harness).
 //!
 //! Where the system has jemalloc as a library, the process starts itself again
 //! with it, because it is what Redis uses; the first line of the output says so.
@@ -48,7 +48,8 @@ fn main() {
     }
     let quick = args.iter().any(|arg| arg == "--quick");
     let filter = args[1..].iter().find(|arg| !arg.starts_with('-'));
-    let wanted = |part: &str| benching && filter.is_none_or(|filter| part.contains(filter.as_str()));
+    let wanted =
+        |part: &str| benching && filter.is_none_or(|filter| part.contains(filter.as_str()));
     let mut figures = Figures::default();
     if wanted("threads") {
         threads(quick, &mut figures);
@@ -105,7 +106,9 @@ fn with_jemalloc() {
         .into_iter()
         .find(|path| Path::new(path).exists());
     let Some(library) = library else {
-        println!("allocator: the system's malloc (Redis would use jemalloc; libjemalloc2 is not installed)");
+        println!(
+            "allocator: the system's malloc (Redis would use jemalloc; libjemalloc2 is not installed)"
+        );
         return;
     };
     let program = std::env::current_exe().expect("a path");
@@ -126,8 +129,14 @@ fn locked<'a>() -> Locked<'a> {
 
 /// An engine without threads: the slots of its workers are the benches'.
 fn engine(workers: usize, shards: usize) -> Arc<Engine> {
-    let config =
-        Config { workers, shards, databases: 1, cluster: Cluster::Off, safemode: false, clock: || 0 };
+    let config = Config {
+        workers,
+        shards,
+        databases: 1,
+        cluster: Cluster::Off,
+        safemode: false,
+        clock: || 0,
+    };
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     Arc::new(Engine::new(config, settings, Box::new(|| {})).expect("eventfds"))
 }
@@ -267,8 +276,12 @@ fn fill(engine: &Engine, keys: u64, value: &[u8]) {
     for number in 0..keys {
         let key = Key::new(number);
         let list: [&[u8]; 3] = [b"set", key.bytes(), value];
-        let outcome =
-            engine.attempt(engine.main_slot(locked()), &call(engine, set, &list), Taking::MAIN, &mut Sink(0));
+        let outcome = engine.attempt(
+            engine.main_slot(locked()),
+            &call(engine, set, &list),
+            Taking::MAIN,
+            &mut Sink(0),
+        );
         assert_eq!(outcome, Outcome::Done);
     }
 }
@@ -288,7 +301,11 @@ struct Done {
 
 /// Runs `work` on threads of these numbers, for `time`; `work` does a few hundred
 /// things and adds to what was done.
-fn on_threads(numbers: Range<usize>, time: Duration, work: impl Fn(usize, &mut Done) + Sync) -> Done {
+fn on_threads(
+    numbers: Range<usize>,
+    time: Duration,
+    work: impl Fn(usize, &mut Done) + Sync,
+) -> Done {
     let (start, stop) = (Barrier::new(numbers.len() + 1), AtomicBool::new(false));
     thread::scope(|scope| {
         let threads: Vec<_> = numbers
@@ -302,7 +319,8 @@ fn on_threads(numbers: Range<usize>, time: Duration, work: impl Fn(usize, &mut D
                         work(number, &mut done);
                     }
                     done.per_second = done.commands as f64 / begun.elapsed().as_secs_f64();
-                    done.per_busy_second = done.commands as f64 / (processor_time() - busy).as_secs_f64();
+                    done.per_busy_second =
+                        done.commands as f64 / (processor_time() - busy).as_secs_f64();
                     done
                 })
             })
@@ -351,11 +369,15 @@ fn threads(quick: bool, figures: &mut Figures) {
     let (rounds, time) = if quick { (1, 100) } else { (3, 300) };
     let time = Duration::from_millis(time);
     let len = if quick { 1 << 18 } else { 1 << 20 };
-    println!("\nThroughput: {KEYS} keys with values of 64 bytes, medians of {rounds} rounds of {time:?}");
+    println!(
+        "\nThroughput: {KEYS} keys with values of 64 bytes, medians of {rounds} rounds of {time:?}"
+    );
     println!(
         "  burn: two threads over one of plain computation in the same round; of 2: scaling / burn * 2;"
     );
-    println!("  busy: scaling by the threads' processor time, which others on the machine disturb less;");
+    println!(
+        "  busy: scaling by the threads' processor time, which others on the machine disturb less;"
+    );
     println!(
         "  failed: tokens not free at the first look; given up: nor after a worker's spinning (two threads)\n"
     );
@@ -381,13 +403,17 @@ fn threads(quick: bool, figures: &mut Figures) {
                     for (number, key) in streams[thread][at..at + BATCH].iter().enumerate() {
                         let read = number * 37 % 100 < reads;
                         let list: [&[u8]; 3] = [b"", key.bytes(), &VALUE];
-                        let (command, args) = if read { (get, &list[..2]) } else { (set, &list[..]) };
+                        let (command, args) =
+                            if read { (get, &list[..2]) } else { (set, &list[..]) };
                         let call = call(&engine, command, args);
                         if engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy {
                             done.failed += 1;
-                            if engine.attempt(slot, &call, Taking::WORKER, &mut sink) == Outcome::Busy {
+                            if engine.attempt(slot, &call, Taking::WORKER, &mut sink)
+                                == Outcome::Busy
+                            {
                                 done.given_up += 1;
-                                while engine.attempt(slot, &call, Taking::Try(0), &mut sink) == Outcome::Busy
+                                while engine.attempt(slot, &call, Taking::Try(0), &mut sink)
+                                    == Outcome::Busy
                                 {
                                     thread::yield_now();
                                 }
@@ -506,11 +532,25 @@ fn growth(count: u64) {
     println!(
         "\nInserts while a keyspace of 1024 shards grows to {count} keys, values of 8 bytes; microseconds"
     );
-    println!("  (without the time that the scheduler took the processor away; only 'elapsed' has it. Page");
-    println!("  faults are in all of it: the row without a table shows what the machine itself costs.)\n");
+    println!(
+        "  (without the time that the scheduler took the processor away; only 'elapsed' has it. Page"
+    );
+    println!(
+        "  faults are in all of it: the row without a table shows what the machine itself costs.)\n"
+    );
     println!(
         "  {:<22}  {:>6}  {:>6}  {:>6}  {:>7}  {:>8}  {:>8}  {:>8}  {:>6}  {:>8}  {:>6}",
-        "", "50%", "99%", "99.9%", "99.99%", "99.999%", "worst", "> 100 us", "per s", "elapsed", "M/s"
+        "",
+        "50%",
+        "99%",
+        "99.9%",
+        "99.99%",
+        "99.999%",
+        "worst",
+        "> 100 us",
+        "per s",
+        "elapsed",
+        "M/s"
     );
     {
         let engine = engine(1, 1024);
@@ -551,7 +591,10 @@ struct Hashbrown {
 
 impl Hashbrown {
     fn new(shards: usize) -> Self {
-        Hashbrown { hasher: RandomState::default(), shards: (0..shards).map(|_| HashTable::new()).collect() }
+        Hashbrown {
+            hasher: RandomState::default(),
+            shards: (0..shards).map(|_| HashTable::new()).collect(),
+        }
     }
 
     #[inline]
@@ -575,7 +618,8 @@ impl Hashbrown {
             return;
         }
         let entry = Entry::new(key, Value::Inline(value), None);
-        self.shards[shard].insert_unique(hash, entry, |entry| Self::hash(&self.hasher, entry.key()));
+        self.shards[shard]
+            .insert_unique(hash, entry, |entry| Self::hash(&self.hasher, entry.key()));
     }
 
     #[inline]
@@ -597,7 +641,10 @@ struct Own {
 
 impl Own {
     fn new(shards: usize) -> Self {
-        Own { hasher: KeyHasher::default(), shards: (0..shards).map(|_| Table::default()).collect() }
+        Own {
+            hasher: KeyHasher::default(),
+            shards: (0..shards).map(|_| Table::default()).collect(),
+        }
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) {
@@ -630,10 +677,17 @@ fn resident_bytes() -> usize {
 
 /// Each size in a process of its own, so that none inherits another's memory.
 fn bytes(counts: &[u64], figures: &mut Figures) {
-    println!("\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted");
-    println!("  (books: as midi counts them, which is what jemalloc's size classes take; resident: what the");
+    println!(
+        "\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted"
+    );
+    println!(
+        "  (books: as midi counts them, which is what jemalloc's size classes take; resident: what the"
+    );
     println!("  kernel says, everything included)\n");
-    println!("  {:>9}  {:>10}  {:>6}  {:>8}  {:>6}", "keys", "value size", "books", "resident", "table");
+    println!(
+        "  {:>9}  {:>10}  {:>6}  {:>8}  {:>6}",
+        "keys", "value size", "books", "resident", "table"
+    );
     for &count in counts {
         for size in [8, 64, 200] {
             let child = Process::new(std::env::current_exe().expect("a path"))
@@ -653,7 +707,8 @@ fn bytes(counts: &[u64], figures: &mut Figures) {
 }
 
 fn bytes_child(count: &str, size: &str) {
-    let (count, size): (u64, usize) = (count.parse().expect("a number"), size.parse().expect("a number"));
+    let (count, size): (u64, usize) =
+        (count.parse().expect("a number"), size.parse().expect("a number"));
     let engine = engine(1, 1024);
     let before = resident_bytes();
     let value = vec![b'v'; size];
@@ -679,7 +734,9 @@ fn bytes_child(count: &str, size: &str) {
 fn lookup(quick: bool) {
     let counts: &[u64] = if quick { &[KEYS] } else { &[KEYS, 10 * KEYS] };
     let rounds = if quick { 3 } else { 7 };
-    println!("\nLook-ups in tables alone, 1024 shards, values of 64 bytes; nanoseconds each, medians\n");
+    println!(
+        "\nLook-ups in tables alone, 1024 shards, values of 64 bytes; nanoseconds each, medians\n"
+    );
     println!(
         "  {:>9}  {:<10}  {:>8}  {:>10}  {:>8}  bytes of table per key",
         "keys", "", "uniform", "zipf 0.99", "misses"
@@ -702,7 +759,9 @@ fn lookup(quick: bool) {
         let mut times: [[Vec<f64>; 3]; 2] = Default::default();
         for _ in 0..rounds {
             for (at, stream) in [&uniform, &skewed, &misses].into_iter().enumerate() {
-                times[0][at].push(time_each(stream, |key| own.find(key).map_or(0, |entry| touched(&entry))));
+                times[0][at].push(time_each(stream, |key| {
+                    own.find(key).map_or(0, |entry| touched(&entry))
+                }));
                 times[1][at].push(time_each(stream, |key| other.find(key).map_or(0, touched)));
             }
         }
@@ -710,7 +769,9 @@ fn lookup(quick: bool) {
         let bytes = [per_key(own.bytes(entries)), per_key(other.bytes())];
         for ((name, times), bytes) in ["midi", "hashbrown"].into_iter().zip(times).zip(bytes) {
             let [uniform, skewed, misses] = times.map(median);
-            println!("  {count:>9}  {name:<10}  {uniform:>8.1}  {skewed:>10.1}  {misses:>8.1}  {bytes:.1}");
+            println!(
+                "  {count:>9}  {name:<10}  {uniform:>8.1}  {skewed:>10.1}  {misses:>8.1}  {bytes:.1}"
+            );
         }
     }
 }
@@ -748,7 +809,9 @@ fn commands(criterion: &mut Criterion) {
     let mut keys = keys.iter().cycle();
     let mut key = || keys.next().expect("no end").bytes();
     group.bench_function("get", |bench| bench.iter(|| run("get", &[b"get", key()])));
-    group.bench_function("set, same size", |bench| bench.iter(|| run("set", &[b"set", key(), &VALUE])));
+    group.bench_function("set, same size", |bench| {
+        bench.iter(|| run("set", &[b"set", key(), &VALUE]))
+    });
     group.bench_function("exists", |bench| bench.iter(|| run("exists", &[b"exists", key()])));
     let mut fresh = fresh.iter().cycle();
     group.bench_function("set new, del", |bench| {

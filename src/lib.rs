@@ -7,8 +7,8 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← shard ← net, host`, and `sync ← shard`. A module may use what
-//! stands before it in this list, never what stands after it; `net` and `host` do not
+//! Data flows one way: `store ← command ← shard ← net, host`, and `sync ← shard`. A module may use
+//! what stands before it in this list, never what stands after it; `net` and `host` do not
 //! know each other. A test sees to that.
 
 pub mod limits;

@@ -66,8 +66,9 @@ pub const QUERY_LIMIT_MIN: i64 = 1 << 20;
 /// and never reads takes all memory. Larger than any reply of two values.
 pub const OUTPUT_HARD_DEFAULT: i64 = 1 << 30;
 
-/// So much of a reply the host does not count, at most, when it compares what waits for a client with its
-/// `client-output-buffer-limit`: two buffers of 16 KiB. No reply is cut off that it would let pass.
+/// So much of a reply the host does not count, at most, when it compares what waits for a client
+/// with its `client-output-buffer-limit`: two buffers of 16 KiB. No reply is cut off that it would
+/// let pass.
 pub const HOST_OUTPUT_BESIDE: usize = 32 << 10;
 
 /// Replies above this are made on a worker, never in one go on the main
@@ -85,8 +86,8 @@ pub const MAIN_ARGUMENTS: usize = 64;
 /// handing a command to a worker costs it.
 pub const TOUCHED_PER_REPLIED: usize = 16;
 
-/// Values that APPEND, SETRANGE, SETBIT, BITFIELD and BITOP make from this size on stand in a buffer of
-/// their own, which can grow; smaller ones are cheap to copy.
+/// Values that APPEND, SETRANGE, SETBIT, BITFIELD and BITOP make from this size on stand in a
+/// buffer of their own, which can grow; smaller ones are cheap to copy.
 pub const GROWING_BYTES: usize = 16 << 10;
 
 /// Such a buffer grows by this part of its size, a quarter, at least: it is
@@ -135,20 +136,20 @@ pub const MANY_TRIES: u8 = 8;
 /// DEL, UNLINK and EXISTS of more keys than this are a job.
 pub const KEYS_AT_ONCE: usize = 1000;
 
-/// MGET that would copy more bytes than this while it holds its keys' shards is a job: that takes a millisecond or
-/// two, as long as finding the most keys that it may have. As a job it takes two or three times as long where the
-/// values are 3 MB together, and no longer from 10 MB on.
+/// MGET that would copy more bytes than this while it holds its keys' shards is a job: that takes a
+/// millisecond or two, as long as finding the most keys that it may have. As a job it takes two or
+/// three times as long where the values are 3 MB together, and no longer from 10 MB on.
 pub const MGET_BYTES_AT_ONCE: usize = 4 << 20;
-/// So much of each value does not count there: copying it takes no longer than finding the key, whose number has a
-/// limit of its own.
+/// So much of each value does not count there: copying it takes no longer than finding the key,
+/// whose number has a limit of its own.
 pub const MGET_FREE_BYTES: usize = 1 << 10;
 /// Such a job copies so many bytes between two looks at the clock: some microseconds.
 pub const MGET_PIECE_BYTES: usize = 16 << 10;
-/// It begins so often where a key changes before it was copied, and then copies all of them in one go: whoever
-/// writes all the time makes it do three times the work, not more.
+/// It begins so often where a key changes before it was copied, and then copies all of them in one
+/// go: whoever writes all the time makes it do three times the work, not more.
 pub const MGET_ROUNDS: u8 = 3;
-/// Of more keys than this all values are copied in one go: a quarter of the names that can be watched
-/// at once, which others have a use for, too.
+/// Of more keys than this all values are copied in one go: a quarter of the names that can be
+/// watched at once, which others have a use for, too.
 pub const MGET_WATCHED: usize = WATCHED_KEYS / 4;
 
 /// LCS of values whose table has more cells than this (255 bytes each, say) is
@@ -167,19 +168,22 @@ pub const RANDOM_BUCKETS: usize = 4;
 /// SCAN visits this many shards at most before it answers, however few keys it met.
 pub const SCAN_SHARDS: usize = 1024;
 
-/// Names of keys that are remembered as watched: of the size of a large host's number of clients. Beyond it
-/// the stalest is given up. So many for the host, and so many for clients of the ports, all shards together.
+/// Names of keys that are remembered as watched: of the size of a large host's number of clients.
+/// Beyond it the stalest is given up. So many for the host, and so many for clients of the ports,
+/// all shards together.
 pub const WATCHED_KEYS: usize = 65_536;
 /// Bytes of such names for the host, ...
 pub const WATCHED_BYTES: usize = 32 << 20;
 /// ... for each of which its entries in maps and lists count as so many.
 pub const WATCHED_NAME_BYTES: usize = 384;
-/// So many bytes of names, each with that, are marked in a turn of the host's main loop before the host is asked
-/// whether it executes any WATCH: some forty short names.
+/// So many bytes of names, each with that, are marked in a turn of the host's main loop before the
+/// host is asked whether it executes any WATCH: some forty short names.
 pub const WATCHED_AT_ONCE_BYTES: usize = 16 << 10;
-/// Beyond that names are copied and wait, until the end of the turn or until there are so many bytes.
+/// Beyond that names are copied and wait, until the end of the turn or until there are so many
+/// bytes.
 pub const WATCHED_WAITING_BYTES: usize = 8 << 20;
-/// What is kept of the name of a key that a port's client watches, beside a hash: so their names take 16 MiB at most.
+/// What is kept of the name of a key that a port's client watches, beside a hash: so their names
+/// take 16 MiB at most.
 pub const OBSERVED_NAME_BYTES: usize = 248;
 /// So many in a shard at least, however many shards there are.
 pub const WATCHED_PER_SHARD_MIN: usize = 16;
@@ -197,36 +201,39 @@ pub const USERS_NOTICED_EVERY: Duration = Duration::from_secs(1);
 /// Sets of rules on commands whose meaning is remembered: many users share one.
 pub const JUDGED_RULES_KEPT: usize = 256;
 
-/// What users were refused and the host's ACL LOG has not been told of: as much as that list keeps. And no more are
-/// told of between two ticks of the host's cron.
+/// What users were refused and the host's ACL LOG has not been told of: as much as that list keeps.
+/// And no more are told of between two ticks of the host's cron.
 pub const REFUSALS_WAITING: usize = 128;
 /// So many are told of in one go: each costs the main thread some 2 µs.
 pub const REFUSALS_PER_TURN: usize = 16;
 /// The longest name that is told of; what is cut off is not needed to find out who it was.
 pub const REFUSED_NAME_BYTES: usize = 1 << 10;
 
-/// Names of users that ACL commands may have changed, until somebody has looked; beyond it all users are looked
-/// at, which takes 0.15 µs for each that a port knows.
+/// Names of users that ACL commands may have changed, until somebody has looked; beyond it all
+/// users are looked at, which takes 0.15 µs for each that a port knows.
 pub const TOUCHED_NAME_BYTES: usize = 1 << 10;
 
-/// Clients whose queued changes of users are told apart; those before them are noticed a moment late.
+/// Clients whose queued changes of users are told apart; those before them are noticed a moment
+/// late.
 pub const QUEUED_USER_CHANGES: usize = 256;
 
 /// Clients of the host's door whose rights are remembered, where midi judges them: on Redis 7.0.
 pub const DOOR_CLIENTS_KEPT: usize = 16 << 10;
 
 /// Names of flushed keys that the main thread is sent at once, where clients may have cached
-/// them: it takes some 100 µs to tell of them. A little more may come, for names come by the table's segment.
+/// them: it takes some 100 µs to tell of them. A little more may come, for names come by the
+/// table's segment.
 pub const FLUSHED_NAMES: usize = 256;
 /// So many bytes of names at once.
 pub const FLUSHED_NAME_BYTES: usize = 64 << 10;
 
-/// How long the main thread may see to what others have sent it in one turn of its loop: completions, main_tasks
-/// and notifications of changes. The host's own clients wait no longer than that for midi's.
+/// How long the main thread may see to what others have sent it in one turn of its loop:
+/// completions, main_tasks and notifications of changes. The host's own clients wait no longer than
+/// that for midi's.
 pub const MAIN_TURN: Duration = Duration::from_micros(300);
 
-/// Notification of changes that wait for the main thread, in bytes, beyond which writes on the ports wait, too: a
-/// thousand of short keys, which it takes some milliseconds to publish.
+/// Notification of changes that wait for the main thread, in bytes, beyond which writes on the
+/// ports wait, too: a thousand of short keys, which it takes some milliseconds to publish.
 pub const NOTIFICATIONS_MAX_BYTES: usize = 256 << 10;
 /// What each of them weighs beside its key.
 pub const NOTIFICATION_OVERHEAD: usize = 256;
@@ -263,8 +270,8 @@ pub const AHEAD: usize = 32;
 /// With so many arguments each at most.
 pub const AHEAD_ARGUMENTS: usize = 4;
 
-/// Connections are received from before any of them is served, until they have sent so much: as much as
-/// commands that run together.
+/// Connections are received from before any of them is served, until they have sent so much: as
+/// much as commands that run together.
 pub const GROUP_BYTES: usize = 1 << 10;
 
 /// Replies wait for the end of the turn up to this size: what a core has close at hand.
@@ -281,21 +288,24 @@ pub const HELD_OUTPUT: usize = 64 << 10;
 /// until it has taken some.
 pub const OUTPUT_PAUSE: usize = 1 << 20;
 
-/// A connection is served for so long in one go, if it has more commands than one, and then others have
-/// their turn: a thousand short commands or so.
+/// A connection is served for so long in one go, if it has more commands than one, and then others
+/// have their turn: a thousand short commands or so.
 pub const SERVED_AT_ONCE: Duration = Duration::from_micros(250);
-/// For less where many wait, down to this: shorter turns would move what is left of the input too often.
+/// For less where many wait, down to this: shorter turns would move what is left of the input too
+/// often.
 pub const SERVED_AT_ONCE_MIN: Duration = Duration::from_micros(100);
 /// So many share that time.
 pub const SERVED_TOGETHER: usize = 4;
-/// A connection whose commands, run by themselves, took longer than this in its last turn waits among its like for
-/// the next. That is for as long again where others have anything to say; where they have not, for twice as long
-/// each time. Some ten turns of others, at what a turn costs around its commands.
+/// A connection whose commands, run by themselves, took longer than this in its last turn waits
+/// among its like for the next. That is for as long again where others have anything to say; where
+/// they have not, for twice as long each time. Some ten turns of others, at what a turn costs
+/// around its commands.
 pub const HEAVY_TURN: Duration = Duration::from_micros(50);
-/// How long a port serves connections that always have more commands, before it looks for others; and for as long
-/// those whose turns are long.
+/// How long a port serves connections that always have more commands, before it looks for others;
+/// and for as long those whose turns are long.
 pub const READY_PER_TURN: Duration = Duration::from_millis(1);
-/// It runs so many rounds, each of one command or of some that go together, between two looks at the clock.
+/// It runs so many rounds, each of one command or of some that go together, between two looks at
+/// the clock.
 pub const LOOKS_AT_CLOCK: u32 = 16;
 
 /// A long command's reply goes to its connection in pieces of this size.
@@ -310,8 +320,9 @@ pub const MESSAGES_TURN: Duration = Duration::from_micros(500);
 /// How often a connection that the host holds up tries again.
 pub const DEFERRED_NAP: Duration = Duration::from_micros(500);
 
-/// A client that sends no more and whose command has waited for a shard for longer than this is taken for
-/// gone: one that only has nothing more to send is answered sooner, unless a script holds the shard.
+/// A client that sends no more and whose command has waited for a shard for longer than this is
+/// taken for gone: one that only has nothing more to send is answered sooner, unless a script holds
+/// the shard.
 pub const LEAVERS_WAIT: Duration = Duration::from_millis(100);
 
 /// How exactly a port knows when a client was last heard of.
@@ -323,14 +334,15 @@ pub const PORT_TICK: Duration = Duration::from_millis(500);
 /// The longest inline command, and the longest line of a length: Redis's PROTO_INLINE_MAX_SIZE.
 pub const LINE_BYTES: usize = 64 << 10;
 
-/// Clients that have not told who they are may send so many arguments at most: enough for HELLO and AUTH.
+/// Clients that have not told who they are may send so many arguments at most: enough for HELLO and
+/// AUTH.
 pub const UNAUTHENTICATED_ARGUMENTS: usize = 10;
 /// And none longer than this; both as in Redis.
 pub const UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
 /// What they have sent and was not run takes so much at most, ...
 pub const UNAUTHENTICATED_QUERY_BYTES: usize = 1 << 20;
-/// ... and so much of their replies may wait for them to read: both as in Redis since 7.4.3, or the memory
-/// would be anybody's.
+/// ... and so much of their replies may wait for them to read: both as in Redis since 7.4.3, or the
+/// memory would be anybody's.
 pub const UNAUTHENTICATED_OUTPUT_BYTES: usize = 1 << 10;
 
 /// A list of arguments that grew beyond this for one command (16 KiB) is not kept for the next.

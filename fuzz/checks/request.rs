@@ -26,8 +26,9 @@ pub fn check(data: &[u8]) {
     whole.commands.iter().for_each(|command| comes_back(command));
 }
 
-/// In such a stream 0xff stands for many times the byte before it, so that lines become too long; 0xfe
-/// for many times the seven bytes before it, which may be an argument: the list of them becomes too long.
+/// In such a stream 0xff stands for many times the byte before it, so that lines become too long;
+/// 0xfe for many times the seven bytes before it, which may be an argument: the list of them
+/// becomes too long.
 fn unfolded(stream: &[u8]) -> Vec<u8> {
     const LINE: usize = 22_000;
     const ARGUMENT: usize = b"$1\r\na\r\n".len();
@@ -71,7 +72,8 @@ struct Heard {
 fn used_list(arguments: usize) -> ArgList {
     let mut args = ArgList::default();
     if arguments > 0 {
-        let input = [format!("*{arguments}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(arguments)].concat();
+        let input =
+            [format!("*{arguments}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(arguments)].concat();
         let limits = RequestLimits { max_bulk_bytes: 1, authenticated: true };
         let parsed = RequestParser::default().next(&input, &mut args, &limits);
         assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
@@ -94,7 +96,13 @@ struct Listener {
 
 impl Listener {
     /// So many more bytes come. False where nothing more can.
-    fn hear(&mut self, stream: &[u8], limits: &RequestLimits, args: &mut ArgList, bytes: usize) -> bool {
+    fn hear(
+        &mut self,
+        stream: &[u8],
+        limits: &RequestLimits,
+        args: &mut ArgList,
+        bytes: usize,
+    ) -> bool {
         self.end = stream.len().min(self.end + bytes);
         loop {
             let input = &stream[self.heard.understood..self.end];
@@ -156,7 +164,8 @@ fn both_are_heard(
     mut step: impl FnMut(usize) -> usize,
     whole: &Heard,
 ) {
-    let (mut first, mut second, mut args) = (Listener::default(), Listener::default(), used_list(16));
+    let (mut first, mut second, mut args) =
+        (Listener::default(), Listener::default(), used_list(16));
     let (mut first_goes_on, mut second_goes_on) = (true, true);
     while first_goes_on || second_goes_on {
         first_goes_on = first_goes_on && first.hear(stream, limits, &mut args, step(0));
@@ -173,5 +182,8 @@ fn comes_back(command: &[Vec<u8>]) {
     command.iter().for_each(|arg| writer.bulk(arg));
     let limits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
     let again = heard(&bytes, &limits, &mut used_list(16), |_| bytes.len());
-    assert_eq!(again, Heard { commands: vec![command.to_vec()], understood: bytes.len(), error: None });
+    assert_eq!(
+        again,
+        Heard { commands: vec![command.to_vec()], understood: bytes.len(), error: None }
+    );
 }

@@ -2,7 +2,8 @@
 
 use super::{Error, ManyKeys, OneKey, Reply};
 
-/// A command's function. One that only reads has its keys shared in its hands: so it cannot change them.
+/// A command's function. One that only reads has its keys shared in its hands: so it cannot change
+/// them.
 #[derive(Clone, Copy)]
 pub enum Run<R, E> {
     /// Reads.
@@ -121,7 +122,8 @@ pub enum DoorCommand {
     Help,
 }
 
-/// Commands about a connection or the server. Every Redis has them, so on the host they are the host's own.
+/// Commands about a connection or the server. Every Redis has them, so on the host they are the
+/// host's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortCommand {
     /// `PING [message]`.

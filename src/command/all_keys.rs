@@ -5,13 +5,14 @@ use arrayvec::ArrayVec;
 
 use super::glob::Pattern;
 use super::{
-    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits, Long, OnAllKeys,
-    OtherDbs, arg, tips, word,
+    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits, Long,
+    OnAllKeys, OtherDbs, arg, tips, word,
 };
 use crate::limits::SCAN_AT_ONCE;
 
 const FLUSH: &[Arg] =
-    &[arg("flush-type", ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")])).optional()];
+    &[arg("flush-type", ArgKind::OneOf(&[word("async", "ASYNC"), word("sync", "SYNC")]))
+        .optional()];
 
 const COPY: &[Arg] = &[
     arg("pattern", ArgKind::Pattern),
@@ -244,7 +245,11 @@ pub(super) static HELP: Command = Command {
         1,
         Flags::NONE,
         "slow",
-        Docs { summary: "Returns a line of help for every command.", complexity: "O(1)", args: &[] },
+        Docs {
+            summary: "Returns a line of help for every command.",
+            complexity: "O(1)",
+            args: &[],
+        },
         Action::Door(DoorCommand::Help),
     )
 };
@@ -269,9 +274,12 @@ pub fn flush_waits(args: &Args<'_>) -> Result<bool, Error> {
 
 /// SWAPDB's databases, of which there are `databases`.
 pub fn swapped_dbs(args: &Args<'_>, databases: u32) -> Result<(u32, u32), Error> {
-    let number = |at, error| args.integer(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(error);
+    let number = |at, error| {
+        args.integer(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(error)
+    };
     let (a, b) = (number(1, Error::InvalidFirstDb)?, number(2, Error::InvalidSecondDb)?);
-    let db = |number| u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange);
+    let db =
+        |number| u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange);
     Ok((db(a)?, db(b)?))
 }
 
@@ -312,7 +320,8 @@ impl ScanArgs {
             }
             if args.is(at, "count") {
                 let count = args.integer(at + 1)?;
-                scan.count = usize::try_from(count).ok().filter(|&count| count >= 1).ok_or(Error::Syntax)?;
+                scan.count =
+                    usize::try_from(count).ok().filter(|&count| count >= 1).ok_or(Error::Syntax)?;
             } else if args.is(at, "match") {
                 scan.pattern = key_pattern(args.get(at + 1), limits)?;
             } else if args.is(at, "type") {
@@ -421,16 +430,21 @@ pub struct ImportArgs {
 impl ImportArgs {
     /// Reads pattern, COUNT and REPLACE.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
-        let mut parsed =
-            ImportArgs { pattern: key_pattern(args.get(1), limits)?, count: u64::MAX, replace: false };
+        let mut parsed = ImportArgs {
+            pattern: key_pattern(args.get(1), limits)?,
+            count: u64::MAX,
+            replace: false,
+        };
         let mut at = 2;
         while at < args.len() {
             if args.is(at, "replace") {
                 parsed.replace = true;
                 at += 1;
             } else if args.is(at, "count") && at + 1 < args.len() {
-                parsed.count =
-                    u64::try_from(args.integer(at + 1)?).ok().filter(|&n| n > 0).ok_or(Error::NotPositive)?;
+                parsed.count = u64::try_from(args.integer(at + 1)?)
+                    .ok()
+                    .filter(|&n| n > 0)
+                    .ok_or(Error::NotPositive)?;
                 at += 2;
             } else {
                 return Err(Error::Syntax);

@@ -6,8 +6,8 @@ use super::bitmap::bit_offset;
 use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys,
+    Limits, OneKey, Reply, Run, arg, parse_integer, word,
 };
 use crate::store::Origin;
 
@@ -18,13 +18,17 @@ const OFFSET: Arg = arg("offset", ArgKind::Integer);
 const GET: Arg = arg("get", ArgKind::Block(&[ENCODING, OFFSET])).token("GET");
 
 const WRITE: &[Arg] = &[
-    arg("overflow", ArgKind::OneOf(&[word("wrap", "WRAP"), word("sat", "SAT"), word("fail", "FAIL")]))
-        .token("OVERFLOW")
-        .optional(),
+    arg(
+        "overflow",
+        ArgKind::OneOf(&[word("wrap", "WRAP"), word("sat", "SAT"), word("fail", "FAIL")]),
+    )
+    .token("OVERFLOW")
+    .optional(),
     arg(
         "write-operation",
         ArgKind::OneOf(&[
-            arg("set", ArgKind::Block(&[ENCODING, OFFSET, arg("value", ArgKind::Integer)])).token("SET"),
+            arg("set", ArgKind::Block(&[ENCODING, OFFSET, arg("value", ArgKind::Integer)]))
+                .token("SET"),
             arg("incrby", ArgKind::Block(&[ENCODING, OFFSET, arg("increment", ArgKind::Integer)]))
                 .token("INCRBY"),
         ]),
@@ -122,7 +126,12 @@ fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Err
 }
 
 /// Where any step writes, the value must have so many bytes.
-fn write(cx: &mut OneKey<'_>, steps: &Steps, len: usize, reply: &mut dyn Reply) -> Result<(), Error> {
+fn write(
+    cx: &mut OneKey<'_>,
+    steps: &Steps,
+    len: usize,
+    reply: &mut dyn Reply,
+) -> Result<(), Error> {
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let grows = cx.string()?.is_none_or(|value| value.len() < len);
     cx.limits.value(len)?;
@@ -161,8 +170,8 @@ impl Step {
         self.at + u64::from(self.field.bits)
     }
 
-    /// Does it, on a value that its field is in if it writes. Tells what it says, and whether it is a change;
-    /// in a value that has just grown every write is one.
+    /// Does it, on a value that its field is in if it writes. Tells what it says, and whether it is
+    /// a change; in a value that has just grown every write is one.
     fn take(&self, bytes: &mut [u8], has_grown: bool) -> (Option<i64>, bool) {
         let old = self.field.read(bytes, self.at);
         let Some(write) = self.write else { return (Some(old), false) };
@@ -215,7 +224,8 @@ fn parse_field(text: &[u8]) -> Result<Field, Error> {
         [b'u', bits @ ..] => (false, bits, 63),
         _ => return Err(Error::InvalidField),
     };
-    let bits = parse_integer(bits).filter(|bits| (1..=most).contains(bits)).ok_or(Error::InvalidField)?;
+    let bits =
+        parse_integer(bits).filter(|bits| (1..=most).contains(bits)).ok_or(Error::InvalidField)?;
     Ok(Field { signed, bits: bits as u32 })
 }
 

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::bits::{self, Operation};
 use super::range::with_made;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, ManyKeys, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, ManyKeys,
+    OneKey, Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -16,7 +16,8 @@ const KEY: Arg = arg("key", ArgKind::Key);
 const OFFSET: Arg = arg("offset", ArgKind::Integer);
 const START: Arg = arg("start", ArgKind::Integer);
 const END: Arg = arg("end", ArgKind::Integer);
-const UNIT: Arg = arg("unit", ArgKind::OneOf(&[word("byte", "BYTE"), word("bit", "BIT")])).optional();
+const UNIT: Arg =
+    arg("unit", ArgKind::OneOf(&[word("byte", "BYTE"), word("bit", "BIT")])).optional();
 
 pub(super) static SETBIT: Command = Command {
     name: "setbit",
@@ -79,8 +80,11 @@ pub(super) static BITPOS: Command = Command {
         args: &[
             KEY,
             arg("bit", ArgKind::Integer),
-            arg("range", ArgKind::Block(&[START, arg("end-unit", ArgKind::Block(&[END, UNIT])).optional()]))
-                .optional(),
+            arg(
+                "range",
+                ArgKind::Block(&[START, arg("end-unit", ArgKind::Block(&[END, UNIT])).optional()]),
+            )
+            .optional(),
         ],
     },
     action: Action::OneKey(Run::Read(bitpos)),
@@ -115,11 +119,14 @@ pub(super) static BITOP: Command = Command {
     ..Command::USUAL
 };
 
-/// An offset that counts units of so many bits; a bit that the longest value does not have is out of range.
+/// An offset that counts units of so many bits; a bit that the longest value does not have is out
+/// of range.
 pub(super) fn bit_offset(text: &[u8], unit: u32, limits: &Limits) -> Result<u64, Error> {
     let offset = parse_integer(text).and_then(|number| number.checked_mul(unit.into()));
     let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-    offset.filter(|offset| offset / 8 < limits.max_value_bytes as u64).ok_or(Error::BitOffsetOutOfRange)
+    offset
+        .filter(|offset| offset / 8 < limits.max_value_bytes as u64)
+        .ok_or(Error::BitOffsetOutOfRange)
 }
 
 fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -169,8 +176,8 @@ impl BitUnit {
         }
     }
 
-    /// The bits from `start` to `end`, both included, of a value of so many bytes; negative ones count from
-    /// the end.
+    /// The bits from `start` to `end`, both included, of a value of so many bytes; negative ones
+    /// count from the end.
     fn range(self, start: i64, end: i64, bytes: usize) -> Range<u64> {
         let (count, bits) = match self {
             BitUnit::Byte => (bytes as i64, 8),

@@ -1,5 +1,5 @@
-//! Values as rows of bits, bit 0 being the highest of the first byte: read and written one by one, counted,
-//! searched, combined, and taken as numbers. Offsets count bits.
+//! Values as rows of bits, bit 0 being the highest of the first byte: read and written one by one,
+//! counted, searched, combined, and taken as numbers. Offsets count bits.
 
 use std::ops::Range;
 
@@ -25,13 +25,15 @@ pub(super) fn count(bytes: &[u8], bits: Range<u64>) -> u64 {
     let bytes = &bytes[(bits.start / 8) as usize..bits.end.div_ceil(8) as usize];
     // Of the first and the last byte, what lies outside.
     let before = u16::from(bytes[0]) >> (8 - bits.start % 8);
-    let behind = if bits.end.is_multiple_of(8) { 0 } else { bytes[bytes.len() - 1] << (bits.end % 8) };
+    let behind =
+        if bits.end.is_multiple_of(8) { 0 } else { bytes[bytes.len() - 1] << (bits.end % 8) };
     count_all(bytes) - u64::from(before.count_ones()) - u64::from(behind.count_ones())
 }
 
 fn count_all(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
-    let in_words: u64 = words.iter().map(|word| u64::from(u64::from_ne_bytes(*word).count_ones())).sum();
+    let in_words: u64 =
+        words.iter().map(|word| u64::from(u64::from_ne_bytes(*word).count_ones())).sum();
     in_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
 }
 
@@ -72,8 +74,8 @@ pub(super) enum Operation {
     Not,
 }
 
-/// So much of the result is made at once: it stays in the processor's first cache while one value after the
-/// other is read.
+/// So much of the result is made at once: it stays in the processor's first cache while one value
+/// after the other is read.
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// As long as the longest value; the others count as filled with zeros up to there.
@@ -164,8 +166,9 @@ impl Field {
         }
     }
 
-    /// The number that BITFIELD is told to set. A negative one is a large one where there is no sign. And Redis takes
-    /// one for too large, too, whose distance from the largest does not fit 64 bits.
+    /// The number that BITFIELD is told to set. A negative one is a large one where there is no
+    /// sign. And Redis takes one for too large, too, whose distance from the largest does not
+    /// fit 64 bits.
     pub(super) fn meant(self, number: i64) -> i128 {
         let (number, (_, most)) = (i128::from(number), self.limits());
         let is_above = match self.signed {
@@ -191,7 +194,8 @@ impl Field {
     }
 }
 
-/// The bytes that a field at that offset may touch, as one number, filled with zeros; and which of them are there.
+/// The bytes that a field at that offset may touch, as one number, filled with zeros; and which of
+/// them are there.
 fn window(bytes: &[u8], at: u64) -> (u128, Range<usize>) {
     let start = usize::try_from(at / 8).map_or(bytes.len(), |start| start.min(bytes.len()));
     let range = start..(start + FIELD_BYTES).min(bytes.len());
@@ -212,7 +216,9 @@ mod tests {
     }
 
     fn bytes_of(bits: &[bool]) -> Vec<u8> {
-        bits.chunks(8).map(|bits| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit))).collect()
+        bits.chunks(8)
+            .map(|bits| bits.iter().fold(0, |byte, &bit| byte << 1 | u8::from(bit)))
+            .collect()
     }
 
     /// Many of them all alike, so that there is something to skip.
@@ -230,8 +236,10 @@ mod tests {
     }
 
     fn field() -> impl Strategy<Value = Field> {
-        (any::<bool>(), 1..=64u32)
-            .prop_map(|(signed, bits)| Field { signed, bits: bits.min(if signed { 64 } else { 63 }) })
+        (any::<bool>(), 1..=64u32).prop_map(|(signed, bits)| Field {
+            signed,
+            bits: bits.min(if signed { 64 } else { 63 }),
+        })
     }
 
     proptest! {
@@ -331,7 +339,11 @@ mod tests {
             (false, 63, i64::MIN, i64::MAX),
         ] {
             let field = Field { signed, bits };
-            assert_eq!(field.fit(field.meant(number), Overflow::Saturate), Some(expected), "{field:?}");
+            assert_eq!(
+                field.fit(field.meant(number), Overflow::Saturate),
+                Some(expected),
+                "{field:?}"
+            );
         }
     }
 

@@ -3,8 +3,8 @@
 
 use super::spec::tips;
 use super::{
-    Access, Action, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Doors, Flags, InMulti, Keys,
-    PortCommand, arg, word,
+    Access, Action, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Doors, Flags, InMulti,
+    Keys, PortCommand, arg, word,
 };
 
 const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
@@ -20,7 +20,13 @@ const fn docs(summary: &'static str) -> Docs {
     Docs { summary, complexity: "O(1)", args: &[] }
 }
 
-const fn connection(name: &'static str, arity: i32, flags: Flags, which: PortCommand, docs: Docs) -> Command {
+const fn connection(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    which: PortCommand,
+    docs: Docs,
+) -> Command {
     Command {
         name,
         arity,
@@ -50,7 +56,13 @@ const fn transaction(name: &'static str, arity: i32, which: PortCommand, docs: D
     Command { categories: "fast transaction", group: "transactions", ..row }
 }
 
-const fn client(name: &'static str, arity: i32, flags: Flags, which: ClientCommand, docs: Docs) -> Command {
+const fn client(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    which: ClientCommand,
+    docs: Docs,
+) -> Command {
     connection(name, arity, flags, PortCommand::Client(which), docs)
 }
 
@@ -168,16 +180,30 @@ pub(super) static ROWS: [Command; 45] = [
         -2,
         OPEN,
         PortCommand::Auth,
-        docs("Says who the client is.")
-            .takes(&[arg("username", ArgKind::String).optional(), arg("password", ArgKind::String)]),
+        docs("Says who the client is.").takes(&[
+            arg("username", ArgKind::String).optional(),
+            arg("password", ArgKind::String),
+        ]),
     )
     .categories("fast connection"),
-    connection("reset", 1, OPEN, PortCommand::Reset, docs("Makes the connection as it was when it was new."))
-        .categories("fast connection")
-        .in_multi(InMulti::Ends),
+    connection(
+        "reset",
+        1,
+        OPEN,
+        PortCommand::Reset,
+        docs("Makes the connection as it was when it was new."),
+    )
+    .categories("fast connection")
+    .in_multi(InMulti::Ends),
     Command { group: "connection", ..container("client", docs("Commands about connections.")) },
     client("client|id", 2, NOSCRIPT, ClientCommand::Id, docs("Tells the connection's id.")),
-    client("client|getname", 2, NOSCRIPT, ClientCommand::GetName, docs("Tells the connection's name.")),
+    client(
+        "client|getname",
+        2,
+        NOSCRIPT,
+        ClientCommand::GetName,
+        docs("Tells the connection's name."),
+    ),
     client(
         "client|setname",
         3,
@@ -266,8 +292,13 @@ pub(super) static ROWS: [Command; 45] = [
         docs("Tells that the connection tracks nothing for another one."),
     ),
     client("client|help", 2, PLAIN, ClientCommand::Help, docs("Lists CLIENT's subcommands.")),
-    describe("command", -1, Describe::All, docs("Describes all commands of the port.").costs(PER_COMMAND))
-        .tips(&[tips::ANY_ORDER]),
+    describe(
+        "command",
+        -1,
+        Describe::All,
+        docs("Describes all commands of the port.").costs(PER_COMMAND),
+    )
+    .tips(&[tips::ANY_ORDER]),
     describe("command|count", 2, Describe::Count, docs("Counts the commands of the port.")),
     describe(
         "command|info",
@@ -343,7 +374,14 @@ pub(super) static ROWS: [Command; 45] = [
             .costs("O(N), N being the number of keys"),
     ),
     container("acl", docs("Commands about users.")),
-    server("acl|whoami", 2, NOSCRIPT, "slow", PortCommand::WhoAmI, docs("Tells who the client is.")),
+    server(
+        "acl|whoami",
+        2,
+        NOSCRIPT,
+        "slow",
+        PortCommand::WhoAmI,
+        docs("Tells who the client is."),
+    ),
     container("module", docs("Commands about modules.")),
     server(
         "module|list",
@@ -373,8 +411,13 @@ pub(super) static ROWS: [Command; 45] = [
     ),
     server("time", 1, FAST, "fast", PortCommand::Time, docs("Tells the server's time."))
         .tips(&[tips::ANY_OUTPUT]),
-    transaction("multi", 1, PortCommand::Multi, docs("Begins a transaction: what follows is queued."))
-        .in_multi(InMulti::Refused),
+    transaction(
+        "multi",
+        1,
+        PortCommand::Multi,
+        docs("Begins a transaction: what follows is queued."),
+    )
+    .in_multi(InMulti::Refused),
     Command {
         in_multi: InMulti::Ends,
         flags: Flags { skip_slowlog: true, ..NOSCRIPT },
@@ -387,8 +430,13 @@ pub(super) static ROWS: [Command; 45] = [
                 .costs("O(N), N being the work of its commands"),
         )
     },
-    transaction("discard", 1, PortCommand::Discard, docs("Ends the transaction; its commands do not run."))
-        .in_multi(InMulti::Ends),
+    transaction(
+        "discard",
+        1,
+        PortCommand::Discard,
+        docs("Ends the transaction; its commands do not run."),
+    )
+    .in_multi(InMulti::Ends),
     Command {
         in_multi: InMulti::Refused,
         keys: Keys::All(Access::Look),

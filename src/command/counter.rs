@@ -2,8 +2,8 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    parse_integer,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
+    arg, parse_integer,
 };
 use crate::store::{Origin, Value};
 
@@ -32,8 +32,13 @@ const fn row(
 pub(super) static INCR: Command =
     row("incr", 2, "Adds one to the integer value of a key; 0 if there is no key.", &[KEY], incr);
 
-pub(super) static DECR: Command =
-    row("decr", 2, "Subtracts one from the integer value of a key; 0 if there is no key.", &[KEY], decr);
+pub(super) static DECR: Command = row(
+    "decr",
+    2,
+    "Subtracts one from the integer value of a key; 0 if there is no key.",
+    &[KEY],
+    decr,
+);
 
 pub(super) static INCRBY: Command = row(
     "incrby",

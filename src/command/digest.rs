@@ -4,8 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
-    Reply, Run, arg,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys,
+    Limits, OneKey, Reply, Run, arg,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);

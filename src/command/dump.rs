@@ -1,7 +1,9 @@
 //! DUMP and RESTORE, after Redis's cluster.c. What a payload is made of is told
 //! in `payload.rs`.
 
-use super::{Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run};
+use super::{
+    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
+};
 use super::{arg, payload, tips, word};
 use crate::store::{SharedValue, Value};
 

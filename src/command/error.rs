@@ -54,7 +54,8 @@ pub enum Error {
     NotAString,
     /// No subcommand of OBJECT or MEMORY has that name.
     UnknownSubcommand,
-    /// The same of one about the host's own memory: under its standard name that is the host's command.
+    /// The same of one about the host's own memory: under its standard name that is the host's
+    /// command.
     HostsSubcommand,
     /// Too few or too many arguments for the subcommand.
     SubcommandArity,
@@ -310,7 +311,9 @@ pub enum HostCommand {
 /// What a port says of a command that the host has.
 pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
     let after = match what {
-        HostCommand::OfKeys => "': not supported by midi; the host's port has it, but not for midi's keys",
+        HostCommand::OfKeys => {
+            "': not supported by midi; the host's port has it, but not for midi's keys"
+        }
         HostCommand::OfServer => "' on midi's port; use the host's port",
     };
     error_about("ERR unknown command '", name, after)
@@ -327,19 +330,26 @@ fn shown(name: &[u8]) -> &[u8] {
 pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
     let mut called_with: Vec<u8> = Vec::new();
     for arg in args.from(1) {
-        let Some(room) = SHOWN_BYTES.checked_sub(called_with.len()).filter(|&room| room > 0) else { break };
+        let Some(room) = SHOWN_BYTES.checked_sub(called_with.len()).filter(|&room| room > 0) else {
+            break;
+        };
         let arg = printable(arg);
         called_with.extend_from_slice(&[b"'", &arg[..arg.len().min(room)], b"' "].concat());
     }
     let name = printable(shown(args.get(0)));
-    let text = [b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat();
+    let text =
+        [b"ERR unknown command '", name, b"', with args beginning with: ", &called_with].concat();
     text.into_iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// Line ends would end the reply: those at its end go, the others become spaces.
 fn one_line(text: &[u8]) -> Vec<u8> {
-    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-    text[..end].iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+    let end =
+        text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    text[..end]
+        .iter()
+        .map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
+        .collect()
 }
 
 /// Up to the first NUL, as Redis prints an argument.

@@ -108,14 +108,18 @@ impl Numeral {
     }
 
     fn hexadecimal(&self, negative: bool) -> Option<Finite> {
-        let Some(whole) = BigUint::from_radix_be(&self.digits, 16).filter(|_| !self.digits.is_empty()) else {
+        let Some(whole) =
+            BigUint::from_radix_be(&self.digits, 16).filter(|_| !self.digits.is_empty())
+        else {
             return Some(ZERO);
         };
         nearest(negative, &whole, false, self.exponent - 4 * self.fraction)
     }
 
     fn decimal(&self, negative: bool) -> Option<Finite> {
-        let Some(whole) = BigUint::from_radix_be(&self.digits, 10).filter(|_| !self.digits.is_empty()) else {
+        let Some(whole) =
+            BigUint::from_radix_be(&self.digits, 10).filter(|_| !self.digits.is_empty())
+        else {
             return Some(ZERO);
         };
         let power = self.exponent - self.fraction;
@@ -146,7 +150,8 @@ fn parse_exponent(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = digits.iter().fold(0, |number, digit| (number * 10 + i64::from(digit - b'0')).min(FAR));
+    let number =
+        digits.iter().fold(0, |number, digit| (number * 10 + i64::from(digit - b'0')).min(FAR));
     Some(if negative { -number } else { number })
 }
 
@@ -199,7 +204,11 @@ impl Finite {
         let (a, b) = (u128::from(large.significand) << 62, u128::from(small.significand) << 62);
         let aligned = b.checked_shr(distance).unwrap_or(0);
         let lost = aligned.checked_shl(distance) != Some(b);
-        let sum = if large.negative == small.negative { a + aligned } else { a - aligned - u128::from(lost) };
+        let sum = if large.negative == small.negative {
+            a + aligned
+        } else {
+            a - aligned - u128::from(lost)
+        };
         rounded(large.negative, sum, lost, large.exponent - 62)
     }
 

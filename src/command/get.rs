@@ -2,13 +2,14 @@
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
-    word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply,
+    Run, arg, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
 
-const GETEX_EXPIRY: &[Arg] = &[EXPIRY[0], EXPIRY[1], EXPIRY[2], EXPIRY[3], word("persist", "PERSIST")];
+const GETEX_EXPIRY: &[Arg] =
+    &[EXPIRY[0], EXPIRY[1], EXPIRY[2], EXPIRY[3], word("persist", "PERSIST")];
 
 pub(super) static GETDEL: Command = Command {
     name: "getdel",
@@ -91,7 +92,8 @@ impl GetexOptions {
             if args.is(at, "persist") && options.expiry.is_none() {
                 options.persist = true;
             } else {
-                options.expiry = Some(ExpiryOption::parse(args, at, options.expiry, options.persist)?);
+                options.expiry =
+                    Some(ExpiryOption::parse(args, at, options.expiry, options.persist)?);
                 at += 1;
             }
             at += 1;

@@ -2,8 +2,8 @@
 //! expiry family, after Redis's db.c and expire.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey, Reply, Run,
-    arg, has_many_keys, tips, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey,
+    Reply, Run, arg, has_many_keys, tips, word,
 };
 use crate::store::UnixMs;
 
@@ -20,7 +20,11 @@ pub(super) static DEL: Command = Command {
     categories: "keyspace write slow",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs { summary: "Deletes keys.", complexity: "O(N), N being the number of keys", args: KEYS },
+    docs: Docs {
+        summary: "Deletes keys.",
+        complexity: "O(N), N being the number of keys",
+        args: KEYS,
+    },
     action: Action::EachKey(Run::Edit(del)),
     ..Command::USUAL
 };
@@ -331,8 +335,10 @@ fn expire_generic(
 ) -> Result<(), Error> {
     let conditions = Conditions::parse(&cx.args)?;
     let number = cx.args.integer(2)?;
-    let at =
-        number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(Error::InvalidExpireTime)?;
+    let at = number
+        .checked_mul(unit_ms)
+        .and_then(|ms| ms.checked_add(base))
+        .ok_or(Error::InvalidExpireTime)?;
     let allowed = cx.key.read().is_some_and(|entry| conditions.allow(entry.expire_at(), at));
     if allowed {
         if at <= cx.now().ms() {

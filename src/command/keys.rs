@@ -59,7 +59,8 @@ pub enum Access {
     Insert,
     /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
     ReadOverwrite,
-    /// Gives the value away, to the client or to another key, and removes the key: `RW ACCESS DELETE`.
+    /// Gives the value away, to the client or to another key, and removes the key: `RW ACCESS
+    /// DELETE`.
     Take,
     /// Changes metadata: `RW UPDATE`.
     Update,
@@ -75,11 +76,18 @@ impl Keys {
     /// Where the first one stands, if there is any.
     #[inline]
     pub(super) fn first(self) -> usize {
-        if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) { 2 } else { 1 }
+        if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) {
+            2
+        } else {
+            1
+        }
     }
 
     /// Where the arguments stand that are keys.
-    pub fn positions(self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
+    pub fn positions(
+        self,
+        args: &Args<'_>,
+    ) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
         let (end, step) = match self {
             Keys::None => (1, 1),
             Keys::One(_) | Keys::ByOptions(_) => (2, 1),

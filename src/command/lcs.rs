@@ -8,8 +8,8 @@
 //! the cell above is larger than the one before exactly if the row grows here.
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Long, LongKeys, ManyKeys, Reply,
-    Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Long, LongKeys,
+    ManyKeys, Reply, Run, arg, word,
 };
 use crate::limits::LCS_CELLS_AT_ONCE;
 use crate::store::{SharedValue, StringRef};
@@ -244,7 +244,8 @@ impl Lcs {
         let bytes = self.values[0].bytes();
         let end = bytes.len().min(at + STEPS_BETWEEN_LOOKS);
         for &byte in &bytes[at..end] {
-            self.places[usize::from(byte)].get_or_insert_with(|| vec![0; self.words].into_boxed_slice());
+            self.places[usize::from(byte)]
+                .get_or_insert_with(|| vec![0; self.words].into_boxed_slice());
         }
         if end < bytes.len() { LcsStage::Bytes(end) } else { LcsStage::Places(0) }
     }
@@ -271,7 +272,8 @@ impl Lcs {
         let bytes = self.values[0].bytes();
         let only_latest = self.options.form == Form::Length;
         for _ in 0..STEPS_BETWEEN_LOOKS {
-            let places = self.places[usize::from(bytes[row])].as_ref().map_or(0, |places| places[word]);
+            let places =
+                self.places[usize::from(bytes[row])].as_ref().map_or(0, |places| places[word]);
             // Nothing grows in the row above the first.
             let above = match (row, only_latest) {
                 (0, _) => u64::MAX,
@@ -437,7 +439,9 @@ mod tests {
     fn the_same_subsequence_as_a_plain_table_gives() {
         let mut seed = 7u64;
         let mut draw = |limit: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % limit
         };
         let mut looks = 0;

@@ -106,7 +106,8 @@ fn slot(text: &[u8], at: usize) -> usize {
 
 /// How many bytes from `earlier` on are the same as those from `at` on, if enough.
 fn match_len(text: &[u8], earlier: usize, at: usize) -> Option<usize> {
-    if earlier == 0 || at - earlier > MAX_DISTANCE || text[earlier..earlier + 3] != text[at..at + 3] {
+    if earlier == 0 || at - earlier > MAX_DISTANCE || text[earlier..earlier + 3] != text[at..at + 3]
+    {
         return None;
     }
     // Two bytes before the end it stops, unless it has not come far yet.
@@ -226,7 +227,8 @@ mod tests {
     fn text() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             (any::<u8>(), 0..300usize).prop_map(|(byte, len)| vec![byte; len]),
-            (0..5usize, 1..60usize).prop_map(|(step, len)| (0..len).map(|at| (at * step) as u8).collect()),
+            (0..5usize, 1..60usize)
+                .prop_map(|(step, len)| (0..len).map(|at| (at * step) as u8).collect()),
             proptest::collection::vec(0..4u8, 0..40),
             proptest::collection::vec(any::<u8>(), 0..40),
         ];

@@ -36,7 +36,8 @@ mod string;
 mod table;
 
 pub use action::{
-    Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand, Run,
+    Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
+    Run,
 };
 pub use all_keys::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
@@ -77,8 +78,8 @@ pub struct Limits {
     pub max_atomic_keys: usize,
     /// Largest reply that may be made on this thread, in bytes.
     pub max_reply_bytes: usize,
-    /// Most bytes of values that may be copied in one go while several shards are held; more is long work.
-    /// No limit where a command must run to its end.
+    /// Most bytes of values that may be copied in one go while several shards are held; more is
+    /// long work. No limit where a command must run to its end.
     pub max_bytes_at_once: usize,
 }
 
@@ -101,7 +102,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Those of a command that stands alone, outside of any transaction or script: it can become a job.
+    /// Those of a command that stands alone, outside of any transaction or script: it can become a
+    /// job.
     pub fn alone(self) -> Self {
         Limits { max_bytes_at_once: MGET_BYTES_AT_ONCE, ..self }
     }

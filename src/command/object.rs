@@ -28,7 +28,10 @@ pub(super) static OBJECT: Command = Command {
     docs: Docs {
         summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
         complexity: "O(1)",
-        args: &[arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)), arg("key", ArgKind::Key).optional()],
+        args: &[
+            arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)),
+            arg("key", ArgKind::Key).optional(),
+        ],
     },
     action: Action::OneKey(Run::Read(object)),
     ..Command::USUAL
@@ -101,8 +104,12 @@ const OBJECT_HELP: &[&str] = &[
     "    These lines.",
 ];
 
-const MEMORY_HELP: &[&str] =
-    &["USAGE <key> [SAMPLES <count>]", "    The bytes that the key takes.", "HELP", "    These lines."];
+const MEMORY_HELP: &[&str] = &[
+    "USAGE <key> [SAMPLES <count>]",
+    "    The bytes that the key takes.",
+    "HELP",
+    "    These lines.",
+];
 
 /// Longest text of a 64-bit integer.
 const INT_BYTES: usize = 20;
@@ -210,7 +217,10 @@ mod tests {
             ("123456789012345678901234567890123456789012345", "raw", 1),
         ] {
             assert_eq!(
-                (encoding(value.as_bytes(), Origin::Given), references(value.as_bytes(), Origin::Given)),
+                (
+                    encoding(value.as_bytes(), Origin::Given),
+                    references(value.as_bytes(), Origin::Given)
+                ),
                 (name, count),
                 "{value}"
             );

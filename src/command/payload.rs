@@ -255,11 +255,15 @@ mod tests {
     fn every_kind_comes_back() {
         let lens = [0, 1, 20, 21, 63, 64, 16_383, 16_384, 100_000];
         let mut values: Vec<Vec<u8>> = lens.iter().map(|&len| vec![b'x'; len]).collect();
-        values.extend(lens.iter().map(|&len| (0..len as u64).map(|at| ((at * at) >> 7) as u8).collect()));
+        values.extend(
+            lens.iter().map(|&len| (0..len as u64).map(|at| ((at * at) >> 7) as u8).collect()),
+        );
         for number in [0, -1, 127, 128, -128, -129, 32_767, 32_768, -32_768, -32_769] {
             values.push(i64::to_string(&number).into());
         }
-        for text in ["2147483647", "2147483648", "-2147483648", "-2147483649", "007", "-0", "+1", " 1"] {
+        for text in
+            ["2147483647", "2147483648", "-2147483648", "-2147483649", "007", "-0", "+1", " 1"]
+        {
             values.push(text.into());
         }
         for text in &values {
@@ -278,7 +282,9 @@ mod tests {
             }
             assert_eq!(value(&good[..at], &LIMITS), Err(Error::WrongPayload));
         }
-        for (version, good) in [(1, true), (10, true), (12, true), (80, true), (81, false), (0xffff, false)] {
+        for (version, good) in
+            [(1, true), (10, true), (12, true), (80, true), (81, false), (0xffff, false)]
+        {
             assert_eq!(value(&sealed(b"\0\x01a", version), &LIMITS).is_ok(), good, "{version}");
         }
     }

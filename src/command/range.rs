@@ -1,7 +1,8 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply, Run, arg,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
+    Run, arg,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Origin, SharedValue, Value};
@@ -33,7 +34,11 @@ pub(super) static STRLEN: Command = Command {
     keys: Keys::One(Access::Look),
     categories: "read string fast",
     group: "string",
-    docs: Docs { summary: "Returns the length of a key's value in bytes.", complexity: "O(1)", args: &[KEY] },
+    docs: Docs {
+        summary: "Returns the length of a key's value in bytes.",
+        complexity: "O(1)",
+        args: &[KEY],
+    },
     action: Action::OneKey(Run::Read(strlen)),
     ..Command::USUAL
 };
@@ -117,7 +122,8 @@ fn getrange(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn part(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let len = bytes.len() as i64;
     let from_start = |offset: i64| if offset < 0 { (len + offset).max(0) } else { offset };
-    // What lies before the beginning counts as its first byte, unless the range is the wrong way round.
+    // What lies before the beginning counts as its first byte, unless the range is the wrong way
+    // round.
     if start < 0 && end < 0 && start > end {
         return &[];
     }
@@ -184,7 +190,8 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Writes bytes into the key's value, which is made if there is none; it grows as needed. Tells its length.
+    /// Writes bytes into the key's value, which is made if there is none; it grows as needed. Tells
+    /// its length.
     fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
@@ -201,12 +208,13 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Lets `change` write into the key's value, which is made if there is none, and so long at least, with
-    /// zeros at its end. Where that is no change, and `change` says by false that it made none either, nobody
-    /// hears of one.
+    /// Lets `change` write into the key's value, which is made if there is none, and so long at
+    /// least, with zeros at its end. Where that is no change, and `change` says by false that
+    /// it made none either, nobody hears of one.
     ///
     /// # Errors
-    /// Before `change` is called: that it is too much work here. The caller has asked whether the value may be so long.
+    /// Before `change` is called: that it is too much work here. The caller has asked whether the
+    /// value may be so long.
     pub(super) fn change_bytes(
         &mut self,
         len: usize,
@@ -233,8 +241,8 @@ impl OneKey<'_> {
         edited.or_else(|refused| refused.map_or(Ok(()), Err))
     }
 
-    /// A copy of the key's value, with room for so many bytes; or so many zeros, which cost nothing before they
-    /// are looked at.
+    /// A copy of the key's value, with room for so many bytes; or so many zeros, which cost nothing
+    /// before they are looked at.
     fn copied(&self, len: usize) -> Result<Vec<u8>, Error> {
         let Some(old) = self.string()? else {
             self.limits.touch(len)?;

@@ -4,8 +4,8 @@
 use arrayvec::ArrayVec;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys, ManyKeys,
-    OtherDbs, Reply, Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
+    ManyKeys, OtherDbs, Reply, Run, arg, word,
 };
 use crate::store::{Edit, Entry};
 

@@ -8,7 +8,8 @@ use crate::limits::KEYS_AT_ONCE;
 
 /// A row of the command table.
 pub struct Command {
-    /// The standard name, in lower case; `client|list` for a subcommand, as the host's ACL spells it.
+    /// The standard name, in lower case; `client|list` for a subcommand, as the host's ACL spells
+    /// it.
     pub name: &'static str,
     /// Number of arguments, name and subcommand included; negative for "at least".
     pub arity: i32,
@@ -33,7 +34,8 @@ pub struct Command {
     pub in_multi: InMulti,
     /// What Redis's documentation files it under.
     pub group: &'static str,
-    /// What Redis tells clients of clusters, and proxies, about sharing it out and about its reply.
+    /// What Redis tells clients of clusters, and proxies, about sharing it out and about its
+    /// reply.
     pub tips: &'static [&'static str],
     /// For COMMAND DOCS and the pages under docs/commands.
     pub docs: Docs,
@@ -42,8 +44,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// What most commands are: a row says where its own is otherwise. Name, arity, categories, docs and
-    /// action every row must say; the compiler sees to that in `table.rs`.
+    /// What most commands are: a row says where its own is otherwise. Name, arity, categories, docs
+    /// and action every row must say; the compiler sees to that in `table.rs`.
     pub(super) const USUAL: Command = Command {
         name: "",
         arity: 0,
@@ -143,8 +145,8 @@ pub enum Long {
     If(fn(&Args<'_>, &Limits) -> bool),
     /// Where its function says so, with [`Error::LongWork`]: then this is done instead.
     Found(LongKeys),
-    /// The same, but only for a command that stands alone, and where there is room for a job: else it is done
-    /// in one go.
+    /// The same, but only for a command that stands alone, and where there is room for a job: else
+    /// it is done in one go.
     FoundAlone(LongKeys),
 }
 
@@ -206,8 +208,9 @@ impl Command {
         takes(self.arity, args)
     }
 
-    /// Refuses what Redis refuses to queue between MULTI and EXEC: an arity that is not the row's, or
-    /// a subcommand, which is a command of its own there. The rest fails when it is executed.
+    /// Refuses what Redis refuses to queue between MULTI and EXEC: an arity that is not the row's,
+    /// or a subcommand, which is a command of its own there. The rest fails when it is
+    /// executed.
     pub fn check_form(&self, args: &Args<'_>) -> Result<(), Error> {
         if !self.takes(args) {
             return Err(Error::Arity);
@@ -253,7 +256,10 @@ impl Command {
     }
 
     /// Where the arguments stand that are keys.
-    pub fn key_positions(&self, args: &Args<'_>) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
+    pub fn key_positions(
+        &self,
+        args: &Args<'_>,
+    ) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
         self.keys.positions(args)
     }
 

@@ -3,8 +3,8 @@
 
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey, Reply,
-    Run, arg, parse_integer, tips,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
+    Reply, Run, arg, parse_integer, tips,
 };
 use crate::store::{UnixMs, Value};
 
@@ -186,7 +186,8 @@ fn msetex(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 /// MSETEX's number of pairs, if there are so many.
 pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
-    let count = parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count =
+        parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
     let count = count.ok_or(Error::InvalidPairCount)? as usize;
     if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
 }
@@ -199,8 +200,8 @@ struct Pairs {
 }
 
 impl ManyKeys<'_> {
-    /// How many pairs the arguments of MSET and MSETNX are. A key without a value is found after everything else
-    /// that is wrong with the call: within MULTI, by EXEC.
+    /// How many pairs the arguments of MSET and MSETNX are. A key without a value is found after
+    /// everything else that is wrong with the call: within MULTI, by EXEC.
     pub(super) fn whole_pairs(&self) -> Result<usize, Error> {
         let given = self.args.from(1).len();
         if given.is_multiple_of(2) { Ok(given / 2) } else { Err(Error::Arity) }

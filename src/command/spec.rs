@@ -81,9 +81,16 @@ impl Keys {
             Keys::All(access) => vec![spec(access, 1, -1, 1)],
             Keys::Pairs(access) => vec![spec(access, 1, -1, 2)],
             Keys::CountedPairs(access) => {
-                vec![KeySpec { access, varies: false, begin: 1, find: FindKeys::Counted { step: 2 } }]
+                vec![KeySpec {
+                    access,
+                    varies: false,
+                    begin: 1,
+                    find: FindKeys::Counted { step: 2 },
+                }]
             }
-            Keys::ByOptions(options) => vec![KeySpec { varies: true, ..spec(options.most, 1, 0, 1) }],
+            Keys::ByOptions(options) => {
+                vec![KeySpec { varies: true, ..spec(options.most, 1, 0, 1) }]
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Long, LongKeys,
-    ManyKeys, OneKey, Reply, Run, arg, tips, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Long,
+    LongKeys, ManyKeys, OneKey, Reply, Run, arg, tips, word,
 };
 use crate::limits::MGET_FREE_BYTES;
 use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
@@ -175,7 +175,8 @@ fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 
 /// MGET where the reply must not be large, which is known before any of it is said.
 fn small_mget(cx: &ManyKeys<'_>, keys: usize, reply: &mut dyn Reply) -> Result<(), Error> {
-    let values: SmallVec<[Option<StringRef<'_>>; 16]> = (0..keys).map(|number| cx.string(number)).collect();
+    let values: SmallVec<[Option<StringRef<'_>>; 16]> =
+        (0..keys).map(|number| cx.string(number)).collect();
     let bytes: usize = values.iter().flatten().map(StringRef::len).sum();
     cx.limits.reply(bytes + keys * ELEMENT_BYTES)?;
     reply.array(keys);
@@ -234,7 +235,8 @@ fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let options = if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
+    let options =
+        if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
     cx.limits.key(cx.key.name())?;
     cx.limits.value(cx.args.get(2).len())?;
@@ -292,7 +294,8 @@ impl SetOptions {
                 options.compare(comparison, at + 1 < args.len())?;
                 at += 1;
             } else {
-                options.expiry = Some(ExpiryOption::parse(args, at, options.expiry, options.keep_ttl)?);
+                options.expiry =
+                    Some(ExpiryOption::parse(args, at, options.expiry, options.keep_ttl)?);
                 at += 1;
             }
             at += 1;
@@ -353,7 +356,8 @@ impl ExpiryOption {
             _ if args.is(at, "pxat") => (false, false),
             _ => return Err(Error::Syntax),
         };
-        let other = before.is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
+        let other =
+            before.is_some_and(|before| (before.seconds, before.relative) != (seconds, relative));
         if excluded || other || at + 1 == args.len() {
             return Err(Error::Syntax);
         }

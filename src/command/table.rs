@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump, get, key,
-    lcs, object, range, rename, set, string,
+    Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
+    get, key, lcs, object, range, rename, set, string,
 };
 
 /// Hands the rows that the host's door has to a macro, in the order of their numbers.
@@ -56,7 +56,8 @@ pub static COMMANDS: [&Command; OF_HOST + connection::ROWS.len()] = {
     let mut number = 0;
     while number < all.len() {
         let is_of_host = number < OF_HOST;
-        all[number] = if is_of_host { ROWS_OF_HOST[number] } else { &connection::ROWS[number - OF_HOST] };
+        all[number] =
+            if is_of_host { ROWS_OF_HOST[number] } else { &connection::ROWS[number - OF_HOST] };
         number += 1;
     }
     all
@@ -252,11 +253,9 @@ pub fn find_call(args: &Args<'_>) -> Option<FoundCommand> {
     }
     let is_it = |&sub: &usize| COMMANDS[sub].split().is_some_and(|(_, own)| args.is(1, own));
     let found = subcommands(named.number).find(is_it);
-    Some(
-        found.map_or(FoundCommand::NoSuchSubcommand, |number| {
-            FoundCommand::Command(Named { number, ..named })
-        }),
-    )
+    Some(found.map_or(FoundCommand::NoSuchSubcommand, |number| {
+        FoundCommand::Command(Named { number, ..named })
+    }))
 }
 
 /// A name of 1 to 16 bytes as two numbers: of two names of one length, only the same ones are
@@ -307,7 +306,9 @@ mod tests {
                 }
             }
         }
-        for (wrong, right) in [("exists\0", "exists"), ("gett", "get"), ("ge", "get"), ("g\0t", "get")] {
+        for (wrong, right) in
+            [("exists\0", "exists"), ("gett", "get"), ("ge", "get"), ("g\0t", "get")]
+        {
             assert!(find(right.as_bytes()).is_some());
             assert_eq!(find(wrong.as_bytes()), None, "{wrong}");
         }
@@ -320,7 +321,8 @@ mod tests {
     fn subcommands_are_found_behind_their_container() {
         for (number, row) in COMMANDS.iter().enumerate() {
             if let Some((container, _)) = row.split() {
-                let of = COMMANDS.iter().position(|row| row.name == container).expect("the container");
+                let of =
+                    COMMANDS.iter().position(|row| row.name == container).expect("the container");
                 assert!(subcommands(of).contains(&number), "{}", row.name);
             }
         }
@@ -338,7 +340,8 @@ mod tests {
         for row in COMMANDS {
             assert!(!(row.flags.write && row.flags.readonly), "{}", row.name);
             assert!(row.docs.summary.ends_with('.'), "{}", row.name);
-            let keyed = matches!(row.action, Action::OneKey(_) | Action::EachKey(_) | Action::ManyKeys(_));
+            let keyed =
+                matches!(row.action, Action::OneKey(_) | Action::EachKey(_) | Action::ManyKeys(_));
             assert!(!keyed || row.keys != super::super::Keys::None, "{}", row.name);
         }
     }

@@ -29,7 +29,9 @@ impl Engine {
             OnAllKeys::RandomKey => self.random_key(call, taking, reply),
             OnAllKeys::Scan => self.scan(call, taking, reply),
             OnAllKeys::SwapDb => self.swap(slot, call, reply),
-            OnAllKeys::Keys | OnAllKeys::Populate | OnAllKeys::FlushDb | OnAllKeys::FlushAll => Outcome::Long,
+            OnAllKeys::Keys | OnAllKeys::Populate | OnAllKeys::FlushDb | OnAllKeys::FlushAll => {
+                Outcome::Long
+            }
         })
     }
 
@@ -112,7 +114,8 @@ impl Engine {
         self.edit_all(locked, |store, changes| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
-                let table = self.edit_databases(locked, store, &[db], changes, |store| store.take_db(db));
+                let table =
+                    self.edit_databases(locked, store, &[db], changes, |store| store.take_db(db));
                 if !table.is_empty() {
                     remains.push(table.into_remains());
                 }

@@ -8,7 +8,9 @@ use super::edit::{KeyAt, KeysInHand, NamedKey, shards_of};
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use super::watch::is_live;
-use crate::command::{Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply};
+use crate::command::{
+    Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply,
+};
 use crate::limits::{AHEAD, KEYS_AT_ONCE};
 use crate::store::{Done, Edit, KeyHash};
 
@@ -28,7 +30,8 @@ impl Engine {
         self.attempt_several(slot, call, taking, reply)
     }
 
-    /// The same for those off the hot path: one function, which leaves the copies on it to be inlined whole.
+    /// The same for those off the hot path: one function, which leaves the copies on it to be
+    /// inlined whole.
     #[inline(never)]
     pub(super) fn attempt_outlined(
         &self,
@@ -51,7 +54,9 @@ impl Engine {
             Action::EachKey(each) => self.attempt_each(slot, call, taking, each, reply),
             Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
             Action::AllKeys(which) => self.attempt_all_keys(slot, call, taking, which, reply),
-            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => said(call, Err(Error::Internal), reply),
+            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => {
+                said(call, Err(Error::Internal), reply)
+            }
         }
     }
 
@@ -73,11 +78,11 @@ impl Engine {
         outcome
     }
 
-    /// Runs calls one after the other, each on one shard and all in one database, with all their shards held
-    /// together: so what the later ones need is fetched from memory while the first ones run. Stops
-    /// at the first that is not done, when enough has been replied (asked after each) to let others have the
-    /// shards, or when the last of the memory that the host has granted is taken; says how many were done, and
-    /// what became of the one after them.
+    /// Runs calls one after the other, each on one shard and all in one database, with all their
+    /// shards held together: so what the later ones need is fetched from memory while the first
+    /// ones run. Stops at the first that is not done, when enough has been replied (asked after
+    /// each) to let others have the shards, or when the last of the memory that the host has
+    /// granted is taken; says how many were done, and what became of the one after them.
     pub fn attempt_run<'a, R: Reply>(
         &self,
         slot: &ThreadSlot,
@@ -85,8 +90,9 @@ impl Engine {
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
-        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking a token
-        // makes the processor wait for what it has asked for before, so that is a step of its own.
+        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking
+        // a token makes the processor wait for what it has asked for before, so that is a
+        // step of its own.
         let mut run = Run::default();
         for call in calls.clone().take(AHEAD) {
             run.add(self, call.first_key(), call.db);
@@ -157,10 +163,13 @@ impl Engine {
         outcome
     }
 
-    /// Whether only the main thread may run a command, because it writes to a key that the host watches.
+    /// Whether only the main thread may run a command, because it writes to a key that the host
+    /// watches.
     #[cold]
     fn is_watched(&self, slot: &ThreadSlot, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
-        call.row().flags.write && !slot.is_main() && held.watched.concerns(call.db, call.first_key())
+        call.row().flags.write
+            && !slot.is_main()
+            && held.watched.concerns(call.db, call.first_key())
     }
 
     fn attempt_each(
@@ -280,15 +289,16 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         let names = self.named(call.row().key_arguments(&call.args));
-        let outcome = self.with_held(slot, call, &names, held, |keys, events| match call.row().action {
-            Action::ManyKeys(run) => self.run_many(slot, call, run, reply, keys, events),
-            Action::EachKey(each) => {
-                slot.called(call.command);
-                reply.integer(self.count_keys(call, each, keys, events));
-                Outcome::Done
-            }
-            _ => said(call, Err(Error::Internal), reply),
-        });
+        let outcome =
+            self.with_held(slot, call, &names, held, |keys, events| match call.row().action {
+                Action::ManyKeys(run) => self.run_many(slot, call, run, reply, keys, events),
+                Action::EachKey(each) => {
+                    slot.called(call.command);
+                    reply.integer(self.count_keys(call, each, keys, events));
+                    Outcome::Done
+                }
+                _ => said(call, Err(Error::Internal), reply),
+            });
         outcome.unwrap_or_else(|reason| reason)
     }
 
@@ -296,8 +306,8 @@ impl Engine {
         keys.map(|key| (self.hasher.hash(key), key)).collect()
     }
 
-    /// Holds the shards of all these keys together while `run` works on them. The error says why that was not
-    /// to be: `Busy` or `NeedsMain`.
+    /// Holds the shards of all these keys together while `run` works on them. The error says why
+    /// that was not to be: `Busy` or `NeedsMain`.
     pub(super) fn with_many<'k, R>(
         &self,
         slot: &ThreadSlot,
@@ -334,13 +344,22 @@ impl Engine {
 
     /// The one of several held shards that a key is in.
     #[inline]
-    pub(super) fn among<'h, 'b>(&self, held: &'h mut ManyHeld<'b>, hash: KeyHash) -> &'h mut HeldShard<'b> {
+    pub(super) fn among<'h, 'b>(
+        &self,
+        held: &'h mut ManyHeld<'b>,
+        hash: KeyHash,
+    ) -> &'h mut HeldShard<'b> {
         of_shard(held, self.shard_of(hash))
     }
 
     /// Whether a write on a worker concerns keys that the host watches. What changes every
     /// key that is there may be a job's, which nobody can take over: so it is announced.
-    fn is_for_main(&self, held: &mut ManyHeld<'_>, call: &Call<'_>, names: &[NamedKey<'_>]) -> bool {
+    fn is_for_main(
+        &self,
+        held: &mut ManyHeld<'_>,
+        call: &Call<'_>,
+        names: &[NamedKey<'_>],
+    ) -> bool {
         if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
@@ -351,7 +370,8 @@ impl Engine {
         let mut found = false;
         for &(hash, key) in names {
             let shard = self.among(held, hash);
-            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now) {
+            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now)
+            {
                 self.announce_change(call.db, key);
                 found = true;
             }

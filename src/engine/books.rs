@@ -1,5 +1,5 @@
-//! The books of the keyspace: what each thread has counted, the memory that writes may still take, and how many commands
-//! are queued.
+//! The books of the keyspace: what each thread has counted, the memory that writes may still take,
+//! and how many commands are queued.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 

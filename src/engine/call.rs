@@ -69,7 +69,8 @@ pub enum Outcome {
     Busy,
     /// The reply is too large for this thread. Nothing has been done.
     TooLarge,
-    /// This is long work: start a job, or run it to its end. What the reply has been told is to be taken back.
+    /// This is long work: start a job, or run it to its end. What the reply has been told is to be
+    /// taken back.
     Long,
     /// It writes to a watched key, which only the main thread may do. Nothing has been done.
     NeedsMain,

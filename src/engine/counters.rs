@@ -44,8 +44,8 @@ impl Sum {
     }
 }
 
-/// What one thread has counted, for anybody to read. ThreadSlot 0 is the holder's of the host's global
-/// lock (the main thread), slot `1 + n` is worker `n`'s.
+/// What one thread has counted, for anybody to read. ThreadSlot 0 is the holder's of the host's
+/// global lock (the main thread), slot `1 + n` is worker `n`'s.
 pub struct ThreadCounts {
     /// This slot's number.
     pub number: usize,
@@ -131,8 +131,11 @@ impl ThreadCounts {
     #[inline(always)]
     pub(super) fn counted(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
         let calls = &self.commands[command].calls;
-        let outcome =
-            if calls.get().is_multiple_of(TIMED_CALLS) { self.run_timed(command, run) } else { run() };
+        let outcome = if calls.get().is_multiple_of(TIMED_CALLS) {
+            self.run_timed(command, run)
+        } else {
+            run()
+        };
         if outcome == Outcome::Done {
             calls.add(1);
         }

@@ -1,5 +1,6 @@
-//! The one way to run a command. A door says how its client is answered, and how it waits; which thread runs the command,
-//! at once or later, is found here, for every door and for commands that wait in a queue.
+//! The one way to run a command. A door says how its client is answered, and how it waits; which
+//! thread runs the command, at once or later, is found here, for every door and for commands that
+//! wait in a queue.
 //!
 //! ```text
 //! a door: run ──────► gate ─► attempt ─► Done: answered
@@ -22,9 +23,9 @@
 //! NeedsMain | – (it is main)            | Main               | Main                      | – (it is main)
 //! ```
 //!
-//! A client that may not wait (MULTI, scripts, SAFEMODE) never gets so far: its command waits for tokens, and runs to its
-//! end, where it was called. EXEC on a port has its commands run together (`transaction.rs`), or, where that cannot be,
-//! as a unit on the main thread.
+//! A client that may not wait (MULTI, scripts, SAFEMODE) never gets so far: its command waits for
+//! tokens, and runs to its end, where it was called. EXEC on a port has its commands run together
+//! (`transaction.rs`), or, where that cannot be, as a unit on the main thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -58,7 +59,8 @@ pub trait Caller {
     /// Whether it may be answered later.
     fn may_wait(&self) -> bool;
 
-    /// Has it wait for its command, which goes elsewhere: to the main thread, or to where its shard is to be had.
+    /// Has it wait for its command, which goes elsewhere: to the main thread, or to where its shard
+    /// is to be had.
     fn wait(&mut self, whom: WaitsFor) -> Origin;
 
     /// Has it wait for a job: whom the job is for, and how it answers.
@@ -112,7 +114,8 @@ pub(super) enum Panic {
 }
 
 impl Engine {
-    /// Runs a client's call, whose form and rights the door has checked: here and now, or elsewhere and later.
+    /// Runs a client's call, whose form and rights the door has checked: here and now, or elsewhere
+    /// and later.
     #[inline]
     pub fn run<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
         match self.gate(slot, call.row().flags) {
@@ -144,16 +147,24 @@ impl Engine {
 
     /// Goes on with a call that was tried and is not done, for a client that may wait.
     #[cold]
-    pub fn go_on<C: Caller>(&self, slot: &ThreadSlot, call: &Call<'_>, outcome: Outcome, client: &mut C) {
+    pub fn go_on<C: Caller>(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        outcome: Outcome,
+        client: &mut C,
+    ) {
         client.take_back();
         let next = self.next(slot, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
             Next::Queue => {
-                match self.books.book_queued(slot, self.settings.max_queued.load(Ordering::Relaxed)) {
-                    Ok(()) => {
-                        self.send_queued(slot, Box::new(Request::new(call, client.wait(WaitsFor::Shard))))
-                    }
+                match self.books.book_queued(slot, self.settings.max_queued.load(Ordering::Relaxed))
+                {
+                    Ok(()) => self.send_queued(
+                        slot,
+                        Box::new(Request::new(call, client.wait(WaitsFor::Shard))),
+                    ),
                     Err(error) => call.refuse(error, &mut client.reply()),
                 }
             }
@@ -204,8 +215,8 @@ impl Engine {
         Some(if is_long(call) { Outcome::Long } else { Outcome::Busy })
     }
 
-    /// See the table above. `for_host` where it is queued for a client of the host's door, which only the main
-    /// thread can have wait for a job.
+    /// See the table above. `for_host` where it is queued for a client of the host's door, which
+    /// only the main thread can have wait for a job.
     fn next(
         &self,
         slot: &ThreadSlot,
@@ -218,7 +229,9 @@ impl Engine {
             Outcome::Done => Next::Answered,
             Outcome::Busy | Outcome::TooLarge => Next::Queue,
             Outcome::NeedsMain => Next::Main,
-            Outcome::Long if !slot.is_main() && (for_host || is_for_main_first(call.command)) => Next::Main,
+            Outcome::Long if !slot.is_main() && (for_host || is_for_main_first(call.command)) => {
+                Next::Main
+            }
             Outcome::Long => {
                 // A flush has its effect here, so what could refuse the job comes first.
                 let room = self.room_for_job(call.command);
@@ -254,7 +267,8 @@ impl Engine {
                     Next::Answered
                 }
                 None => {
-                    outcome = if request.is_long { Outcome::Long } else { attempt(&call, transcript) };
+                    outcome =
+                        if request.is_long { Outcome::Long } else { attempt(&call, transcript) };
                     if outcome == Outcome::Long {
                         *transcript = self.tape_for(&request);
                     }
@@ -387,8 +401,8 @@ fn is_broad(call: &Call<'_>) -> bool {
     call.args.len() > MAIN_ARGUMENTS && matches!(call.row().action, Action::ManyKeys(_))
 }
 
-/// Whether only the main thread can begin long work: these have their effect at once and everywhere, before the long
-/// part of them begins.
+/// Whether only the main thread can begin long work: these have their effect at once and
+/// everywhere, before the long part of them begins.
 fn is_for_main_first(command: usize) -> bool {
     matches!(
         COMMANDS[command].action,

@@ -1,8 +1,9 @@
 //! Changes of keys: how they begin, and the one place where they end.
 //!
-//! Commands, jobs, copies from the host and the search for due keys change a key through an [`Edit`], whole
-//! databases go through [`Engine::edit_databases`]. Either ends here, while the shard is held: the books, the
-//! memory credit, the due times, the notifications, and whoever watches.
+//! Commands, jobs, copies from the host and the search for due keys change a key through an
+//! [`Edit`], whole databases go through [`Engine::edit_databases`]. Either ends here, while the
+//! shard is held: the books, the memory credit, the due times, the notifications, and whoever
+//! watches.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,9 @@ use super::counters::Census;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use crate::command::{Event, Events, HeldKeys};
-use crate::store::{Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read};
+use crate::store::{
+    Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read,
+};
 use crate::sync::Locked;
 
 /// A key with its hash.
@@ -38,12 +41,13 @@ pub(super) struct Account<'a> {
 }
 
 impl Engine {
-    /// Every change of a key ends here, whoever made it and through whichever door: while its shard is held, once
-    /// for each command or job that changed it. So this is where a journal gets its record. What the key is now stands
-    /// in its table; what it was stood there until [`Edit`] changed it, which happens in one function, too.
+    /// Every change of a key ends here, whoever made it and through whichever door: while its shard
+    /// is held, once for each command or job that changed it. So this is where a journal gets
+    /// its record. What the key is now stands in its table; what it was stood there until
+    /// [`Edit`] changed it, which happens in one function, too.
     ///
-    /// Before a worker changes a key it has made sure that the host, which only the main thread may tell, does not
-    /// watch it.
+    /// Before a worker changes a key it has made sure that the host, which only the main thread may
+    /// tell, does not watch it.
     #[inline(always)]
     fn key_ended<'k>(
         &self,
@@ -68,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// Ends what was done to one key of a held shard, with its books. `key` says what it is called, if that is
-    /// of interest.
+    /// Ends what was done to one key of a held shard, with its books. `key` says what it is called,
+    /// if that is of interest.
     #[inline(always)]
     pub(super) fn end_edit<'k>(
         &self,
@@ -108,7 +112,8 @@ impl Engine {
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> (R, Done) {
         let mut done = Done::default();
-        let result = work(&mut Edit::new(store.db(at.db), &self.hasher, at.hash, key, now, &mut done));
+        let result =
+            work(&mut Edit::new(store.db(at.db), &self.hasher, at.hash, key, now, &mut done));
         if done.is_anything() {
             self.end_edit(account, store, at, || key, &done);
         }
@@ -147,7 +152,12 @@ impl Engine {
 
     /// Leaves the notifications of a command, once its keys have ended: what expired comes first.
     #[inline]
-    pub(super) fn leave_events<'k>(&self, author: Author, events: &Events, key: impl Fn(usize) -> &'k [u8]) {
+    pub(super) fn leave_events<'k>(
+        &self,
+        author: Author,
+        events: &Events,
+        key: impl Fn(usize) -> &'k [u8],
+    ) {
         for noted in events.list() {
             self.leave_notification(author, noted.db, key(noted.key), noted.event);
         }
@@ -167,11 +177,12 @@ impl Engine {
         let at = self.key_at(db, key);
         let mut held = self.take_waiting(locked, at.shard);
         let account = Account { slot: self.main_slot(locked), metered: true };
-        let (_, done) = self.edit_key(account, &mut held, at, key, &self.main_now(locked), |edit| {
-            if replace || !edit.is_there() {
-                edit.set(value, expire_at);
-            }
-        });
+        let (_, done) =
+            self.edit_key(account, &mut held, at, key, &self.main_now(locked), |edit| {
+                if replace || !edit.is_there() {
+                    edit.set(value, expire_at);
+                }
+            });
         if done.changed && self.is_listening() {
             self.leave_notification(Author::Nobody, db, key, Event::SET);
         }
@@ -180,7 +191,11 @@ impl Engine {
     }
 
     /// Calls `change` on every shard, all tokens held at once, and books what databases gained.
-    pub(super) fn edit_all(&self, locked: Locked<'_>, mut change: impl FnMut(&mut Store, &mut Changes)) {
+    pub(super) fn edit_all(
+        &self,
+        locked: Locked<'_>,
+        mut change: impl FnMut(&mut Store, &mut Changes),
+    ) {
         let all: Vec<u32> = (0..self.shard_count()).collect();
         let Some(mut held) = self.take_many(&all, Taking::Wait(locked)) else {
             return; // Waiting does not fail.
@@ -197,8 +212,9 @@ impl Engine {
         self.release_many(held);
     }
 
-    /// Changes these databases of one of the shards that [`Engine::edit_all`] holds: every such change ends here. A
-    /// journal needs one record of all shards together, which is for `edit_all`.
+    /// Changes these databases of one of the shards that [`Engine::edit_all`] holds: every such
+    /// change ends here. A journal needs one record of all shards together, which is for
+    /// `edit_all`.
     pub(super) fn edit_databases<R>(
         &self,
         locked: Locked<'_>,
@@ -213,7 +229,9 @@ impl Engine {
         let result = change(store);
         changes.count(store, databases, |sum, census| *sum += census);
         for key in watched {
-            databases.iter().for_each(|&db| self.changed(Some(locked), &mut store.watched, db, &key));
+            databases
+                .iter()
+                .for_each(|&db| self.changed(Some(locked), &mut store.watched, db, &key));
         }
         databases.iter().for_each(|&db| store.watched.raise_long(db));
         result
@@ -260,7 +278,8 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         let (now, db) = (&call.now, call.db);
         let done = names.iter().map(|_| Done::default()).collect();
         let keys = KeysInHand { engine, now, db, names, held, done, elsewhere: smallvec![] };
-        let each = || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
+        let each =
+            || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
         each().for_each(|(hash, table)| table.prefetch(hash));
         each().for_each(|(hash, table)| table.prefetch_entry(hash));
         keys
@@ -327,7 +346,8 @@ impl HeldKeys for KeysInHand<'_, '_> {
 
 /// Shards of several keys, each once, in ascending order.
 pub(super) fn shards_of(engine: &Engine, names: &[NamedKey<'_>]) -> SmallVec<[u32; 8]> {
-    let mut shards: SmallVec<[u32; 8]> = names.iter().map(|&(hash, _)| engine.shard_of(hash)).collect();
+    let mut shards: SmallVec<[u32; 8]> =
+        names.iter().map(|&(hash, _)| engine.shard_of(hash)).collect();
     shards.sort_unstable();
     shards.dedup();
     shards

@@ -1,4 +1,5 @@
-//! Reasons of the host's to let no commands through, or no writes: what the holder of the global lock leaves in one word.
+//! Reasons of the host's to let no commands through, or no writes: what the holder of the global
+//! lock leaves in one word.
 
 /// Reasons, any number of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,8 @@ impl Gates {
     pub const HAS_REPLICAS: Gates = Gates(1 << 10);
     /// The host is a replica. It concerns no command by itself, but HELLO tells.
     pub const REPLICA: Gates = Gates(1 << 11);
-    /// The main thread has not told enough of the changes so far. Unlike the others, workers find that out.
+    /// The main thread has not told enough of the changes so far. Unlike the others, workers find
+    /// that out.
     pub const NOTIFICATIONS: Gates = Gates(1 << 12);
 
     /// These and those.

@@ -1,4 +1,5 @@
-//! Taking the tokens of shards and giving them back; and units, which keep those that they were given.
+//! Taking the tokens of shards and giving them back; and units, which keep those that they were
+//! given.
 
 use std::sync::atomic::Ordering;
 
@@ -94,7 +95,8 @@ impl Engine {
 
     /// The time of a command that the holder of the global lock runs.
     pub fn main_now(&self, locked: Locked<'_>) -> Now {
-        let began: Option<UnixMs> = self.is_in_unit(locked).then(|| self.unit.began.load(Ordering::Relaxed));
+        let began: Option<UnixMs> =
+            self.is_in_unit(locked).then(|| self.unit.began.load(Ordering::Relaxed));
         began.map_or_else(|| Now::lazy(self.config.clock), Now::at)
     }
 

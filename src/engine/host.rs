@@ -32,8 +32,8 @@ pub trait Host: Send + Sync {
     /// INFO's text for these sections.
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;
 
-    /// Runs a command that needs the host's means for a client of a port, with this user's rights. It
-    /// is answered now, or by a job; within a unit it is answered now.
+    /// Runs a command that needs the host's means for a client of a port, with this user's rights.
+    /// It is answered now, or by a job; within a unit it is answered now.
     fn run_door_command(
         &self,
         locked: Locked<'_>,

@@ -23,12 +23,13 @@ pub enum Progress {
 pub trait JobReply: Send {
     /// The sink.
     fn sink(&mut self) -> &mut dyn Reply;
-    /// Whether its client may still read it after [`JobOwner::gone`] was set: then it has only said that
-    /// it will send no more.
+    /// Whether its client may still read it after [`JobOwner::gone`] was set: then it has only said
+    /// that it will send no more.
     fn is_awaited(&self) -> bool {
         false
     }
-    /// The reply would be larger than may wait for its client, who gets none of it and is closed. `finish` follows.
+    /// The reply would be larger than may wait for its client, who gets none of it and is closed.
+    /// `finish` follows.
     fn close(&mut self);
     /// The reply is complete.
     fn finish(self: Box<Self>);

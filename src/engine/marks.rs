@@ -95,15 +95,16 @@ impl Marks {
     /// Nobody watches what was asked for since: takes out the names that are new among them.
     pub(super) fn take_unconfirmed(&mut self) -> Vec<Name> {
         let since = self.by_age.range(self.confirmed + 1..);
-        let is_new = |name: &&Name| self.by_name.get(*name).is_some_and(|mark| mark.first > self.confirmed);
+        let is_new =
+            |name: &&Name| self.by_name.get(*name).is_some_and(|mark| mark.first > self.confirmed);
         let names: Vec<Name> = since.map(|(_, name)| name).filter(is_new).cloned().collect();
         names.iter().for_each(|name| self.remove(name));
         self.confirm();
         names
     }
 
-    /// Takes out the oldest, if there are too many. While clients are paused, what each said last may still
-    /// have to be executed: so those marks stay.
+    /// Takes out the oldest, if there are too many. While clients are paused, what each said last
+    /// may still have to be executed: so those marks stay.
     pub(super) fn take_surplus(&mut self, paused: bool) -> Option<Name> {
         let is_too_much = self.by_age.len() > WATCHED_KEYS || self.bytes > WATCHED_BYTES;
         if !is_too_much || self.by_age.len() == 1 {
@@ -123,7 +124,9 @@ impl Marks {
 
     /// The client has gone; the names that nobody watches any more.
     pub(super) fn take_of(&mut self, client: u64) -> Vec<Name> {
-        let Some(ClientMarks { names, .. }) = self.by_client.remove(&client) else { return Vec::new() };
+        let Some(ClientMarks { names, .. }) = self.by_client.remove(&client) else {
+            return Vec::new();
+        };
         let mut unwatched = Vec::new();
         for name in names {
             let Some(mark) = self.by_name.get_mut(&name) else { continue };

@@ -1,10 +1,12 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
-//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`, `notifications`, `refusals`, `unit`, `users`, `workers`, and what
-//! it asks of the world: `host`, `port`). `state.rs` puts them together; what is done with all of them stands above that:
-//! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`, `keyspace`), finding where and when
-//! it runs (`dispatch`, `queue`, `transaction`), long work (`work`,
-//! `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the loop of the workers (`worker`).
+//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`,
+//! `notifications`, `refusals`, `unit`, `users`, `workers`, and what it asks of the world: `host`,
+//! `port`). `state.rs` puts them together; what is done with all of them stands above that:
+//! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`,
+//! `keyspace`), finding where and when it runs (`dispatch`, `queue`, `transaction`), long work
+//! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the
+//! loop of the workers (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once

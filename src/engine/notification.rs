@@ -5,8 +5,9 @@
 //! changes, before letting go of the shard. The main thread takes them to the host
 //! when no token is in its hands: what the host does then may call our commands.
 //!
-//! Where changes come faster than it can tell of them, writes on the ports wait, jobs that write pause, and keys
-//! expire later. The main thread itself never waits: it tells of its own changes after each command.
+//! Where changes come faster than it can tell of them, writes on the ports wait, jobs that write
+//! pause, and keys expire later. The main thread itself never waits: it tells of its own changes
+//! after each command.
 //!
 //! The keys of a flush are notifications for client-side caching only. Their names go to the main
 //! thread as the memory is freed, a few at a time.

@@ -81,7 +81,8 @@ impl Engine {
         Some(notifications)
     }
 
-    /// How many notifications there have been ever: those of before now have been told when so many have.
+    /// How many notifications there have been ever: those of before now have been told when so many
+    /// have.
     pub fn notifications_so_far(&self, _: Locked<'_>) -> u64 {
         let mut unsent = self.notifications.unsent.lock();
         unsent.extend(self.notifications.waiting.take());

@@ -1,4 +1,5 @@
-//! Commands that could not run at once: where they wait, and how they come home; and main_tasks to the main thread.
+//! Commands that could not run at once: where they wait, and how they come home; and main_tasks to
+//! the main thread.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +26,11 @@ impl Engine {
 
     /// Where a request's reply is said: a client is not answered more than may wait for it.
     pub(super) fn tape_for(&self, request: &Request) -> Transcript {
-        Transcript::up_to(self.most_reply(if request.is_of_host() { JobDoor::Host } else { JobDoor::Port }))
+        Transcript::up_to(self.most_reply(if request.is_of_host() {
+            JobDoor::Host
+        } else {
+            JobDoor::Port
+        }))
     }
 
     /// The call that a request stands for, on a worker: any reply size will do.
@@ -42,8 +47,9 @@ impl Engine {
         }
     }
 
-    /// Sends requests that have their replies origin: one message and at most one wake-up for all. A main
-    /// thread that is woken for the first of many would take the processor from the worker.
+    /// Sends requests that have their replies origin: one message and at most one wake-up for all.
+    /// A main thread that is woken for the first of many would take the processor from the
+    /// worker.
     pub(super) fn send_back(&self, requests: impl Iterator<Item = Box<Request>>) {
         let for_main = requests.filter_map(|request| match request.origin {
             Origin::Main(_) => Some(ForMain::Answer(request)),
@@ -82,7 +88,8 @@ impl Engine {
         if !slot.is_main() || !self.is_pool() {
             return self.enqueue(request);
         }
-        // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes the main loop.
+        // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes
+        // the main loop.
         if self.batch.add(request) && self.main.is_asleep() {
             self.outside.wake_main();
         }
@@ -96,8 +103,8 @@ impl Engine {
         }
     }
 
-    /// Queues a command whose token was busy, once it is booked. A command on one shard waits in its
-    /// shard's mailbox, where the holder finds it; others go to a worker.
+    /// Queues a command whose token was busy, once it is booked. A command on one shard waits in
+    /// its shard's mailbox, where the holder finds it; others go to a worker.
     pub fn enqueue(&self, request: Box<Request>) {
         if !request.is_on_one_shard() {
             let (worker, message) = self.addressed(request);
@@ -112,9 +119,10 @@ impl Engine {
 
     /// The shard that a request needs, or needs first.
     pub(super) fn shard_of_request(&self, request: &Request) -> u32 {
-        request
-            .first_key()
-            .map_or_else(|| fastrand::u32(..) & self.mask, |key| self.shard_of(self.hasher.hash(key)))
+        request.first_key().map_or_else(
+            || fastrand::u32(..) & self.mask,
+            |key| self.shard_of(self.hasher.hash(key)),
+        )
     }
 
     /// Writes a finished request's reply on a worker, because it is too large

@@ -1,6 +1,7 @@
-//! What users were refused, on its way to the host's list (ACL LOG). Anybody can be refused as fast as it can
-//! send, so what is said again while it waits counts once, and the list has an end; and the main thread tells no
-//! more between two ticks of the host's cron than its list keeps: more would only push each other out of it.
+//! What users were refused, on its way to the host's list (ACL LOG). Anybody can be refused as fast
+//! as it can send, so what is said again while it waits counts once, and the list has an end; and
+//! the main thread tells no more between two ticks of the host's cron than its list keeps: more
+//! would only push each other out of it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,11 @@ impl Refusal {
 
     /// Of a login by that name.
     pub fn of_login(name: &[u8]) -> Self {
-        Refusal { user: beginning(name).into(), object: (*b"AUTH").into(), reason: RefusalReason::Auth }
+        Refusal {
+            user: beginning(name).into(),
+            object: (*b"AUTH").into(),
+            reason: RefusalReason::Auth,
+        }
     }
 }
 
@@ -84,8 +89,9 @@ impl PendingRefusals {
 }
 
 impl Refusals {
-    /// Adds one, if it is new and there is room; whether the main thread must be called. Where there is no
-    /// room it is not even made: it comes from somebody who is refused all the time.
+    /// Adds one, if it is new and there is room; whether the main thread must be called. Where
+    /// there is no room it is not even made: it comes from somebody who is refused all the
+    /// time.
     pub(super) fn add(&self, refusal: impl FnOnce() -> Refusal) -> bool {
         if self.is_full.load(Ordering::Relaxed) {
             return false;

@@ -6,8 +6,9 @@ use std::ops::Deref;
 use super::counters::ThreadCounts;
 use crate::sync::Locked;
 
-/// A thread's slot at the engine: its counters, which it alone writes. It cannot leave its thread, so the slot of
-/// the holder of the global lock, which is given out for the proof of that only, is a proof itself.
+/// A thread's slot at the engine: its counters, which it alone writes. It cannot leave its thread,
+/// so the slot of the holder of the global lock, which is given out for the proof of that only, is
+/// a proof itself.
 #[repr(transparent)]
 pub struct ThreadSlot(ThreadCounts, PhantomData<*const ()>);
 
@@ -27,7 +28,8 @@ impl ThreadSlot {
     /// The proof, where it is the holder's of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {
-        // SAFETY: `Engine::main_slot` alone gives that slot out, for the proof; and it cannot leave the thread.
+        // SAFETY: `Engine::main_slot` alone gives that slot out, for the proof; and it cannot leave
+        // the thread.
         self.is_main().then(|| unsafe { Locked::assume() })
     }
 }

@@ -87,7 +87,10 @@ impl Engine {
         wake_main: Box<dyn Fn() + Send + Sync>,
     ) -> std::io::Result<Self> {
         let shard = || {
-            CachePadded::new(Shard { token: Token::new(Store::default()), due: AtomicI64::new(UnixMs::MAX) })
+            CachePadded::new(Shard {
+                token: Token::new(Store::default()),
+                due: AtomicI64::new(UnixMs::MAX),
+            })
         };
         Ok(Engine {
             config,
@@ -163,7 +166,8 @@ impl Engine {
         let kept = |before: u32| before & Gates::NOTIFICATIONS.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
-        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NOTIFICATIONS) != gates) {
+        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NOTIFICATIONS) != gates)
+        {
             self.wake_ports();
         }
     }
@@ -269,7 +273,8 @@ pub enum ForMain {
 /// for it where the host is busy with a script that takes too long: then the main_task
 /// answers that.
 pub type MainTask = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;
-/// Messages for the host's main thread. Anybody may leave one; the holder of the global lock takes them out.
+/// Messages for the host's main thread. Anybody may leave one; the holder of the global lock takes
+/// them out.
 #[derive(Default)]
 pub struct MainInbox(Inbox<ForMain>);
 

@@ -49,7 +49,8 @@ impl Watching {
         self.keys.is_empty()
     }
 
-    /// Whether it is known that one has changed. That none has, only those know who hold the shards.
+    /// Whether it is known that one has changed. That none has, only those know who hold the
+    /// shards.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
@@ -57,7 +58,8 @@ impl Watching {
 
     /// Whether one has changed or expired, for the holder of the shards.
     fn has_changed(&self, now: &Now) -> bool {
-        self.is_lost() || self.keys.iter().any(|watched| watched.due.is_some_and(|due| due < now.ms()))
+        self.is_lost()
+            || self.keys.iter().any(|watched| watched.due.is_some_and(|due| due < now.ms()))
     }
 }
 
@@ -95,7 +97,9 @@ impl Engine {
     ) -> bool {
         let shard = self.shard_of(self.hasher.hash(key));
         let Some(mut held) = self.take(shard, taking) else { return false };
-        let now = slot.locked().map_or_else(|| Now::lazy(self.config.clock), |locked| self.main_now(locked));
+        let now = slot
+            .locked()
+            .map_or_else(|| Now::lazy(self.config.clock), |locked| self.main_now(locked));
         let due = self.live_until(slot, &mut held, db, key, &now);
         let flag = watching.flag.get_or_insert_default();
         if held.watched.observe(db, key, flag, self.most_watched()) {
@@ -117,7 +121,8 @@ impl Engine {
     ) -> Option<UnixMs> {
         held.table(db)?;
         let account = Account { slot, metered: false };
-        let (due, done) = self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
+        let (due, done) =
+            self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
         if done.expired && self.is_listening() {
             self.announce_notifications(slot);
         }
@@ -141,8 +146,9 @@ impl Engine {
         }
     }
 
-    /// Takes all the shards that these calls need, each named once or more often, if the watched keys are as they
-    /// were; they are watched no longer. Gives the moment at which everything happens.
+    /// Takes all the shards that these calls need, each named once or more often, if the watched
+    /// keys are as they were; they are watched no longer. Gives the moment at which everything
+    /// happens.
     ///
     /// # Errors
     /// Why not.
@@ -207,7 +213,8 @@ fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
 }
 
 impl Holding<'_> {
-    /// Whether these calls may change keys that the host watches: then they are for the main thread.
+    /// Whether these calls may change keys that the host watches: then they are for the main
+    /// thread.
     fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
@@ -216,14 +223,14 @@ impl Holding<'_> {
         calls.filter(|call| call.row().flags.write).any(|call| match call.row().action {
             // These may change keys of another database too: no need to know which.
             Action::ManyKeys(_) => true,
-            _ => call
-                .row()
-                .key_arguments(&call.args)
-                .any(|key| engine.among(held, engine.hasher.hash(key)).watched.concerns(call.db, key)),
+            _ => call.row().key_arguments(&call.args).any(|key| {
+                engine.among(held, engine.hasher.hash(key)).watched.concerns(call.db, key)
+            }),
         })
     }
 
-    /// Whether watched keys, whose shards are all held, are as they were. They are watched no longer.
+    /// Whether watched keys, whose shards are all held, are as they were. They are watched no
+    /// longer.
     fn is_unchanged(&mut self, watching: &Watching, now: &Now) -> bool {
         for watched in &watching.keys {
             forget(of_shard(&mut self.held, watched.shard), watching, watched);

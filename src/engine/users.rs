@@ -92,7 +92,8 @@ impl Denied {
     pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
         match self {
             Denied::Command => {
-                format!("NOPERM this user has no permissions to run the '{name}' command").into_bytes()
+                format!("NOPERM this user has no permissions to run the '{name}' command")
+                    .into_bytes()
             }
             Denied::Key(_) => Error::NoPermission.text(name, args),
             Denied::Database => NO_DATABASE.to_vec(),
@@ -104,7 +105,8 @@ impl User {
     /// A user of that name.
     pub fn new(name: &[u8], rules: Vec<Rules>) -> Self {
         let mut anywhere = Commands::default();
-        for rules in rules.iter().filter(|rules| rules.keys.is_none() && rules.databases.is_none()) {
+        for rules in rules.iter().filter(|rules| rules.keys.is_none() && rules.databases.is_none())
+        {
             anywhere.add(rules.commands);
         }
         User { name: name.into(), revision: 0, born: 0, rules, anywhere }
@@ -138,7 +140,8 @@ impl User {
             if !touches {
                 return Ok(());
             }
-            let elsewhere = rules.databases.as_ref().is_some_and(|allowed| !row.keeps_to(allowed, args, db));
+            let elsewhere =
+                rules.databases.as_ref().is_some_and(|allowed| !row.keeps_to(allowed, args, db));
             match rules.check_keys(row.keys, args, db) {
                 Ok(()) if elsewhere => worst = worst.max(Denied::Database),
                 Ok(()) => return Ok(()),
@@ -150,7 +153,9 @@ impl User {
 
     /// Whether the user may make this database the connection's.
     pub fn may_use(&self, db: u32) -> bool {
-        self.rules.iter().any(|rules| rules.databases.as_ref().is_none_or(|allowed| allowed.contains(&db)))
+        self.rules
+            .iter()
+            .any(|rules| rules.databases.as_ref().is_none_or(|allowed| allowed.contains(&db)))
     }
 }
 
@@ -172,12 +177,14 @@ impl Rules {
 
 impl KeyRule {
     fn allows(&self, key: &[u8], access: Access) -> bool {
-        (self.read || !access.reads()) && (self.write || !access.writes()) && self.pattern.matches(key)
+        (self.read || !access.reads())
+            && (self.write || !access.writes())
+            && self.pattern.matches(key)
     }
 }
 
-/// A password's SHA-256 sum in hexadecimal digits, as the host keeps it. Making one is dearer than comparing two:
-/// workers make them, whatever the name.
+/// A password's SHA-256 sum in hexadecimal digits, as the host keeps it. Making one is dearer than
+/// comparing two: workers make them, whatever the name.
 pub struct PasswordSum([u8; 64]);
 
 impl PasswordSum {
@@ -186,7 +193,8 @@ impl PasswordSum {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut sum = [0; 64];
         for (digits, byte) in sum.chunks_exact_mut(2).zip(Sha256::digest(password)) {
-            digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            digits
+                .copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
         }
         PasswordSum(sum)
     }
@@ -239,9 +247,10 @@ impl Users {
         self.epoch.fetch_or(1, Ordering::AcqRel);
     }
 
-    /// Looks at the known users of these names, or at all, again with `look`, for their rules may have changed;
-    /// says whether `default`, which is on the list from now on, needs no password. A user that was `replaced`, and
-    /// has changed, is another of the same name: see [`Users::find_again`].
+    /// Looks at the known users of these names, or at all, again with `look`, for their rules may
+    /// have changed; says whether `default`, which is on the list from now on, needs no
+    /// password. A user that was `replaced`, and has changed, is another of the same name: see
+    /// [`Users::find_again`].
     pub fn refresh<'a>(
         &self,
         locked: Locked<'_>,
@@ -335,7 +344,11 @@ mod tests {
 
     fn key_rule(rule: &str) -> KeyRule {
         let (rights, pattern) = rule.split_once('~').expect("a tilde");
-        KeyRule { pattern: Pattern::strict(pattern.as_bytes()), read: rights != "%W", write: rights != "%R" }
+        KeyRule {
+            pattern: Pattern::strict(pattern.as_bytes()),
+            read: rights != "%W",
+            write: rights != "%R",
+        }
     }
 
     fn check_in(user: &User, db: u32, line: &str) -> Result<(), Denied> {
@@ -382,8 +395,10 @@ mod tests {
 
     #[test]
     fn one_set_of_rules_must_allow_all_of_it() {
-        let selectors =
-            vec![rules(&["get", "mget"], Some(&["~a"])), rules(&["mget"], Some(&["~a", "~b", "~c"]))];
+        let selectors = vec![
+            rules(&["get", "mget"], Some(&["~a"])),
+            rules(&["mget"], Some(&["~a", "~b", "~c"])),
+        ];
         let user = User::new(b"u", selectors);
         assert_eq!(check(&user, "get a"), Ok(()));
         assert_eq!(check(&user, "get b"), Err(Denied::Key(1)));
@@ -423,7 +438,9 @@ mod tests {
     fn the_list_tells_users_of_one_name_apart() {
         let users = Users::default();
         let user = |revision, command| {
-            move |name: &[u8]| Some(User { revision, ..User::new(name, vec![rules(&[command], None)]) })
+            move |name: &[u8]| {
+                Some(User { revision, ..User::new(name, vec![rules(&[command], None)]) })
+            }
         };
         let (one, two, three) = (user(1, "get"), user(2, "set"), user(3, "set"));
         let found = users.find_or_look(LOCKED, b"u", one).expect("a user");

@@ -25,9 +25,10 @@ impl Engine {
         let _ = self.watch.tell.set(tell);
     }
 
-    /// A client of the host says WATCH; who, the host may tell. Before it asks for any name the oldest marks
-    /// are given up, if there are too many: its own names are none of these, for it watches them only
-    /// later. `paused` says whether WATCHes of before may still have to be executed.
+    /// A client of the host says WATCH; who, the host may tell. Before it asks for any name the
+    /// oldest marks are given up, if there are too many: its own names are none of these, for
+    /// it watches them only later. `paused` says whether WATCHes of before may still have to be
+    /// executed.
     pub fn begin_watch(&self, locked: Locked<'_>, client: Option<u64>, paused: bool) {
         self.give_up_marks(locked, paused);
         self.watch.marks.lock().begin(client);
@@ -39,7 +40,8 @@ impl Engine {
         let shard = self.shard_of(self.hasher.hash(key));
         let mut held = self.take_waiting(locked, shard);
         let expiries = self.expiries(locked, &mut held, key);
-        let before = std::mem::replace(&mut held.watched.ask(&name).due, expiries.iter().copied().collect());
+        let before =
+            std::mem::replace(&mut held.watched.ask(&name).due, expiries.iter().copied().collect());
         self.release(shard, held);
         let mut due = self.watch.due.lock();
         for (db, at) in before {
@@ -48,8 +50,8 @@ impl Engine {
         due.extend(expiries.into_iter().map(|(db, at)| (at, (db, Arc::clone(&name)))));
     }
 
-    /// Gives up marks beyond the limits. Who still watches such a key is told that it has changed: a transaction
-    /// more that must be tried again, but never one too few.
+    /// Gives up marks beyond the limits. Who still watches such a key is told that it has changed:
+    /// a transaction more that must be tried again, but never one too few.
     pub fn give_up_marks(&self, locked: Locked<'_>, paused: bool) {
         let mut marks = self.watch.marks.lock();
         while let Some(name) = marks.take_surplus(paused) {
@@ -102,7 +104,12 @@ impl Engine {
     }
 
     /// When a key expires, in each database that has it with an expiry.
-    fn expiries(&self, locked: Locked<'_>, held: &mut HeldShard<'_>, key: &[u8]) -> Vec<(u32, UnixMs)> {
+    fn expiries(
+        &self,
+        locked: Locked<'_>,
+        held: &mut HeldShard<'_>,
+        key: &[u8],
+    ) -> Vec<(u32, UnixMs)> {
         let now = self.main_now(locked);
         let mut found = Vec::new();
         let mut next = held.next_db(0);
@@ -125,10 +132,16 @@ impl Engine {
         }
     }
 
-    /// A key has changed: tells who watches it. Where the host does, nobody but the holder of the global
-    /// lock may change it.
+    /// A key has changed: tells who watches it. Where the host does, nobody but the holder of the
+    /// global lock may change it.
     #[cold]
-    pub(super) fn changed(&self, locked: Option<Locked<'_>>, watched: &mut Watched, db: u32, key: &[u8]) {
+    pub(super) fn changed(
+        &self,
+        locked: Option<Locked<'_>>,
+        watched: &mut Watched,
+        db: u32,
+        key: &[u8],
+    ) {
         watched.raise(db, key);
         if !watched.concerns(db, key) {
             return;
@@ -190,7 +203,12 @@ impl Engine {
     }
 
     /// Watched names of keys that are in any of these databases.
-    pub(super) fn watched_in(&self, locked: Locked<'_>, store: &Store, databases: &[u32]) -> Vec<Box<[u8]>> {
+    pub(super) fn watched_in(
+        &self,
+        locked: Locked<'_>,
+        store: &Store,
+        databases: &[u32],
+    ) -> Vec<Box<[u8]>> {
         let now = self.main_now(locked);
         let mut names = store.watched.names();
         names.retain(|key| {

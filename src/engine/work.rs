@@ -72,7 +72,13 @@ pub struct Slice<'a> {
 impl<'a> Slice<'a> {
     /// A slice of a worker's turn.
     pub(super) fn short(engine: &'a Engine, slot: &'a ThreadSlot, job: Option<&'a Job>) -> Self {
-        Slice { engine, slot, job, time: Time::Until(Instant::now() + SLICE), refusal: Cell::new(None) }
+        Slice {
+            engine,
+            slot,
+            job,
+            time: Time::Until(Instant::now() + SLICE),
+            refusal: Cell::new(None),
+        }
     }
 
     /// All the time in the world.
@@ -147,16 +153,22 @@ impl<'a> Slice<'a> {
 }
 
 impl Engine {
-    /// Whether one more long command may start. A flush always may: it has its effect at once, and an
-    /// administrator must be able to empty a keyspace whose clients have started all the jobs there can be.
-    /// A command that could have been done in one go was asked about when it was not.
+    /// Whether one more long command may start. A flush always may: it has its effect at once, and
+    /// an administrator must be able to empty a keyspace whose clients have started all the
+    /// jobs there can be. A command that could have been done in one go was asked about when it
+    /// was not.
     ///
     /// # Errors
     /// [`Error::TooManyJobs`] at the limit.
     pub fn room_for_job(&self, command: usize) -> Result<(), Error> {
         let row = COMMANDS[command];
-        let is_flush = matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll));
-        if is_flush || matches!(row.long, Long::FoundAlone(_)) { Ok(()) } else { self.has_room_for_job() }
+        let is_flush =
+            matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll));
+        if is_flush || matches!(row.long, Long::FoundAlone(_)) {
+            Ok(())
+        } else {
+            self.has_room_for_job()
+        }
     }
 
     /// Whether there may be one more job of a client's.
@@ -205,7 +217,8 @@ impl Engine {
         });
         self.jobs.add(&job);
         let parts_left = AtomicUsize::new(work.parts.len());
-        let common = Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
+        let common =
+            Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
         for (number, part) in work.parts.into_iter().enumerate() {
             let worker = (work.first_worker + number) % self.config.workers;
             let part = RunningPart { common: Arc::clone(&common), stage: PartStage::Work(part) };

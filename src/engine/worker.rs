@@ -18,8 +18,8 @@ use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, JobPart, Message};
 use super::workers::Workers;
 use crate::limits::{
-    ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES, PENDING_PER_HOLD,
-    SLICE,
+    ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES,
+    PENDING_PER_HOLD, SLICE,
 };
 use crate::store::{Now, UnixMs};
 use crate::sync::{Pushed, Released};
@@ -96,7 +96,12 @@ struct ExpirySweep {
 }
 
 impl<'a> Worker<'a> {
-    fn new(engine: &'a Engine, number: usize, on_panic: fn(), port: Option<Box<dyn Port + Send>>) -> Self {
+    fn new(
+        engine: &'a Engine,
+        number: usize,
+        on_panic: fn(),
+        port: Option<Box<dyn Port + Send>>,
+    ) -> Self {
         Worker {
             engine,
             number,
@@ -151,8 +156,10 @@ impl<'a> Worker<'a> {
         let blocked_expiry = !self.expiry.shards.is_empty()
             && self.expiry.spent <= EXPIRY_PER_TICK
             && !self.engine.has_notification_backlog();
-        let idle =
-            self.requests.is_empty() && self.shards.is_empty() && self.parts.is_empty() && !blocked_expiry;
+        let idle = self.requests.is_empty()
+            && self.shards.is_empty()
+            && self.parts.is_empty()
+            && !blocked_expiry;
         let nap = if idle { self.until_tick() } else { BLOCKED_NAP };
         self.sleep(nap);
     }
@@ -187,7 +194,9 @@ impl<'a> Worker<'a> {
     fn accept(&mut self, message: Message) {
         match message {
             Message::Run(request) => self.requests.push_back(request),
-            Message::Batch(messages) => messages.into_iter().for_each(|message| self.accept(message)),
+            Message::Batch(messages) => {
+                messages.into_iter().for_each(|message| self.accept(message))
+            }
             Message::Completed(request) => {
                 self.engine.books.completed();
                 if let Some(port) = &mut self.port {
@@ -249,9 +258,10 @@ impl<'a> Worker<'a> {
 
     fn run_request(&mut self, request: Box<Request>) -> bool {
         let (engine, slot) = (self.engine, self.slot);
-        let resumed = engine.resume(slot, request, Panic::Caught(self.on_panic), |call, transcript| {
-            engine.attempt_outlined(slot, call, Taking::WORKER, transcript)
-        });
+        let resumed =
+            engine.resume(slot, request, Panic::Caught(self.on_panic), |call, transcript| {
+                engine.attempt_outlined(slot, call, Taking::WORKER, transcript)
+            });
         match resumed {
             Resumed::Answered(mut request) => {
                 request.finish(slot);

@@ -1,4 +1,5 @@
-//! Users of the host's, to be asked what they may do; and users of our own, to be asked what rules allow.
+//! Users of the host's, to be asked what they may do; and users of our own, to be asked what rules
+//! allow.
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -64,7 +65,8 @@ impl<'l> HostUser<'l> {
     pub fn may_touch(&self, key: HostString<'_>) -> bool {
         let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
         // SAFETY: a live user and a live string.
-        let verdict = unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), access as c_int) };
+        let verdict =
+            unsafe { api!(RedisModule_ACLCheckKeyPermissions)(self.0, key.raw(), access as c_int) };
         verdict == raw::REDISMODULE_OK as c_int
     }
 
@@ -73,7 +75,11 @@ impl<'l> HostUser<'l> {
         // SAFETY: a live user and live strings, which the host only reads.
         let verdict = unsafe {
             let words_of_host = words.as_ptr().cast_mut().cast();
-            api!(RedisModule_ACLCheckCommandPermissions)(self.0, words_of_host, words.len() as c_int)
+            api!(RedisModule_ACLCheckCommandPermissions)(
+                self.0,
+                words_of_host,
+                words.len() as c_int,
+            )
         };
         if verdict == raw::REDISMODULE_OK as c_int {
             return MayCall::Yes;

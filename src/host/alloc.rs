@@ -116,7 +116,8 @@ unsafe impl GlobalAlloc for HostAlloc {
             None => unsafe { System.realloc(block, layout, new_size) },
             Some(_) => {
                 // SAFETY: size and alignment make a valid layout by the caller's promise.
-                let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+                let new_layout =
+                    unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
                 // SAFETY: both blocks have at least the smaller size.
                 unsafe {
                     let new = self.alloc(new_layout);

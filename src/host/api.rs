@@ -12,7 +12,8 @@ pub use super::context::Ctx;
 use super::string::{HostString, OwnString};
 use crate::engine::Locked;
 pub use raw::{
-    RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx, RedisModuleString as RawString,
+    RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx,
+    RedisModuleString as RawString,
 };
 
 /// A function of Redis 7.0's API.
@@ -60,8 +61,8 @@ pub fn missing() -> Option<&'static str> {
     }
 }
 
-/// REDISMODULE_CLIENTINFO_FLAG_* of the host's client of that id; none where there is no such client. For the
-/// holder of the global lock.
+/// REDISMODULE_CLIENTINFO_FLAG_* of the host's client of that id; none where there is no such
+/// client. For the holder of the global lock.
 pub fn client_flags(id: u64) -> u64 {
     // SAFETY: a structure of numbers and bytes, which says its version to the host.
     unsafe {
@@ -128,7 +129,9 @@ impl Ctx<'_> {
     /// Makes `db` the one that keys are looked up in. False where there is no such database.
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
-        unsafe { api!(RedisModule_SelectDb)(self.raw(), db as c_int) == raw::REDISMODULE_OK as c_int }
+        unsafe {
+            api!(RedisModule_SelectDb)(self.raw(), db as c_int) == raw::REDISMODULE_OK as c_int
+        }
     }
 
     /// Whether there is such a database.
@@ -161,7 +164,12 @@ impl Ctx<'_> {
     pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
         // SAFETY: as above; the event's name ends with NUL.
         self.with_name(db, key, |name| unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), class as c_int, event.as_ptr(), name.raw());
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                self.raw(),
+                class as c_int,
+                event.as_ptr(),
+                name.raw(),
+            );
         });
     }
 
@@ -190,7 +198,8 @@ impl Ctx<'_> {
         // SAFETY: the data lives until it is freed at the end of this block.
         let number = unsafe {
             let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
+            let number =
+                api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
             api!(RedisModule_FreeServerInfo)(self.raw(), data);
             number
         };
@@ -238,8 +247,8 @@ impl Ctx<'_> {
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
         let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
         let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        // SAFETY: the format says a vector and its length, which the host only reads; the reply is copied
-        // before it is freed.
+        // SAFETY: the format says a vector and its length, which the host only reads; the reply is
+        // copied before it is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(
                 self.raw(),
@@ -281,10 +290,13 @@ impl Answer {
         unsafe {
             match api!(RedisModule_CallReplyType)(reply) as isize {
                 raw::REDISMODULE_REPLY_STRING => Answer::Text(reply_text(reply).to_vec()),
-                raw::REDISMODULE_REPLY_INTEGER => Answer::Number(api!(RedisModule_CallReplyInteger)(reply)),
+                raw::REDISMODULE_REPLY_INTEGER => {
+                    Answer::Number(api!(RedisModule_CallReplyInteger)(reply))
+                }
                 raw::REDISMODULE_REPLY_ARRAY => {
                     let elements = 0..api!(RedisModule_CallReplyLength)(reply);
-                    let element = |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
+                    let element =
+                        |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
                     Answer::List(elements.map(element).collect())
                 }
                 _ => Answer::Other,
@@ -337,7 +349,8 @@ pub fn subscribe(
 ) -> bool {
     let event = raw::RedisModuleEvent { id: event, dataver: 1 };
     // SAFETY: the context is OnLoad's; the callback stays, since midi is never unloaded.
-    let result = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(callback)) };
+    let result =
+        unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(callback)) };
     result == raw::REDISMODULE_OK as c_int
 }
 

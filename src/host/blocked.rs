@@ -45,7 +45,8 @@ impl Blocked {
         // which is one of these or null. The context is made here because it
         // reads the client, which only the main thread may.
         unsafe {
-            let client = api!(RedisModule_BlockClient)(ctx.raw(), Some(on_reply), None, Some(on_free), 0);
+            let client =
+                api!(RedisModule_BlockClient)(ctx.raw(), Some(on_reply), None, Some(on_free), 0);
             Box::new(Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
@@ -144,8 +145,9 @@ impl JobReply for BlockedReply {
     }
 }
 
-/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. Where the reply was cut off,
-/// its client is closed: the host then throws away what was made of it, right after this.
+/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. Where the
+/// reply was cut off, its client is closed: the host then throws away what was made of it, right
+/// after this.
 unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int) -> c_int {
     // SAFETY: the callback's own context; the private data is what UnblockClient was given, which
     // `on_free` frees after this.

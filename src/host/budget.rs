@@ -19,8 +19,9 @@ pub fn is_spent() -> bool {
     LEFT.load(Ordering::Relaxed) == 0
 }
 
-/// Calls `step` until it says that there is nothing to do, or until the share is used up. It is called once
-/// at least: so everything goes on, however short of time the others leave it. True in the first case.
+/// Calls `step` until it says that there is nothing to do, or until the share is used up. It is
+/// called once at least: so everything goes on, however short of time the others leave it. True in
+/// the first case.
 pub fn spend(mut step: impl FnMut() -> bool) -> bool {
     let share = Duration::from_nanos(LEFT.load(Ordering::Relaxed));
     let start = Instant::now();

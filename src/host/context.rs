@@ -1,5 +1,5 @@
-//! Where the proof that this thread holds the global lock comes from: contexts that the host gives to callbacks,
-//! and those of our own, for which the lock is taken or shown.
+//! Where the proof that this thread holds the global lock comes from: contexts that the host gives
+//! to callbacks, and those of our own, for which the lock is taken or shown.
 
 use std::marker::PhantomData;
 
@@ -15,8 +15,8 @@ pub struct Ctx<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
 
 impl<'a> Ctx<'a> {
     /// # Safety
-    /// A context that is valid for all of the lifetime, in which this thread holds the global lock: what the host
-    /// gives to a callback on its main thread.
+    /// A context that is valid for all of the lifetime, in which this thread holds the global lock:
+    /// what the host gives to a callback on its main thread.
     #[inline]
     pub unsafe fn new(ctx: *mut RawCtx) -> Self {
         Ctx(ctx, PhantomData)

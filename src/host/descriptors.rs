@@ -27,8 +27,8 @@ const HOST_LOWERED: usize = 32 + 16;
 /// Redis's default of `maxclients`.
 const HOST_CLIENTS_DEFAULT: usize = 10_000;
 
-/// Makes room for the ports' clients, before the ports are opened. Where the system does not give that many,
-/// `midi.maxclients` is lowered, and in the last resort the ports share the host's.
+/// Makes room for the ports' clients, before the ports are opened. Where the system does not give
+/// that many, `midi.maxclients` is lowered, and in the last resort the ports share the host's.
 pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
     let wanted = config::max_clients();
     let host = clients_of_host(ctx);

@@ -46,7 +46,11 @@ macro_rules! trampolines {
 /// docs/design/overview.md has the figures.
 pub static TRAMPOLINES: &[Trampoline] = &rows_of_host!(trampolines);
 
-unsafe extern "C" fn on<const N: usize>(ctx: *mut RawCtx, argv: *mut *mut RawString, argc: c_int) -> c_int {
+unsafe extern "C" fn on<const N: usize>(
+    ctx: *mut RawCtx,
+    argv: *mut *mut RawString,
+    argc: c_int,
+) -> c_int {
     // SAFETY: the host's own context and arguments, alive until this returns.
     let (ctx, argv) = unsafe { (Ctx::new(ctx), HostString::arguments(argv, argc)) };
     on_command(N, ctx, argv)
@@ -84,7 +88,8 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     };
     let host_args = HostArgs::new(ctx.locked(), argv);
     for (index, text) in list.iter_mut().enumerate() {
-        *text = if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
+        *text =
+            if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
     }
     let mut call = Call {
         command: number,

@@ -9,7 +9,8 @@ use super::gates::GATES;
 use super::instance::{if_in_use, instance};
 use super::users::USERS;
 use super::{
-    budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit, watch,
+    budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
+    watch,
 };
 use crate::engine::{Locked, Waker};
 
@@ -40,7 +41,8 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
         libc::pthread_atfork(Some(before_fork), None, Some(in_child));
         let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
         let nothing = std::ptr::null_mut();
-        subscribed && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), nothing) == 0
+        subscribed
+            && api!(RedisModule_EventLoopAdd)(waker.descriptor(), mask, Some(on_wake), nothing) == 0
     }
 }
 
@@ -48,14 +50,18 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
 pub fn stop_listening() {
     // SAFETY: what EventLoopAdd was given.
     unsafe {
-        api!(RedisModule_EventLoopDel)(instance().wakes_at(), raw::REDISMODULE_EVENTLOOP_READABLE as c_int);
+        api!(RedisModule_EventLoopDel)(
+            instance().wakes_at(),
+            raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
+        );
     }
 }
 
 /// The sleep is over: the call is forgotten, and nothing else. What it was for has been seen to by
 /// AFTER_SLEEP, or will be by BEFORE_SLEEP: the main thread never sleeps before it has looked.
 ///
-/// Unless a script keeps the host from its main loop, or loading does: then this is all there is of it.
+/// Unless a script keeps the host from its main loop, or loading does: then this is all there is of
+/// it.
 ///
 /// Only here is it sure that there is a call to read. Asking a flag instead, which the caller sets
 /// after writing, left the main thread spinning until the caller, preempted by this very
@@ -142,11 +148,21 @@ unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
     instance().host_ends();
 }
 
-unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_gate_event(
+    _: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
     GATES.may_change();
 }
 
-unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_loading(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || GATES.loading(ctx));
@@ -166,7 +182,12 @@ extern "C" fn in_child() {
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.
-unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+unsafe extern "C" fn on_flush(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    data: *mut c_void,
+) {
     // SAFETY: the event's own context, and its data is this structure.
     let (ctx, flush) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleFlushInfo>()) };
     guarded((), || {
@@ -180,11 +201,17 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u
 }
 
 /// So does its SWAPDB.
-unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+unsafe extern "C" fn on_swap(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    data: *mut c_void,
+) {
     // SAFETY: the event's own context, and its data is this structure.
     let (ctx, swap) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleSwapDbInfo>()) };
     guarded((), || {
-        if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second)) {
+        if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second))
+        {
             unit::is_inside(ctx);
             instance().engine.swap_dbs(ctx.locked(), a, b);
         }

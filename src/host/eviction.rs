@@ -1,5 +1,5 @@
-//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit and cannot be evicted yet: so
-//! where they grow, the host throws away its own.
+//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit and cannot be
+//! evicted yet: so where they grow, the host throws away its own.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -18,7 +18,8 @@ enum Victims {
 /// What was seen last.
 static SEEN: AtomicU8 = AtomicU8::new(Victims::None as u8);
 
-/// Looks at the host's settings, and warns where they have become dangerous. At load, and when a setting has changed.
+/// Looks at the host's settings, and warns where they have become dangerous. At load, and when a
+/// setting has changed.
 pub fn look(ctx: Ctx<'_>) {
     let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
     let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);

@@ -118,21 +118,25 @@ impl HostGates {
         if ports && wanted > 0 {
             // Not told where no lag is too much: then there are never too few.
             let good = ctx.info_number(c"replication", c"min_slaves_good_slaves");
-            self.few_replicas.store(good.is_some_and(|good| (good as i64) < wanted), Ordering::Relaxed);
+            self.few_replicas
+                .store(good.is_some_and(|good| (good as i64) < wanted), Ordering::Relaxed);
         } else {
             self.few_replicas.store(false, Ordering::Relaxed);
         }
         let stops = ports && self.stops_at_disk_error.load(Ordering::Relaxed);
-        let failed =
-            || ctx.info_text(c"persistence", c"rdb_last_bgsave_status").is_some_and(|text| text == b"err");
+        let failed = || {
+            ctx.info_text(c"persistence", c"rdb_last_bgsave_status")
+                .is_some_and(|text| text == b"err")
+        };
         self.disk_error.store(stops && failed(), Ordering::Relaxed);
         self.look(ctx);
         let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
-    /// A setting that the host does not tell is taken for Redis's default. How many replicas it wants it does
-    /// not tell either then; but INFO counts the good ones only where it wants some.
+    /// A setting that the host does not tell is taken for Redis's default. How many replicas it
+    /// wants it does not tell either then; but INFO counts the good ones only where it wants
+    /// some.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
@@ -148,8 +152,8 @@ impl HostGates {
         let has = |flag| flags & flag != 0;
         let seen = |fact: &AtomicBool| fact.load(Ordering::Relaxed);
         // What is loaded beside the old data hinders nobody.
-        let loading =
-            has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
+        let loading = has(raw::REDISMODULE_CTX_FLAGS_LOADING)
+            && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
         let paused = must_not_replicate(ctx.locked());
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         // A replica may be set to have no limit; that it is above it, the flag says all the same.

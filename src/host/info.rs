@@ -56,7 +56,10 @@ fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
     for db in 0..engine.config.databases {
         let census = engine.books.census(db);
         if census.keys != 0 {
-            sink.field(&format!("db{db}"), &format!("keys={},expires={}", census.keys, census.expiring));
+            sink.field(
+                &format!("db{db}"),
+                &format!("keys={},expires={}", census.keys, census.expiring),
+            );
         }
     }
 }
@@ -65,7 +68,10 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     let keys: i64 = (0..engine.config.databases).map(|db| engine.books.census(db).keys).sum();
     let bytes = engine.books.totals().bytes;
     sink.field("table_bytes", &bytes.to_string());
-    sink.field("bytes_per_key", &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }));
+    sink.field(
+        "bytes_per_key",
+        &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }),
+    );
     sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
     let (watched, watched_bytes) = engine.marks();
     sink.field("watched_names", &watched.to_string());
@@ -74,7 +80,8 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
-    let expiring: i64 = (0..engine.config.databases).map(|db| engine.books.census(db).expiring).sum();
+    let expiring: i64 =
+        (0..engine.config.databases).map(|db| engine.books.census(db).expiring).sum();
     sink.field("expiring_keys", &expiring.to_string());
     sink.field("expired_keys", &engine.books.totals().expired.to_string());
 }
@@ -90,7 +97,12 @@ fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
     for slot in engine.books.slots().skip(1) {
-        let value = format!("commands={},slices={},turns={}", slot.ran_queued(), slot.slices(), slot.turns());
+        let value = format!(
+            "commands={},slices={},turns={}",
+            slot.ran_queued(),
+            slot.slices(),
+            slot.turns()
+        );
         sink.field(&format!("worker{}", slot.number - 1), &value);
     }
 }
@@ -154,7 +166,11 @@ impl InfoSink for HostInfo {
     fn field(&mut self, name: &str, value: &str) {
         // SAFETY: as above; both are copied.
         unsafe {
-            api!(RedisModule_InfoAddFieldCString)(self.0, c_text(name).as_ptr(), c_text(value).as_ptr())
+            api!(RedisModule_InfoAddFieldCString)(
+                self.0,
+                c_text(name).as_ptr(),
+                c_text(value).as_ptr(),
+            )
         };
     }
 }

@@ -1,5 +1,5 @@
-//! midi as this host has loaded it: the engine, and what leads from here to the host. Everything in this layer stands
-//! on it, and it knows nothing of them.
+//! midi as this host has loaded it: the engine, and what leads from here to the host. Everything in
+//! this layer stands on it, and it knows nothing of them.
 //!
 //! ```text
 //!          the main loop turns         SHUTDOWN

@@ -88,8 +88,8 @@ fn drop_later(dropped: Dropped) {
 /// Strings that are still to be freed.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
-/// Frees what other threads dropped, for a short time: each may be large. Every turn of the main loop.
-/// True where nothing is left.
+/// Frees what other threads dropped, for a short time: each may be large. Every turn of the main
+/// loop. True where nothing is left.
 pub fn free_dropped(locked: Locked<'_>) -> bool {
     if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
         return true;
@@ -148,7 +148,8 @@ impl<'a> HostArgs<'a> {
         if text.len() < keep_bytes {
             return text;
         }
-        // SAFETY: an argument of the running command, on the main thread; nobody looks at its text of before.
+        // SAFETY: an argument of the running command, on the main thread; nobody looks at its text
+        // of before.
         unsafe { api!(RedisModule_TrimStringAllocation)(string.raw()) };
         string.bytes()
     }

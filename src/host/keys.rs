@@ -28,7 +28,9 @@ pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     for (number, position) in row.key_positions(&args).enumerate() {
         let flags = access_flags(row.keys.access(number, &args));
         // SAFETY: in a question for keys; the position is that of an argument.
-        unsafe { api!(RedisModule_KeyAtPosWithFlags)(ctx.raw(), position as c_int, flags as c_int) };
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags)(ctx.raw(), position as c_int, flags as c_int)
+        };
     }
     true
 }

@@ -15,8 +15,8 @@ use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics, notifications, output,
-    register, renamed, reply, unit, watch,
+    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics,
+    notifications, output, register, renamed, reply, unit, watch,
 };
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 
@@ -46,7 +46,12 @@ pub unsafe fn on_load(
     // SAFETY: the host's context. Nothing was allocated before this: from here
     // on the host's allocator is used.
     let registered = unsafe {
-        raw::Export_RedisModule_Init(ctx, c"midi".as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+        raw::Export_RedisModule_Init(
+            ctx,
+            c"midi".as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
     };
     if registered != ok {
         return err;
@@ -54,8 +59,9 @@ pub unsafe fn on_load(
     // SAFETY: the host's own context, array and strings, alive during this call.
     let (ctx, strings) = unsafe { (Ctx::new(ctx), HostString::arguments(argv, argc)) };
     let args: Vec<&[u8]> = strings.iter().map(|string| string.bytes()).collect();
-    let loaded =
-        super::guarded(Err("internal error while loading".to_owned()), || load(ctx, &args, open_ports));
+    let loaded = super::guarded(Err("internal error while loading".to_owned()), || {
+        load(ctx, &args, open_ports)
+    });
     match loaded {
         Ok(()) => ok,
         Err(reason) => {
@@ -77,7 +83,8 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     config::load(ctx, args)?;
     let (databases, cluster) = config::databases(ctx);
     let engine_config = config::engine_config(databases, cluster);
-    let waker: &'static Waker = Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
+    let waker: &'static Waker =
+        Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.outside.on_ask_host(|locked| GATES.ask_host(locked));
@@ -106,7 +113,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let (workers, shards) =
         (counted(engine_config.workers, "worker"), counted(engine_config.shards, "shard"));
-    log(ctx, Level::Notice, &format!("Version {}: {workers}, {shards}{mode}", env!("CARGO_PKG_VERSION")));
+    log(
+        ctx,
+        Level::Notice,
+        &format!("Version {}: {workers}, {shards}{mode}", env!("CARGO_PKG_VERSION")),
+    );
     Ok(())
 }
 
@@ -115,7 +126,11 @@ fn counted(number: usize, what: &str) -> String {
 }
 
 /// Makes room for the ports, or says why there will be none.
-fn prepare_ports(ctx: Ctx<'_>, engine: &Arc<Engine>, open_ports: OpenPorts) -> Result<Shares, String> {
+fn prepare_ports(
+    ctx: Ctx<'_>,
+    engine: &Arc<Engine>,
+    open_ports: OpenPorts,
+) -> Result<Shares, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
         _ if !ports.are_wanted() => {}
@@ -126,7 +141,11 @@ fn prepare_ports(ctx: Ctx<'_>, engine: &Arc<Engine>, open_ports: OpenPorts) -> R
             descriptors::reserve(ctx, &engine.settings);
         }
         Some(obstacle) => {
-            log(ctx, Level::Warning, &format!("midi.port and midi.unixsocket stay closed: {obstacle}"));
+            log(
+                ctx,
+                Level::Warning,
+                &format!("midi.port and midi.unixsocket stay closed: {obstacle}"),
+            );
         }
     }
     open_ports(engine, &ports, count_panic)
@@ -152,8 +171,8 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
 /// RedisModule_OnUnload: refused. Threads are running in the module's code, and
 /// the data would be gone.
 ///
-/// But MODULE LOADEX takes a module back that has only just been loaded, where it names a setting that the module
-/// does not have; and Redis from 8 on ends where the module does not agree.
+/// But MODULE LOADEX takes a module back that has only just been loaded, where it names a setting
+/// that the module does not have; and Redis from 8 on ends where the module does not agree.
 ///
 /// # Safety
 /// Called by the host with its own context.

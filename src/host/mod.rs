@@ -6,9 +6,9 @@
 //!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─► reply
 //! ```
 //!
-//! Who stands on whom, from below: `instance` (the engine, and the way to the host); what the host tells and is
-//! told (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and `own_commands`, which run commands; `turn`; `events`
-//! and `questions`; `load`.
+//! Who stands on whom, from below: `instance` (the engine, and the way to the host); what the host
+//! tells and is told (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and
+//! `own_commands`, which run commands; `turn`; `events` and `questions`; `load`.
 
 mod acl;
 mod alloc;

@@ -13,7 +13,12 @@ use crate::command::{Reply, Transcript};
 static MAY_HAVE_CHANGED: AtomicBool = AtomicBool::new(true);
 
 /// Another module was loaded, or unloaded; it may still be on the list.
-pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+pub unsafe extern "C" fn on_change(
+    _: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
     MAY_HAVE_CHANGED.store(true, Ordering::Relaxed);
 }
 

@@ -21,7 +21,8 @@ use crate::engine::{Author, Locked, Notification};
 /// Whether any client ever asked for it.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this turn's clients have been asked for. Some hosts run commands after that, and answer them at once.
+/// Whether this turn's clients have been asked for. Some hosts run commands after that, and answer
+/// them at once.
 static TURN_IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether one may have asked since the host was last asked who does.
@@ -44,8 +45,9 @@ fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
     engine.set_listening(ctx.locked(), tracked || ctx.notifies());
 }
 
-/// A CLIENT TRACKING is about to be executed, queued or refused. Anybody can say it, without a password,
-/// too: so the host is asked, once in a turn of its main loop, before who said it has an answer.
+/// A CLIENT TRACKING is about to be executed, queued or refused. Anybody can say it, without a
+/// password, too: so the host is asked, once in a turn of its main loop, before who said it has an
+/// answer.
 pub fn tracking_begins(locked: Locked<'_>) {
     EVER_TRACKED.store(true, Ordering::Relaxed);
     ASKED_FOR.store(true, Ordering::Relaxed);
@@ -62,7 +64,8 @@ pub fn before_exec(locked: Locked<'_>) {
     }
 }
 
-/// A command of midi's follows in the same turn. If it reads, its client may want to hear of changes from here on.
+/// A command of midi's follows in the same turn. If it reads, its client may want to hear of
+/// changes from here on.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
     if ASKED_FOR.load(Ordering::Relaxed) {
@@ -98,14 +101,15 @@ pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 #[cold]
 fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     let engine = &instance().engine;
-    // All of them first: what another module does in answer to one has notifications of its own, and a client of its own.
+    // All of them first: what another module does in answer to one has notifications of its own,
+    // and a client of its own.
     let all: Vec<Notification> = std::iter::from_fn(|| engine.next_notification(locked)).collect();
     all.iter().for_each(|notifications| tell_one(locked, notifications, running));
     engine.make_room_for_notifications(locked);
 }
 
-/// Tells as much of it as this turn's share of the main loop allows, up to the notifications of that number. True
-/// where these have been told.
+/// Tells as much of it as this turn's share of the main loop allows, up to the notifications of
+/// that number. True where these have been told.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
     let is_told = || engine.notifications_sent() >= number;
@@ -128,8 +132,12 @@ fn tell_one(locked: Locked<'_>, notifications: &Notification, running: Option<Ct
     let ctx = instance().ctx(locked);
     if instance().engine.is_tracked() {
         match (notifications.author, running) {
-            (Author::Waiting(client), _) => WAITING.lock().add(client, notifications.db, &notifications.key),
-            (Author::Running, Some(running)) => signal(running, notifications.db, &notifications.key),
+            (Author::Waiting(client), _) => {
+                WAITING.lock().add(client, notifications.db, &notifications.key)
+            }
+            (Author::Running, Some(running)) => {
+                signal(running, notifications.db, &notifications.key)
+            }
             _ => signal(ctx, notifications.db, &notifications.key),
         }
     }
@@ -175,7 +183,9 @@ impl PendingChanges {
     fn take(&mut self, client: u64) -> Changes {
         let mut changes = self.changes.remove(&client).unwrap_or_default();
         ANY_WAITING.store(!self.changes.is_empty(), Ordering::Relaxed);
-        changes.retain(|(_, key)| self.last.get(key) == Some(&client) && self.last.remove(key).is_some());
+        changes.retain(|(_, key)| {
+            self.last.get(key) == Some(&client) && self.last.remove(key).is_some()
+        });
         changes
     }
 }

@@ -1,8 +1,9 @@
-//! The host's `client-output-buffer-limit`: replies for its clients that other threads make are not made
-//! beyond it. The host itself looks at it when such a reply is complete.
+//! The host's `client-output-buffer-limit`: replies for its clients that other threads make are not
+//! made beyond it. The host itself looks at it when such a reply is complete.
 //!
-//! It closes the client then, and none of the reply is sent. So nobody misses the rest of it, and the client is
-//! closed here. A limit in force only after some seconds (the soft one) does not count.
+//! It closes the client then, and none of the reply is sent. So nobody misses the rest of it, and
+//! the client is closed here. A limit in force only after some seconds (the soft one) does not
+//! count.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,8 +20,8 @@ static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Those that have subscribed to something. In RESP3 they may call any command.
 static PUBSUB: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Reads the host's setting. At load, and when a setting has changed. Where normal clients have no limit, or the
-/// host tells none, nobody has.
+/// Reads the host's setting. At load, and when a setting has changed. Where normal clients have no
+/// limit, or the host tells none, nobody has.
 pub fn look(ctx: Ctx<'_>) {
     let text = ctx.config_text(c"client-output-buffer-limit").unwrap_or_default();
     let normal = hard_limit(&text, b"normal").map_or(usize::MAX, reply_limit);
@@ -157,7 +158,10 @@ mod tests {
     #[test]
     fn the_hosts_text_is_read() {
         let text = b"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
-        assert_eq!((hard_limit(text, b"normal"), hard_limit(text, b"pubsub")), (None, Some(32 << 20)));
+        assert_eq!(
+            (hard_limit(text, b"normal"), hard_limit(text, b"pubsub")),
+            (None, Some(32 << 20))
+        );
         assert_eq!(hard_limit(b"normal 10 5 1 pubsub 0 0 0", b"normal"), Some(10));
         for text in [&b""[..], b"normal", b"normal x", b"pubsub 7 7 7"] {
             assert_eq!(hard_limit(text, b"normal"), None);

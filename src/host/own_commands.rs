@@ -1,4 +1,5 @@
-//! Commands that need the host's means, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS, INFO, HELP.
+//! Commands that need the host's means, whichever door they come through: MIDI.IMPORT, EXPORT,
+//! JOBS, INFO, HELP.
 
 use super::copy::{self, Asker, Wait};
 use super::info;
@@ -43,7 +44,8 @@ pub fn run_for_port(
         None => {
             let mut wait = || client.take().expect("a command starts one job");
             // Within a transaction there is no waiting.
-            let wait: Option<Wait<'_>> = if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
+            let wait: Option<Wait<'_>> =
+                if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
             let caller = Asker { ctx: instance().ctx(locked), user: Some(user), wait };
             run(engine, caller, call, which)
         }

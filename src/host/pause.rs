@@ -1,4 +1,5 @@
-//! CLIENT PAUSE: whether what the host pauses is writes only. That clients are paused it tells, of which kind not.
+//! CLIENT PAUSE: whether what the host pauses is writes only. That clients are paused it tells, of
+//! which kind not.
 //!
 //! ```text
 //!           CLIENT PAUSE is said,        before sleep: clients are paused, and the
@@ -39,8 +40,9 @@ impl Pause {
         }
     }
 
-    /// A CLIENT PAUSE is about to be executed, queued or refused: anybody can say it, without a password, too. A
-    /// filter learns no more of pauses than that: which kind is in force, the host does not tell.
+    /// A CLIENT PAUSE is about to be executed, queued or refused: anybody can say it, without a
+    /// password, too. A filter learns no more of pauses than that: which kind is in force, the
+    /// host does not tell.
     pub fn said(&self, kind: &[u8]) {
         self.said.store(true, Ordering::Relaxed);
         if !kind.eq_ignore_ascii_case(b"write") {
@@ -65,8 +67,8 @@ impl Pause {
         }
     }
 
-    /// What was said is believed where clients are paused and the host has executed one since that was last looked
-    /// into.
+    /// What was said is believed where clients are paused and the host has executed one since that
+    /// was last looked into.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
         let of_all = self.said_of_all.swap(false, Ordering::Relaxed);
@@ -80,7 +82,8 @@ impl Pause {
         }
     }
 
-    /// Whether the pause is for reads too, where there is one; where there is none, what was known of it is forgotten.
+    /// Whether the pause is for reads too, where there is one; where there is none, what was known
+    /// of it is forgotten.
     pub fn is_of_all(&self, paused: bool) -> bool {
         if !paused {
             self.of_all.store(false, Ordering::Relaxed);

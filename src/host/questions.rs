@@ -16,7 +16,8 @@ use crate::engine::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal
 /// Answers in the host's name.
 pub struct TheHost {
     version: String,
-    /// INFO's text, and what it was made for: it takes the main thread some 100 µs, and many may ask at once.
+    /// INFO's text, and what it was made for: it takes the main thread some 100 µs, and many may
+    /// ask at once.
     told: Mutex<Option<Told>>,
 }
 
@@ -61,7 +62,9 @@ impl Host for TheHost {
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
         let batch = turn::batch();
         let mut told = self.told.lock();
-        if let Some(told) = told.as_ref().filter(|told| told.batch == batch && told.sections == sections) {
+        if let Some(told) =
+            told.as_ref().filter(|told| told.batch == batch && told.sections == sections)
+        {
             return Arc::clone(&told.text);
         }
         let text: Arc<[u8]> = info_text(locked, sections).into();
@@ -83,12 +86,14 @@ impl Host for TheHost {
     }
 
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
-        let mut all: Vec<_> = listed(locked, &[]).map(|name| (name, HostCommand::OfServer)).collect();
+        let mut all: Vec<_> =
+            listed(locked, &[]).map(|name| (name, HostCommand::OfServer)).collect();
         for category in CATEGORIES_OF_KEYS {
             let of_keys = listed(locked, &[b"FILTERBY", b"ACLCAT", category]);
             // The container of such subcommands is about keys, too.
             let names = of_keys.flat_map(|name| {
-                let container = name.split(|&byte| byte == b'|').next().unwrap_or_default().to_vec();
+                let container =
+                    name.split(|&byte| byte == b'|').next().unwrap_or_default().to_vec();
                 [container, name]
             });
             all.extend(names.map(|name| (name, HostCommand::OfKeys)));
@@ -98,19 +103,25 @@ impl Host for TheHost {
 
     fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words: Vec<&[u8]> = [&b"GET"[..]].into_iter().chain(patterns.iter().copied()).collect();
-        let mut found =
-            instance().ctx(locked).call(c"CONFIG", &words).list().into_iter().filter_map(Answer::text);
+        let mut found = instance()
+            .ctx(locked)
+            .call(c"CONFIG", &words)
+            .list()
+            .into_iter()
+            .filter_map(Answer::text);
         std::iter::from_fn(|| Some((found.next()?, found.next()?))).collect()
     }
 }
 
-/// ACL categories of commands about keys. Scripts are, as the commands that they call are the host's.
+/// ACL categories of commands about keys. Scripts are, as the commands that they call are the
+/// host's.
 const CATEGORIES_OF_KEYS: [&[u8]; 4] = [b"keyspace", b"read", b"write", b"scripting"];
 
 /// The names that COMMAND LIST gives with this filter, but for midi's.
 fn listed(locked: Locked<'_>, filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
     let words = [&[&b"LIST"[..]], filter].concat();
-    let names = instance().ctx(locked).call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
+    let names =
+        instance().ctx(locked).call(c"COMMAND", &words).list().into_iter().filter_map(Answer::text);
     names.filter(|name| !name.starts_with(PREFIX.as_bytes()))
 }
 
@@ -121,7 +132,8 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 /// INFO with these sections, midi's included.
 fn info_text(locked: Locked<'_>, sections: &[&[u8]]) -> Vec<u8> {
     let mut text = instance().ctx(locked).call(c"INFO", sections).text().unwrap_or_default();
-    let general = |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
+    let general =
+        |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
     // A module's sections are left out unless they are named, or everything is asked for.
     let left_out = sections.is_empty() || sections.iter().any(general);
     if left_out && !contains(&text, info::HEAD.as_bytes()) {

@@ -172,7 +172,11 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
         since: ptr::null(),
         flags: flags as c_int,
         deprecated_since: ptr::null(),
-        subargs: if inner.is_empty() { ptr::null_mut() } else { arguments(inner).leak().as_mut_ptr() },
+        subargs: if inner.is_empty() {
+            ptr::null_mut()
+        } else {
+            arguments(inner).leak().as_mut_ptr()
+        },
         display_text: ptr::null(),
     }
 }

@@ -48,7 +48,8 @@ impl<'a> HostReply<'a> {
     /// To a blocked client, on any thread.
     ///
     /// # Safety
-    /// Its thread-safe context, which lives for all of the lifetime and is used by nobody else meanwhile.
+    /// Its thread-safe context, which lives for all of the lifetime and is used by nobody else
+    /// meanwhile.
     pub unsafe fn to_blocked(ctx: *mut RawCtx) -> Self {
         HostReply(ctx, PhantomData)
     }
@@ -97,7 +98,9 @@ impl Reply for HostReply<'_> {
     #[inline]
     fn bulk(&mut self, bytes: &[u8]) {
         // SAFETY: see above.
-        unsafe { api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len()) };
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer)(self.0, bytes.as_ptr().cast(), bytes.len())
+        };
     }
 
     fn verbatim(&mut self, text: &[u8]) {

@@ -58,10 +58,11 @@ pub fn asker(ctx: Ctx<'_>) -> Asker {
     const WITHOUT_USER: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
         | raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
-    // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName is asked
-    // only where there is a user.
+    // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName
+    // is asked only where there is a user.
     unsafe {
-        let name = OwnString::of(api!(RedisModule_GetClientUserNameById)(ctx.raw(), ctx.client_id()));
+        let name =
+            OwnString::of(api!(RedisModule_GetClientUserNameById)(ctx.raw(), ctx.client_id()));
         if let Some(name) = name {
             return Asker::Client(name.bytes().to_vec());
         }

@@ -15,8 +15,8 @@ impl<'a> HostString<'a> {
     /// `None` where there is none.
     ///
     /// # Safety
-    /// The string must live, and its text stay unchanged, for all of the lifetime. Those who trim it see to it
-    /// that nobody looks at the text of before.
+    /// The string must live, and its text stay unchanged, for all of the lifetime. Those who trim
+    /// it see to it that nobody looks at the text of before.
     #[inline]
     pub unsafe fn new(string: *mut RawString) -> Option<Self> {
         NonNull::new(string).map(|string| HostString(string, PhantomData))
@@ -60,8 +60,8 @@ impl<'a> HostString<'a> {
     }
 }
 
-/// A string of the host's that we hold a reference to. It ends on a thread that holds the global lock, or where
-/// nobody else has one: the host counts them without care for threads.
+/// A string of the host's that we hold a reference to. It ends on a thread that holds the global
+/// lock, or where nobody else has one: the host counts them without care for threads.
 #[repr(transparent)]
 pub struct OwnString(NonNull<RawString>);
 
@@ -70,7 +70,11 @@ impl OwnString {
     pub fn new(text: &[u8]) -> Self {
         // SAFETY: the host copies the slice; without a context nobody else frees the string.
         unsafe {
-            OwnString::of(api!(RedisModule_CreateString)(ptr::null_mut(), text.as_ptr().cast(), text.len()))
+            OwnString::of(api!(RedisModule_CreateString)(
+                ptr::null_mut(),
+                text.as_ptr().cast(),
+                text.len(),
+            ))
         }
         .expect("the host ends where it has no memory")
     }

@@ -1,4 +1,5 @@
-//! A turn of the main loop: what others have sent to the main thread is seen to, in the order in which it came.
+//! A turn of the main loop: what others have sent to the main thread is seen to, in the order in
+//! which it came.
 //!
 //! ```text
 //! main's inbox ── take_new ──► waiting ── next ──► seen to: a reply, a command to go on with, an main_task
@@ -113,8 +114,8 @@ pub fn has_left_over(engine: &Engine) -> bool {
     MESSAGES.has_waiting.load(Ordering::Relaxed) || engine.has_notification_backlog()
 }
 
-/// The number of the batch of messages that is seen to: what has been found out for one of them is not older
-/// than the others.
+/// The number of the batch of messages that is seen to: what has been found out for one of them is
+/// not older than the others.
 pub fn batch() -> u64 {
     MESSAGES.waiting.lock().batch
 }
@@ -173,7 +174,8 @@ pub fn turn_aside(locked: Locked<'_>) {
 }
 
 fn see_to_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
-    let (host, refusal) = if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
+    let (host, refusal) =
+        if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
     match message {
         ForMain::Task(main_task) => main_task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),

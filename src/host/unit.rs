@@ -23,7 +23,8 @@ use crate::engine::Locked;
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
 
 /// Commands of the AOF come without a filter.
-const UNFILTERED: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+const UNFILTERED: u32 =
+    raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
 
 /// Whether the next of our commands must ask if it is one of a unit's: something
 /// that is not ours has been called since one was found not to be.
@@ -39,7 +40,8 @@ static PAUSED: AtomicBool = AtomicBool::new(false);
 /// Has the host call us before each command. False where it refuses.
 pub fn register(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad; the callback stays, since midi is never unloaded.
-    !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(before_command), 0 as c_int) }.is_null()
+    !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(before_command), 0 as c_int) }
+        .is_null()
 }
 
 /// Before every command: top-level ones, queued ones as they are queued, those of

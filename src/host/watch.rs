@@ -2,9 +2,10 @@
 //!
 //! Host and module share the names: a watched key is one in both keyspaces.
 //!
-//! The filter sees a WATCH before the host has asked who says it. So a turn of the main loop marks few names
-//! at once; the others wait until somebody could act on what the WATCH answered: until the end of the turn, or
-//! the next of midi's commands. Then the host is asked whether it has executed any WATCH at all.
+//! The filter sees a WATCH before the host has asked who says it. So a turn of the main loop marks
+//! few names at once; the others wait until somebody could act on what the WATCH answered: until
+//! the end of the turn, or the next of midi's commands. Then the host is asked whether it has
+//! executed any WATCH at all.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -101,7 +102,8 @@ fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item =
     names.for_each(|name| engine.watch(locked, name, client));
 }
 
-/// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose WATCH waits.
+/// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose WATCH
+/// waits.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) {
@@ -111,7 +113,8 @@ pub fn before_read(locked: Locked<'_>) {
     }
 }
 
-/// Marks the names that wait, or forgets them where the host has executed no WATCH since it was last asked.
+/// Marks the names that wait, or forgets them where the host has executed no WATCH since it was
+/// last asked.
 fn settle(locked: Locked<'_>) {
     let mut turn = TURN.lock();
     if turn.was_any_executed(locked) {
@@ -136,15 +139,15 @@ impl Turn {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether the host has executed any WATCH since this was last asked, as far as it tells. Marks of before are
-    /// taken back where not: whoever said those was refused.
+    /// Whether the host has executed any WATCH since this was last asked, as far as it tells. Marks
+    /// of before are taken back where not: whoever said those was refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
         let (engine, said) = (&instance().engine, std::mem::take(&mut self.said));
         let counts = WatchCounts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
         // Not by the number of executed ones alone: somebody may have reset it meanwhile.
-        let none =
-            counts == WatchCounts { refused: before.refused + said, ..before } && !may_wait_itself(locked);
+        let none = counts == WatchCounts { refused: before.refused + said, ..before }
+            && !may_wait_itself(locked);
         if none {
             engine.take_back_marks(locked)
         } else {
@@ -157,9 +160,11 @@ impl Turn {
 impl WatchCounts {
     /// As the host says; none before it has come across a WATCH.
     fn now(locked: Locked<'_>) -> WatchCounts {
-        let text = instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
+        let text =
+            instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let number = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
+        let number =
+            |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok());
         WatchCounts {
             executed: number("calls=").unwrap_or(0),
             refused: number("rejected_calls=").unwrap_or(0),
@@ -181,12 +186,20 @@ fn client_of(command: Filtered<'_>) -> Option<u64> {
     // Not before there is need: it costs the host something with every client that comes or goes.
     if !HEARS.load(Ordering::Relaxed) {
         let ctx = instance().ctx(command.locked());
-        HEARS.store(subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client), Ordering::Relaxed);
+        HEARS.store(
+            subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client),
+            Ordering::Relaxed,
+        );
     }
     HEARS.load(Ordering::Relaxed).then_some(client)
 }
 
-unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+unsafe extern "C" fn on_client(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    data: *mut c_void,
+) {
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         // SAFETY: the event's context, and its data is this structure.
         let (ctx, client) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleClientInfo>()) };

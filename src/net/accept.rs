@@ -59,7 +59,11 @@ fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
 
 /// Lets somebody in: moves the socket to where it may stay, sets its options. `None` where it is
 /// not let in; it has been told why.
-pub fn let_in(shared: &Shared, worker: usize, new_connection: NewConnection) -> Option<NewConnection> {
+pub fn let_in(
+    shared: &Shared,
+    worker: usize,
+    new_connection: NewConnection,
+) -> Option<NewConnection> {
     let settings = &shared.engine.settings.port;
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
@@ -68,7 +72,10 @@ pub fn let_in(shared: &Shared, worker: usize, new_connection: NewConnection) -> 
         None
     };
     let from_outside = new_connection.address.is_some_and(|address| !is_loopback(address.ip()));
-    if from_outside && settings.protected.load(Ordering::Relaxed) && shared.engine.users.default_is_open() {
+    if from_outside
+        && settings.protected.load(Ordering::Relaxed)
+        && shared.engine.users.default_is_open()
+    {
         return refuse(PROTECTED);
     }
     if !shared.take_place() {
@@ -90,7 +97,8 @@ fn is_loopback(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_loopback(),
         IpAddr::V6(address) => {
-            address.is_loopback() || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+            address.is_loopback()
+                || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
         }
     }
 }

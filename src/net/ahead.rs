@@ -15,8 +15,8 @@ use crate::store::Now;
 pub(super) struct Ahead<'i> {
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
     commands: ArrayVec<PlannedCommand, AHEAD>,
-    /// What the last commands of two kinds looked like, where all that was found out about them holds for
-    /// any other that looks so. Two, for many programs read and write in turn.
+    /// What the last commands of two kinds looked like, where all that was found out about them
+    /// holds for any other that looks so. Two, for many programs read and write in turn.
     known: [Option<KnownCommand>; 2],
     /// For whom that holds, where connections are served together.
     rights: Option<SessionRights>,
@@ -67,8 +67,8 @@ impl<'i> Ahead<'i> {
         self.commands.truncate(commands);
     }
 
-    /// What is added from here on is another connection's. What is known of commands stays known where
-    /// the same user's rights hold.
+    /// What is added from here on is another connection's. What is known of commands stays known
+    /// where the same user's rights hold.
     pub(super) fn begin_another(&mut self, connection: &Connection) {
         let rights = connection.session.rights();
         if Some(rights) != self.rights || !connection.parser.is_between() {
@@ -112,8 +112,9 @@ impl<'i> Ahead<'i> {
         self.commands.push(PlannedCommand { number, args, prefix, end });
     }
 
-    /// Remembers what the last command looks like, if it may be called on every key: others that look so
-    /// are added without another look. It is the connection's, cut from the beginning of `input`.
+    /// Remembers what the last command looks like, if it may be called on every key: others that
+    /// look so are added without another look. It is the connection's, cut from the beginning
+    /// of `input`.
     pub(super) fn expect_more(
         &mut self,
         connection: &Connection,
@@ -139,7 +140,9 @@ impl<'i> Ahead<'i> {
         for known in self.known.iter().flatten() {
             self.args.truncate(first);
             let args = &mut self.args;
-            let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else { continue };
+            let Some(length) = known.head.take(&input[at..], |arg| args.push(arg)) else {
+                continue;
+            };
             let (number, prefix, end) = (known.number, known.prefix, at + length);
             self.commands.push(PlannedCommand {
                 number,

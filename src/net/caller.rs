@@ -13,7 +13,9 @@ use super::service::Service;
 use super::session::BUSY;
 use super::shared::Shared;
 use crate::command::DoorCommand;
-use crate::engine::{self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor};
+use crate::engine::{
+    self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor,
+};
 use crate::store::Now;
 
 /// A connection in the hands of its worker.

@@ -56,7 +56,8 @@ pub struct Connection {
     pub missing: usize,
     /// ExecReply but not sent.
     pub unsent: Backlog,
-    /// Replies of this turn of its wait among all others', to be sent at its end: see `net/send.rs`.
+    /// Replies of this turn of its wait among all others', to be sent at its end: see
+    /// `net/send.rs`.
     pub has_outgoing: bool,
     /// Since when `unsent` is above the soft limit.
     pub over_soft_limit: Option<Instant>,
@@ -95,7 +96,9 @@ impl Connection {
         condition.resp3.store(self.session.resp3, Ordering::Relaxed);
         condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
         condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
-        condition.queued.store(self.session.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
+        condition
+            .queued
+            .store(self.session.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
         condition.queued_bytes.store(self.session.queued_bytes(), Ordering::Relaxed);
         condition.unread.store(self.unread.len(), Ordering::Relaxed);
         condition.unread_memory.store(self.unread.capacity(), Ordering::Relaxed);
@@ -169,7 +172,8 @@ impl Backlog {
     }
 
     /// The buffer, to add at its end. What is used up is still there, up to a half: it is
-    /// [`Backlog::use_up`] that moves the rest, so that no byte is moved for every piece that comes.
+    /// [`Backlog::use_up`] that moves the rest, so that no byte is moved for every piece that
+    /// comes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -180,7 +184,11 @@ impl Backlog {
         self.from += bytes;
         if self.is_empty() {
             self.from = 0;
-            if self.bytes.capacity() > KEPT_BYTES { self.bytes = Vec::new() } else { self.bytes.clear() }
+            if self.bytes.capacity() > KEPT_BYTES {
+                self.bytes = Vec::new()
+            } else {
+                self.bytes.clear()
+            }
         } else if self.from > self.bytes.len() / 2 {
             self.bytes.drain(..self.from);
             self.from = 0;

@@ -10,7 +10,8 @@ use super::service::Service;
 use super::session::{NO_AUTH, UserState};
 use super::shared::count;
 use crate::command::{
-    Action, Args, Error, FoundCommand, InMulti, Limits, Named, PREFIX, PortCommand, Reply, find_call,
+    Action, Args, Error, FoundCommand, InMulti, Limits, Named, PREFIX, PortCommand, Reply,
+    find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Refusal, User};
 use crate::store::Now;
@@ -70,7 +71,8 @@ impl<D: Driver> Service<D> {
         args: &Args<'a>,
         limits: &Limits,
     ) -> Call<'a> {
-        let (Named { number: command, prefix }, now) = (named, Now::lazy(self.engine().config.clock));
+        let (Named { number: command, prefix }, now) =
+            (named, Now::lazy(self.engine().config.clock));
         let safemode = self.engine().config.safemode;
         Call {
             command,
@@ -95,7 +97,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// Runs a command of the table that the user may call.
-    pub(super) fn run_allowed(&self, connection: &mut Connection, mut call: Call<'_>, output: &mut Vec<u8>) {
+    pub(super) fn run_allowed(
+        &self,
+        connection: &mut Connection,
+        mut call: Call<'_>,
+        output: &mut Vec<u8>,
+    ) {
         self.engine().run(self.slot(), &mut call, &mut self.caller(connection, output));
     }
 
@@ -103,9 +110,14 @@ impl<D: Driver> Service<D> {
     ///
     /// # Errors
     /// Redis's words on what is not allowed.
-    pub(super) fn check_rights(&self, connection: &Connection, call: &Call<'_>) -> Result<(), Vec<u8>> {
+    pub(super) fn check_rights(
+        &self,
+        connection: &Connection,
+        call: &Call<'_>,
+    ) -> Result<(), Vec<u8>> {
         let Some(user) = &connection.session.user else { return Err(NO_AUTH.to_vec()) };
-        user.check(call.command, &call.args, call.db).map_err(|denied| self.denied(user, denied, call))
+        user.check(call.command, &call.args, call.db)
+            .map_err(|denied| self.denied(user, denied, call))
     }
 
     /// What a user is told that may not call this. One may be told so very often.
@@ -139,7 +151,9 @@ impl<D: Driver> Service<D> {
             return Judged::Refuse(Error::Arity.text(row.name, args));
         }
         if !row.flags.no_auth {
-            let Some(user) = &connection.session.user else { return Judged::Refuse(NO_AUTH.to_vec()) };
+            let Some(user) = &connection.session.user else {
+                return Judged::Refuse(NO_AUTH.to_vec());
+            };
             if let Err(denied) = user.check(named.number, args, connection.session.db) {
                 self.note_refusal(|| Refusal::new(user, denied, row.name, args));
                 return Judged::Refuse(denied.text(row.name, args));
@@ -179,7 +193,9 @@ impl<D: Driver> Service<D> {
         note(named, &connection.client);
         match (judged, row.action) {
             (Judged::Wait, _) => connection.state = State::Deferred,
-            (Judged::Refuse(text), Action::Port(which)) => self.refuse_own(connection, which, &text, output),
+            (Judged::Refuse(text), Action::Port(which)) => {
+                self.refuse_own(connection, which, &text, output)
+            }
             (Judged::Refuse(text), _) => {
                 connection.session.spoil();
                 connection.session.reply(output).error(&text);
@@ -206,7 +222,8 @@ impl<D: Driver> Service<D> {
             Gate::Wait => return Judged::Wait,
             Gate::Refuse(error) => return Judged::Refuse(error_text(error)),
         }
-        let before = connection.session.transaction.as_ref().map_or(0, |transaction| transaction.all_keys());
+        let before =
+            connection.session.transaction.as_ref().map_or(0, |transaction| transaction.all_keys());
         let most = call.limits.max_atomic_keys;
         if before + call.row().key_positions(&call.args).len() > most {
             return Judged::Refuse(error_text(Error::TooManyKeys(most)));

@@ -1,6 +1,7 @@
-//! Connections that are heard of together are served together: all are received from, then the commands of
-//! all run as those of one pipeline do (see `run.rs`). Where clients send one command and wait for its
-//! reply, nothing else would let the memory of one command be fetched while another runs.
+//! Connections that are heard of together are served together: all are received from, then the
+//! commands of all run as those of one pipeline do (see `run.rs`). Where clients send one command
+//! and wait for its reply, nothing else would let the memory of one command be fetched while
+//! another runs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,7 +65,8 @@ struct Member {
     key: Key,
     /// What it has sent, in the worker's buffer.
     input: Range<usize>,
-    /// Which of the commands that run together are its own; none where it is served by itself after all.
+    /// Which of the commands that run together are its own; none where it is served by itself
+    /// after all.
     commands: Range<usize>,
 }
 
@@ -102,7 +104,11 @@ impl<D: Driver> Service<D> {
         }
         connection.unread.use_up(before - start);
         group.like = connection.session.kind();
-        group.members.push(Member { key: connection.key, input: start..self.input.len(), commands: 0..0 });
+        group.members.push(Member {
+            key: connection.key,
+            input: start..self.input.len(),
+            commands: 0..0,
+        });
         if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
     }
 
@@ -153,7 +159,8 @@ impl<D: Driver> Service<D> {
             let parse_limits = request_limits(connection, &limits);
             let mine = &input[member.input.clone()];
             let mut args = std::mem::take(&mut self.args);
-            let (_, stop) = self.take_commands(connection, mine, &mut args, &parse_limits, &mut ahead);
+            let (_, stop) =
+                self.take_commands(connection, mine, &mut args, &parse_limits, &mut ahead);
             self.args = args;
             if stop != Stop::End {
                 ahead.truncate(first);

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
 use crate::engine::PortConfig;
 
@@ -35,7 +37,8 @@ pub fn open(
     all.resize_with(workers, Vec::new);
     if config.port != 0 && !config.bind.is_empty() {
         for address in addresses(config)? {
-            let failed = |error: io::Error| format!("midi.port: cannot listen on {address}: {error}");
+            let failed =
+                |error: io::Error| format!("midi.port: cannot listen on {address}: {error}");
             // Sockets that share a port also share it with another server's of the same user.
             drop(tcp(address, false).map_err(failed)?);
             for own in &mut all {
@@ -50,7 +53,8 @@ pub fn open(
     if !config.unixsocket.is_empty() {
         let path = &config.unixsocket;
         let socket = unix(config).and_then(|socket| raised(socket, first_descriptor));
-        let socket = socket.map_err(|error| format!("midi.unixsocket: cannot listen on {path}: {error}"))?;
+        let socket =
+            socket.map_err(|error| format!("midi.unixsocket: cannot listen on {path}: {error}"))?;
         all[0].push(Listener { socket, unix: true });
     }
     Ok(all)
@@ -60,7 +64,8 @@ pub fn open(
 fn addresses(config: &PortConfig) -> Result<Vec<SocketAddr>, String> {
     let mut found: Vec<SocketAddr> = Vec::new();
     for name in &config.bind {
-        let (name, optional) = name.strip_prefix('-').map_or((name.as_str(), false), |name| (name, true));
+        let (name, optional) =
+            name.strip_prefix('-').map_or((name.as_str(), false), |name| (name, true));
         let host = match name {
             "*" => "0.0.0.0",
             "::*" => "::",

@@ -7,8 +7,9 @@
 //!                       └─ message (shared): replies of jobs and main_tasks, new_connections
 //! ```
 //!
-//! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a session: who it is and
-//! how it is answered (`session.rs`). What a worker serves connections with is its `service.rs`.
+//! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a
+//! session: who it is and how it is answered (`session.rs`). What a worker serves connections with
+//! is its `service.rs`.
 //!
 //! The host's main thread takes no part in it, and this layer knows nothing of the module API.
 
@@ -58,20 +59,25 @@ pub fn open(
     on_panic: fn(),
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
     if !config.are_wanted() || config.obstacle.is_some() {
-        engine.outside.meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
+        engine
+            .outside
+            .meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
     let listeners = listen::open(config, engine.config.workers, first_descriptor)?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
-    let descriptors = listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
-    let report = Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
+    let descriptors =
+        listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
+    let report =
+        Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
     engine.outside.meet_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);
         let driver = driver.map_err(|error| format!("midi.port: {error}"))?;
-        let port = WorkerPort::new(Arc::clone(&shared), worker, driver, listeners, &config.unixsocket);
+        let port =
+            WorkerPort::new(Arc::clone(&shared), worker, driver, listeners, &config.unixsocket);
         ports.push(Box::new(port.map_err(|error| format!("midi.port: {error}"))?));
     }
     Ok(ports)

@@ -27,8 +27,8 @@ pub(super) enum Stop {
 }
 
 impl<D: Driver> Service<D> {
-    /// Adds the commands that `input` begins with to those that run together, until something stops it;
-    /// says how much of the input they are.
+    /// Adds the commands that `input` begins with to those that run together, until something stops
+    /// it; says how much of the input they are.
     #[inline]
     pub(super) fn take_commands<'i>(
         &self,
@@ -64,8 +64,8 @@ impl<D: Driver> Service<D> {
         (at, Stop::End)
     }
 
-    /// Adds a command to those that run together, for which there is room, if it is one that can: on one
-    /// shard, allowed, and with nothing in its way.
+    /// Adds a command to those that run together, for which there is room, if it is one that can:
+    /// on one shard, allowed, and with nothing in its way.
     #[inline]
     fn goes_with_others<'i>(
         &self,
@@ -99,7 +99,8 @@ impl<D: Driver> Service<D> {
 /// What a connection may ask for.
 #[inline]
 pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
-    // Limits of keys and values have errors of their own; and neither concerns names and other arguments.
+    // Limits of keys and values have errors of their own; and neither concerns names and other
+    // arguments.
     let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
     RequestLimits { max_bulk_bytes, authenticated: connection.session.user.is_some() }
 }

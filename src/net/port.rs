@@ -21,7 +21,8 @@ use super::session::Session;
 use super::shared::{PortMessage, Shared, count};
 use crate::engine::{Gates, Origin, Port, Request};
 use crate::limits::{
-    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK, READY_PER_TURN,
+    ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
+    READY_PER_TURN,
 };
 
 /// Listeners' marks are their numbers: below those of connections.
@@ -38,8 +39,8 @@ pub struct WorkerPort<D: Driver> {
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without anything happening to them.
     ready: VecDeque<Key>,
-    /// Those among them whose turns are long, and those that something has happened to: they share a time of
-    /// their own, so that all together are in nobody's way.
+    /// Those among them whose turns are long, and those that something has happened to: they share
+    /// a time of their own, so that all together are in nobody's way.
     heavy: VecDeque<Key>,
     /// Connections that the host has told to wait.
     deferred: Vec<Key>,
@@ -128,7 +129,8 @@ impl<D: Driver> WorkerPort<D> {
         if keys.is_empty() {
             return;
         }
-        let (service, group, connections) = (&mut self.service, &mut self.group, &mut self.connections);
+        let (service, group, connections) =
+            (&mut self.service, &mut self.group, &mut self.connections);
         if catch_unwind(AssertUnwindSafe(|| service.serve_group(group, connections))).is_err() {
             self.after_panic();
             keys.into_iter().for_each(|key| self.close(key));
@@ -141,8 +143,8 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// What this turn's connections were about to be told is not known any more: to go on with a reply
-    /// too few would be worse than to end.
+    /// What this turn's connections were about to be told is not known any more: to go on with a
+    /// reply too few would be worse than to end.
     fn after_panic(&mut self) {
         (self.shared().on_panic)();
         for piece in self.service.take_outbox() {
@@ -170,7 +172,8 @@ impl<D: Driver> WorkerPort<D> {
                 Some(Accepted::None) | None => return,
             };
             let worker = self.shared().emptiest(self.service.worker);
-            let Some(new_connection) = let_in(self.shared(), self.service.worker, new_connection) else {
+            let Some(new_connection) = let_in(self.shared(), self.service.worker, new_connection)
+            else {
                 continue;
             };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
@@ -182,8 +185,8 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Hears nothing of a listener until the next tick: it would tell all the time of a connection that
-    /// cannot be accepted.
+    /// Hears nothing of a listener until the next tick: it would tell all the time of a connection
+    /// that cannot be accepted.
     fn rest_listener(&mut self, number: usize) {
         if let Some(listener) = self.listeners.get(number) {
             self.service.driver.remove(&listener.socket);
@@ -301,7 +304,8 @@ impl<D: Driver> WorkerPort<D> {
         self.serve(key);
     }
 
-    /// Sees to what other threads have sent, as far as the time goes; the rest is for the next turn.
+    /// Sees to what other threads have sent, as far as the time goes; the rest is for the next
+    /// turn.
     fn take_messages(&mut self) {
         if self.messages.is_empty() {
             self.messages = self.shared().inbox(self.service.worker).take();
@@ -317,7 +321,9 @@ impl<D: Driver> WorkerPort<D> {
     fn take_message(&mut self, message: PortMessage) {
         match message {
             PortMessage::NewConnection(new_connection) => self.welcome(new_connection),
-            PortMessage::Part { key, bytes, last: true } => self.goes_on(key, |_, out| *out = bytes),
+            PortMessage::Part { key, bytes, last: true } => {
+                self.goes_on(key, |_, out| *out = bytes)
+            }
             PortMessage::Part { key, bytes, last: false } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 connection.queued_since = None;
@@ -420,7 +426,8 @@ impl<D: Driver> Port for WorkerPort<D> {
 }
 
 impl<D: Driver> WorkerPort<D> {
-    /// Serves those that can go on, each once, as far as there is time: others may have come meanwhile.
+    /// Serves those that can go on, each once, as far as there is time: others may have come
+    /// meanwhile.
     fn serve_ready(&mut self) {
         self.serve_queue(|port| &mut port.ready);
         self.serve_queue(|port| &mut port.heavy);
@@ -457,8 +464,8 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Closes the connections whose clients have left while something of theirs waits for a shard, and has
-    /// done so for long: it is not run any more, and its place is another's.
+    /// Closes the connections whose clients have left while something of theirs waits for a shard,
+    /// and has done so for long: it is not run any more, and its place is another's.
     fn close_those_who_left(&mut self) {
         let now = self.service.now;
         for key in std::mem::take(&mut self.leaving) {

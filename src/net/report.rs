@@ -51,8 +51,10 @@ impl Ports for Open {
             field(&format!("net_{name}"), &sum.to_string());
         }
         for (worker, counts) in workers().enumerate() {
-            let values: Vec<String> =
-                COUNTED.iter().map(|(name, counted)| format!("{name}={}", counted(counts))).collect();
+            let values: Vec<String> = COUNTED
+                .iter()
+                .map(|(name, counted)| format!("{name}={}", counted(counts)))
+                .collect();
             field(&format!("net_worker{worker}"), &values.join(","));
         }
     }

@@ -64,12 +64,17 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Notes whether the turn that ends was a long one: then the next is shared with others of the kind.
+    /// Notes whether the turn that ends was a long one: then the next is shared with others of the
+    /// kind.
     pub(super) fn note_weight(&self, connection: &mut Connection) {
         connection.is_heavy = self.alone.is_heavy();
     }
 
-    fn receive_and_run(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> TurnOutcome {
+    fn receive_and_run(
+        &mut self,
+        connection: &mut Connection,
+        output: &mut Vec<u8>,
+    ) -> TurnOutcome {
         if connection.state != State::Open {
             return TurnOutcome::Stays;
         }
@@ -191,7 +196,11 @@ impl<D: Driver> Service<D> {
     }
 
     /// Books what came. False where the connection has ended.
-    pub(super) fn note_received(&mut self, connection: &mut Connection, received: Received) -> bool {
+    pub(super) fn note_received(
+        &mut self,
+        connection: &mut Connection,
+        received: Received,
+    ) -> bool {
         let (bytes, more) = match received {
             Received::More(bytes) => (bytes, true),
             Received::All(bytes) => (bytes, connection.ended),
@@ -209,7 +218,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// Runs the commands that the input begins with; says how much of it they were.
-    pub(super) fn run(&mut self, connection: &mut Connection, input: &[u8], output: &mut Vec<u8>) -> usize {
+    pub(super) fn run(
+        &mut self,
+        connection: &mut Connection,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> usize {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         let mut pace = Pace::default();
@@ -289,7 +303,11 @@ impl<D: Driver> Service<D> {
         let mut reply = connection.session.reply(output);
         let (done, outcome) = if ahead.len() == 1 {
             // By itself it needs no preparation.
-            match calls.clone().next().map(|call| engine.attempt(slot, &call, Taking::WORKER, &mut reply)) {
+            match calls
+                .clone()
+                .next()
+                .map(|call| engine.attempt(slot, &call, Taking::WORKER, &mut reply))
+            {
                 Some(Outcome::Done) => (1, Outcome::Done),
                 other => (0, other.unwrap_or(Outcome::Busy)),
             }

@@ -1,7 +1,7 @@
 //! Sending what connections are answered, and how much of it may wait.
 //!
-//! What a turn's connections are answered lies in one buffer, and is sent when all of them have been
-//! served: whoever waits for the replies is woken once for many of them, and not in between.
+//! What a turn's connections are answered lies in one buffer, and is sent when all of them have
+//! been served: whoever waits for the replies is woken once for many of them, and not in between.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -43,8 +43,8 @@ impl<D: Driver> Service<D> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Everything has been sent; `sent` is what [`Service::take_outbox`] gave. One very large reply does not
-    /// make every later one dear.
+    /// Everything has been sent; `sent` is what [`Service::take_outbox`] gave. One very large reply
+    /// does not make every later one dear.
     pub fn clear_output(&mut self, mut sent: Vec<Piece>) {
         sent.clear();
         self.outbox = sent;
@@ -59,7 +59,8 @@ impl<D: Driver> Service<D> {
         connection.has_outgoing = false;
         let mut output = std::mem::take(&mut self.output);
         let is_last = piece.bytes.end == output.len();
-        let outcome = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty() {
+        let outcome = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty()
+        {
             // What others were answered is sent already, so the rest need not be copied.
             connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
             self.send(connection, &[])
@@ -73,8 +74,8 @@ impl<D: Driver> Service<D> {
         outcome
     }
 
-    /// Sends what there is to send. `Ends` where the connection is broken, or has been told everything
-    /// before its end, or leaves too much lying.
+    /// Sends what there is to send. `Ends` where the connection is broken, or has been told
+    /// everything before its end, or leaves too much lying.
     pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> TurnOutcome {
         let first = connection.unsent.is_empty();
         if !first {
@@ -96,7 +97,11 @@ impl<D: Driver> Service<D> {
         }
         if connection.unsent.is_empty() {
             connection.over_soft_limit = None;
-            return if connection.state == State::Closing { TurnOutcome::Ends } else { TurnOutcome::Stays };
+            return if connection.state == State::Closing {
+                TurnOutcome::Ends
+            } else {
+                TurnOutcome::Stays
+            };
         }
         if self.is_over_limit(connection) { TurnOutcome::Ends } else { TurnOutcome::Stays }
     }
@@ -104,7 +109,8 @@ impl<D: Driver> Service<D> {
     /// Whether a connection leaves more lying than it may.
     fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
-        let (mut hard, soft) = (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
+        let (mut hard, soft) =
+            (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
         if connection.session.user.is_none() {
             hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
         }
@@ -125,7 +131,10 @@ impl<D: Driver> Service<D> {
     pub fn is_overdue(&self, connection: &Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
         let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
-        if connection.over_soft_limit.is_some_and(|since| self.now - since > Duration::from_secs(soft)) {
+        if connection
+            .over_soft_limit
+            .is_some_and(|since| self.now - since > Duration::from_secs(soft))
+        {
             return true;
         }
         let timeout = settings.timeout.load(Ordering::Relaxed) as u64;

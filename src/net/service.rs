@@ -12,8 +12,8 @@ use super::shared::{Shared, count};
 use super::transaction::Transaction;
 use crate::engine::{Engine, ThreadSlot};
 use crate::limits::{
-    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN,
-    SERVED_TOGETHER,
+    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE,
+    SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
 };
 
 /// What is to become of a connection after its turn.
@@ -71,7 +71,8 @@ impl Alone {
         self.at_once = (self.at_once * 2).min(most);
     }
 
-    /// A connection has something to say whose turns are short: those with long ones are not to be in its way.
+    /// A connection has something to say whose turns are short: those with long ones are not to be
+    /// in its way.
     pub(super) fn hear_light(&mut self) {
         self.at_once = HEAVY_TURN;
     }
@@ -91,8 +92,8 @@ impl Alone {
         self.spent > HEAVY_TURN
     }
 
-    /// When a command begins that runs by itself. One that follows another begins where that one ended:
-    /// a look at the clock costs as much as a short command.
+    /// When a command begins that runs by itself. One that follows another begins where that one
+    /// ended: a look at the clock costs as much as a short command.
     pub(super) fn command_begins(&self) -> Instant {
         self.ended.unwrap_or_else(Instant::now)
     }
@@ -178,15 +179,15 @@ impl<D: Driver> Service<D> {
         self.shared.engine.worker_slot(self.worker)
     }
 
-    /// From here on a connection that is answered behind `said` bytes may be answered so much: as much as may
-    /// wait for it, and what is said before the size is looked at.
+    /// From here on a connection that is answered behind `said` bytes may be answered so much: as
+    /// much as may wait for it, and what is said before the size is looked at.
     pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
         let most = self.engine().settings.port.most_output();
         connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
     }
 
-    /// Whether a connection's reply became larger than may wait for it. It was cut off there, and the
-    /// connection is to be closed.
+    /// Whether a connection's reply became larger than may wait for it. It was cut off there, and
+    /// the connection is to be closed.
     pub(super) fn has_too_much_output(
         &self,
         connection: &Connection,

@@ -1,6 +1,7 @@
 //! Who a connection is and how it is spoken to.
 //!
-//! A transaction begins with MULTI or WATCH, and is left with EXEC, DISCARD or RESET; see `transaction.rs`.
+//! A transaction begins with MULTI or WATCH, and is left with EXEC, DISCARD or RESET; see
+//! `transaction.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,8 @@ pub struct Session {
     pub resp3: bool,
     /// Who it is; nobody yet where `None`.
     pub user: Option<Arc<User>>,
-    /// The epoch of the list of users when that was looked up; [`UNSETTLED`] where the list was about to change.
+    /// The epoch of the list of users when that was looked up; [`UNSETTLED`] where the list was
+    /// about to change.
     epoch: u64,
     /// Commands run here and now: no SAFEMODE.
     plain: bool,
@@ -148,7 +150,10 @@ impl Session {
     /// What its rights follow from.
     #[inline]
     pub fn rights(&self) -> SessionRights {
-        SessionRights { user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()), epoch: self.epoch }
+        SessionRights {
+            user: self.user.as_ref().map(|user| Arc::as_ptr(user).addr()),
+            epoch: self.epoch,
+        }
     }
 
     /// Whether it may call that command of the table on every key.
@@ -215,7 +220,8 @@ impl Session {
 
     /// Commands that are queued; `None` outside of MULTI.
     pub fn queued(&self) -> Option<usize> {
-        let commands = self.transaction.as_ref().map_or(0, |transaction| transaction.commands.len());
+        let commands =
+            self.transaction.as_ref().map_or(0, |transaction| transaction.commands.len());
         self.in_multi.then_some(commands)
     }
 
@@ -251,7 +257,8 @@ pub const BUSY: &[u8] =
     b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Redis's words on a connection's name that would break CLIENT LIST.
-pub const INVALID_NAME: &[u8] = b"ERR Client names cannot contain spaces, newlines or special characters.";
+pub const INVALID_NAME: &[u8] =
+    b"ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// Whether CLIENT LIST could show that as one word.
 pub fn is_valid_name(name: &[u8]) -> bool {

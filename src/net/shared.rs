@@ -83,7 +83,8 @@ pub enum PortMessage {
     Answer(Key, Answer),
     /// Close this one.
     Close(Key),
-    /// Close this one, because it was to be answered more than may wait for it; unless it wants no reply.
+    /// Close this one, because it was to be answered more than may wait for it; unless it wants no
+    /// reply.
     TooLarge(Key),
 }
 

@@ -77,7 +77,9 @@ impl Transaction {
 
     /// Memory that it takes, roughly.
     pub(super) fn memory(&self) -> usize {
-        self.bytes.len() + self.ends.len() * size_of::<usize>() + self.commands.len() * size_of::<Queued>()
+        self.bytes.len()
+            + self.ends.len() * size_of::<usize>()
+            + self.commands.len() * size_of::<Queued>()
     }
 
     /// All arguments of all commands.
@@ -91,7 +93,10 @@ impl Transaction {
         let first = self.commands[command].first;
         let end = self.commands.get(command + 1).map_or(self.ends.len(), |next| next.first);
         let mut start = if first == 0 { 0 } else { self.ends[first - 1] };
-        self.ends[first..end].iter().map(|&end| &self.bytes[replace(&mut start, end)..end]).collect()
+        self.ends[first..end]
+            .iter()
+            .map(|&end| &self.bytes[replace(&mut start, end)..end])
+            .collect()
     }
 
     /// Those of a command, among all.

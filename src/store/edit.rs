@@ -1,7 +1,8 @@
 //! The one way to change a key.
 //!
-//! Nothing outside of this folder can change a table but through an [`Edit`] (or whole tables at once,
-//! through the [`Store`](super::Store)). What was done is noted in a [`Done`], for whoever keeps books of it.
+//! Nothing outside of this folder can change a table but through an [`Edit`] (or whole tables at
+//! once, through the [`Store`](super::Store)). What was done is noted in a [`Done`], for whoever
+//! keeps books of it.
 
 use std::cell::Cell;
 
@@ -13,7 +14,8 @@ use super::{Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, V
 pub struct Done {
     /// The key was changed: whoever watches it must hear of it.
     pub changed: bool,
-    /// The key was removed because it was due. That is no change for those who watch it: it was expected.
+    /// The key was removed because it was due. That is no change for those who watch it: it was
+    /// expected.
     pub expired: bool,
     /// Somebody met it hidden; the next [`Edit`] that ends looks whether it may go.
     met_hidden: Cell<bool>,
@@ -91,7 +93,8 @@ pub struct Edit<'a> {
 }
 
 impl<'a> Edit<'a> {
-    /// The key of that name, whose hash is `hash`. `done` may have been used for the same key before.
+    /// The key of that name, whose hash is `hash`. `done` may have been used for the same key
+    /// before.
     #[inline]
     pub fn new(
         table: &'a mut Table,
@@ -224,8 +227,8 @@ impl<'a> Edit<'a> {
         self.apply(|_| ());
     }
 
-    /// Every change of an entry is made in here: until then the table has what the key was, and from then
-    /// on what it is.
+    /// Every change of an entry is made in here: until then the table has what the key was, and
+    /// from then on what it is.
     #[inline(always)]
     fn apply(&mut self, change: impl FnOnce(&mut Table)) {
         change(self.table);
@@ -279,8 +282,11 @@ mod tests {
 
     impl Tested {
         fn new() -> Self {
-            let mut tested =
-                Tested { table: Table::default(), hasher: KeyHasher::default(), done: Done::default() };
+            let mut tested = Tested {
+                table: Table::default(),
+                hasher: KeyHasher::default(),
+                done: Done::default(),
+            };
             tested.at(&Now::at(0), |edit| edit.set(Value::Inline(b"old"), Some(DUE)));
             tested.done = Done::default();
             tested.table.take_gained();
@@ -305,7 +311,10 @@ mod tests {
     #[test]
     fn what_has_expired_is_removed_by_whoever_meets_it() {
         let mut tested = Tested::new();
-        assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "up to the end of that millisecond");
+        assert!(
+            tested.at(&Now::at(DUE), |edit| edit.is_there()),
+            "up to the end of that millisecond"
+        );
         assert!(!tested.at(&Now::at(DUE + 1), |edit| edit.is_there()));
         assert_eq!((tested.keys(), tested.done.expired, tested.done.changed), (0, true, false));
         let gained = tested.table.take_gained();
@@ -340,10 +349,14 @@ mod tests {
         let gained = tested.table.take_gained();
         assert_eq!((gained.keys, gained.expiring, gained.expired), (0, -1, 1));
         assert_eq!(gained.bytes, -16, "the new entry has no room for an expiry");
-        tested.at(&apart(), |edit| assert_eq!(edit.read().map(|entry| entry.expire_at()), Some(None)));
+        tested.at(&apart(), |edit| {
+            assert_eq!(edit.read().map(|entry| entry.expire_at()), Some(None))
+        });
 
         let mut tested = Tested::new();
-        tested.at(&apart(), |edit| edit.put(Entry::new(b"key", Value::Inline(b"new"), Some(DUE + 20))));
+        tested.at(&apart(), |edit| {
+            edit.put(Entry::new(b"key", Value::Inline(b"new"), Some(DUE + 20)))
+        });
         assert!(tested.done.changed && tested.done.expired && tested.keys() == 1);
         assert_eq!(tested.at(&apart(), |edit| edit.expiry()), Some(DUE + 20));
     }

@@ -9,8 +9,8 @@
 //! the header is 3 bytes. Blocks are rounded up to the host allocator's own
 //! size classes, so that a value can be overwritten in place within its class.
 //!
-//! The first byte is full. How recently a key was used, which eviction will ask, has its place beside the entry's
-//! address in the bucket, where three bits are to spare: see `segment.rs`.
+//! The first byte is full. How recently a key was used, which eviction will ask, has its place
+//! beside the entry's address in the bucket, where three bits are to spare: see `segment.rs`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -21,7 +21,8 @@ const HAS_EXPIRY: u8 = 1 << 0;
 const WIDE_KEY: u8 = 1 << 1;
 const WIDE_VALUE: u8 = 1 << 2;
 const SHARED: u8 = 1 << 3;
-/// The other half says what the value is. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for other types.
+/// The other half says what the value is. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for
+/// other types.
 const TYPE: u8 = 0b1111 << 4;
 const NO_STRING: u8 = 0b1100 << 4;
 /// What a string came of; neither where it was set as it is.
@@ -131,7 +132,8 @@ const KEY_AT: [u8; FLAGS] = {
     let mut flags = 0;
     while flags < FLAGS {
         let expiry = if flags as u8 & HAS_EXPIRY != 0 { EXPIRY_BYTES } else { 0 };
-        bytes[flags] = (1 + key_len_bytes(flags as u8) + value_len_bytes(flags as u8) + expiry) as u8;
+        bytes[flags] =
+            (1 + key_len_bytes(flags as u8) + value_len_bytes(flags as u8) + expiry) as u8;
         flags += 1;
     }
     bytes
@@ -303,7 +305,13 @@ impl Entry {
     ///
     /// # Safety
     /// See above; and the block has `shape.block()` bytes.
-    unsafe fn fill(&mut self, shape: Shape, key: *const u8, value: Value<'_>, expire_at: Option<UnixMs>) {
+    unsafe fn fill(
+        &mut self,
+        shape: Shape,
+        key: *const u8,
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+    ) {
         let block = self.0.as_ptr();
         // SAFETY: every offset below lies within `shape.block()` bytes, which
         // the caller made sure this block has. `key` may lie in this very
@@ -403,7 +411,8 @@ impl Entry {
         self.part(key_at(flags), self.key_len(flags))
     }
 
-    /// The value of a string: the one way to it, with [`EntryRef::string`](super::EntryRef::string).
+    /// The value of a string: the one way to it, with
+    /// [`EntryRef::string`](super::EntryRef::string).
     ///
     /// # Errors
     /// [`WrongType`] where it is none.
@@ -634,12 +643,18 @@ mod tests {
     fn overwriting_reaches_every_shape_from_every_shape() {
         let shared = SharedValue::new(vec![5; 40_000]);
         let long = vec![1; 300];
-        let values =
-            [Value::Inline(b""), Value::Inline(b"0123456789"), Value::Inline(&long), Value::Shared(&shared)];
+        let values = [
+            Value::Inline(b""),
+            Value::Inline(b"0123456789"),
+            Value::Inline(&long),
+            Value::Shared(&shared),
+        ];
         let key = b"some key";
         for from in values {
             for to in values {
-                for (before, after) in [(None, None), (Some(1), None), (None, Some(2)), (Some(3), Some(4))] {
+                for (before, after) in
+                    [(None, None), (Some(1), None), (None, Some(2)), (Some(3), Some(4))]
+                {
                     let mut entry = Entry::new(key, from, before);
                     entry.overwrite(to, after);
                     check(&entry, key, to.bytes(), after);
@@ -711,7 +726,8 @@ mod tests {
 
     #[test]
     fn a_buffer_is_changed_in_place_by_its_only_holder() {
-        let mut entry = Entry::new(b"k", Value::Shared(&SharedValue::new(b"buffer".to_vec())), Some(5));
+        let mut entry =
+            Entry::new(b"k", Value::Shared(&SharedValue::new(b"buffer".to_vec())), Some(5));
         assert_eq!(entry.change_shared(|bytes| bytes.extend_from_slice(b"!")), Some(()));
         check(&entry, b"k", b"buffer!", Some(5));
         let held = entry.shared_value();

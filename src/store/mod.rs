@@ -70,7 +70,8 @@ impl Store {
         Some(&self.others[self.place(db).ok()?].1)
     }
 
-    /// The table of database `db`, made where there is none, and beside it the keys that are watched.
+    /// The table of database `db`, made where there is none, and beside it the keys that are
+    /// watched.
     #[inline]
     pub fn db_and_watched(&mut self, db: u32) -> (&mut Table, &mut Watched) {
         if db == 0 {
@@ -116,6 +117,9 @@ impl Store {
 
     /// A lower bound of the next moment at which a key of any database is due.
     pub fn next_due(&self) -> UnixMs {
-        self.others.iter().map(|(_, table)| table.next_due()).fold(self.first.next_due(), UnixMs::min)
+        self.others
+            .iter()
+            .map(|(_, table)| table.next_due())
+            .fold(self.first.next_due(), UnixMs::min)
     }
 }

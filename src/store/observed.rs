@@ -4,8 +4,8 @@
 //! A client that no longer watches lets go of its flag. What is left of it here is swept out
 //! when the same name, or the shard's limit, is come to again.
 //!
-//! Of a long name only the beginning and a hash are kept. Another key that has both in common would be taken for it:
-//! then a client is told of a change too many, but never of one too few.
+//! Of a long name only the beginning and a hash are kept. Another key that has both in common would
+//! be taken for it: then a client is told of a change too many, but never of one too few.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -71,7 +71,8 @@ impl Observed {
         self.by_name.keys().map(|name| &**name).filter(|name| !is_long(name))
     }
 
-    /// What is kept of a name. What is kept of a long one is a long name itself, so it is no short one's.
+    /// What is kept of a name. What is kept of a long one is a long name itself, so it is no short
+    /// one's.
     fn kept<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         if !is_long(key) {
             return Cow::Borrowed(key);
@@ -128,7 +129,8 @@ impl Observed {
 
     /// Any key of that database with a long name may have changed.
     pub fn raise_long(&mut self, db: u32) {
-        for observers in self.by_name.iter().filter(|(name, _)| is_long(name)).map(|(_, list)| list) {
+        for observers in self.by_name.iter().filter(|(name, _)| is_long(name)).map(|(_, list)| list)
+        {
             observers.list.iter().filter(|observer| observer.db == db).for_each(Observer::raise);
         }
     }
@@ -186,7 +188,9 @@ mod tests {
         let flags = [flag(), flag()];
         assert!(observed.observe(0, name('a').as_bytes(), &flags[0], 10));
         assert!(observed.observe(1, name('b').as_bytes(), &flags[1], 10));
-        assert!(observed.by_name.keys().all(|kept| kept.len() < 1000) && observed.names().count() == 0);
+        assert!(
+            observed.by_name.keys().all(|kept| kept.len() < 1000) && observed.names().count() == 0
+        );
         observed.raise(0, name('b').as_bytes());
         observed.raise(0, name('c').as_bytes());
         assert_eq!(flags.each_ref().map(is_raised), [false, false]);
@@ -220,7 +224,10 @@ mod tests {
         for (number, flag) in flags.iter().enumerate() {
             observed.observe(0, &[number as u8], flag, 3);
         }
-        assert_eq!(flags.iter().map(is_raised).collect::<Vec<_>>(), [true, true, false, false, false]);
+        assert_eq!(
+            flags.iter().map(is_raised).collect::<Vec<_>>(),
+            [true, true, false, false, false]
+        );
         assert_eq!(observed.by_name.len(), 3);
     }
 }

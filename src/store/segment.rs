@@ -10,8 +10,8 @@
 //! removing a key uncounts it, so there are no tombstones (the scheme of
 //! Folly's F14). One line decides most searches; the entry is the second.
 //!
-//! The low three bits of an address are zero. They are kept for how recently the key was used: eviction can then
-//! judge a bucket's keys by this line alone.
+//! The low three bits of an address are zero. They are kept for how recently the key was used:
+//! eviction can then judge a bucket's keys by this line alone.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -118,7 +118,8 @@ impl Bucket {
 #[inline]
 fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
-    // SAFETY: these need SSE2, which every x86-64 processor has; what is loaded is 16 bytes at any address.
+    // SAFETY: these need SSE2, which every x86-64 processor has; what is loaded is 16 bytes at any
+    // address.
     unsafe {
         let line = _mm_loadu_si128(line.as_ptr().cast());
         _mm_movemask_epi8(_mm_cmpeq_epi8(line, _mm_set1_epi8(byte as i8))) as u32
@@ -396,7 +397,9 @@ impl Segment {
 
     /// All entries, to be looked at.
     pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
-        self.buckets.iter().flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
+        self.buckets
+            .iter()
+            .flat_map(|bucket| bits(bucket.used()).map(move |slot| bucket.entry(slot)))
     }
 
     /// Takes all entries out, in no order; the segment is then empty.
@@ -411,7 +414,12 @@ impl Segment {
     }
 
     /// Removes what is due at `now`, and makes `next_due` exact.
-    pub(super) fn remove_due(&mut self, hasher: &KeyHasher, now: UnixMs, mut removed: impl FnMut(Entry)) {
+    pub(super) fn remove_due(
+        &mut self,
+        hasher: &KeyHasher,
+        now: UnixMs,
+        mut removed: impl FnMut(Entry),
+    ) {
         let mut next_due = UnixMs::MAX;
         for at in 0..self.buckets.len() {
             for slot in bits(self.buckets[at].used()) {
@@ -419,7 +427,8 @@ impl Segment {
                 match entry.expire_at() {
                     Some(due) if due < now => {
                         let hash = hasher.hash(entry.key());
-                        let place = BucketSlot { bucket: at as u16, slot: slot as u8, may_expire: true };
+                        let place =
+                            BucketSlot { bucket: at as u16, slot: slot as u8, may_expire: true };
                         removed(self.remove(hash, place));
                     }
                     Some(due) => next_due = next_due.min(due),

@@ -205,7 +205,12 @@ impl Table {
     }
 
     /// Replaces the value and the expiry of a key.
-    pub(super) fn overwrite(&mut self, found: FoundEntry, value: Value<'_>, expire_at: Option<UnixMs>) {
+    pub(super) fn overwrite(
+        &mut self,
+        found: FoundEntry,
+        value: Value<'_>,
+        expire_at: Option<UnixMs>,
+    ) {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 
@@ -412,7 +417,8 @@ impl Table {
         self.depth -= 1;
         let live = |at: &&Segment| at.bytes() > 0;
         self.deepest =
-            self.segments.iter().filter(live).filter(|segment| segment.depth == self.depth).count() as u32;
+            self.segments.iter().filter(live).filter(|segment| segment.depth == self.depth).count()
+                as u32;
     }
 
     /// The first cursor of the bucket that `cursor` falls into.
@@ -456,7 +462,8 @@ impl Table {
     /// `*position` on, while `more` says so; `expired` sees each. True when the last segment is
     /// done; `next_due` is then up to date and `*position` 0.
     ///
-    /// Besides [`Edit`](super::Edit) this is all that changes keys, and as there each is to be told of.
+    /// Besides [`Edit`](super::Edit) this is all that changes keys, and as there each is to be told
+    /// of.
     pub fn remove_due(
         &mut self,
         hasher: &KeyHasher,

@@ -11,9 +11,9 @@ const UNREAD: UnixMs = UnixMs::MAX;
 /// so that everything in one command sees the same moment, and a command that
 /// meets no expiry never reads a clock.
 ///
-/// A key whose expiry lies before that moment is hidden. It may be removed by whoever meets it if its
-/// expiry lies before the *horizon* as well: where somebody else decides what goes, and when, the horizon
-/// is behind the clock.
+/// A key whose expiry lies before that moment is hidden. It may be removed by whoever meets it if
+/// its expiry lies before the *horizon* as well: where somebody else decides what goes, and when,
+/// the horizon is behind the clock.
 pub struct Now {
     read: Cell<UnixMs>,
     source: fn() -> UnixMs,
@@ -31,8 +31,8 @@ impl Now {
         Now { read: Cell::new(ms), source: || 0, horizon: UnixMs::MAX }
     }
 
-    /// The same moment, at which only what was due before `horizon` may be removed. Without one, all that is
-    /// hidden may.
+    /// The same moment, at which only what was due before `horizon` may be removed. Without one,
+    /// all that is hidden may.
     pub fn with_horizon(self, horizon: UnixMs) -> Self {
         Now { horizon, ..self }
     }

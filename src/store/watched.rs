@@ -95,7 +95,8 @@ impl Watched {
         mark
     }
 
-    /// Raises the flags of the ports' clients that watch keys of that database whose names were too long to keep.
+    /// Raises the flags of the ports' clients that watch keys of that database whose names were too
+    /// long to keep.
     pub fn raise_long(&mut self, db: u32) {
         self.with_observed(|observed| observed.raise_long(db));
     }

@@ -63,7 +63,12 @@ impl<M> Inbox<M> {
             // SAFETY: the chain is ours until the CAS succeeds.
             unsafe { (*last).older = newest };
             // AcqRel: the messages are published; and see `may_sleep`.
-            match self.newest.compare_exchange_weak(newest, first, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.newest.compare_exchange_weak(
+                newest,
+                first,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }

@@ -108,7 +108,10 @@ impl Released {
 impl<T, M> Token<T, M> {
     /// A free token over `data`.
     pub fn new(data: T) -> Self {
-        Token { word: AtomicUsize::new(0), inside: UnsafeCell::new(Inside { data, left: VecDeque::new() }) }
+        Token {
+            word: AtomicUsize::new(0),
+            inside: UnsafeCell::new(Inside { data, left: VecDeque::new() }),
+        }
     }
 
     /// Takes the token if it is free and nothing is pending.
@@ -152,7 +155,12 @@ impl<T, M> Token<T, M> {
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & HELD == 0 {
-            match self.word.compare_exchange_weak(word, word | HELD, Ordering::Acquire, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(
+                word,
+                word | HELD,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(Held { token: self }),
                 Err(now) => word = now,
             }
@@ -174,7 +182,11 @@ impl<T, M> Token<T, M> {
             let word = self.word.load(Ordering::Relaxed);
             let waiting = if word & HELD == 0 { word | HELD } else { word | WAITER };
             // AcqRel: taking, or telling the holder that somebody sleeps.
-            if self.word.compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            if self
+                .word
+                .compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
                 continue;
             }
             if word & HELD != 0 {
@@ -219,7 +231,8 @@ impl<T, M> Token<T, M> {
             assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
             let rest = word & !HOLDING;
             // Release: what the unit did to the data is the next holder's to see.
-            match self.word.compare_exchange_weak(word, rest, Ordering::Release, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(word, rest, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return Released::of(rest),
                 Err(now) => word = now,
             }
@@ -354,7 +367,8 @@ impl<T, M> Held<'_, T, M> {
             let rest = word & !HOLDING;
             let to_waiter = word & WAITER != 0;
             let new = if to_waiter { rest | HELD } else { rest };
-            match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
+            match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) if to_waiter => {
                     // The slot is locked so that the call cannot fall between
                     // the waiter's look and its sleep.
@@ -388,7 +402,9 @@ impl<T, M> DerefMut for Held<'_, T, M> {
 
 impl<T, M> Drop for Held<'_, T, M> {
     fn drop(&mut self) {
-        eprintln!("midi: a thread lost a shard's token; the shard may be half-changed, so the server stops");
+        eprintln!(
+            "midi: a thread lost a shard's token; the shard may be half-changed, so the server stops"
+        );
         std::process::abort();
     }
 }

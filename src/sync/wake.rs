@@ -32,7 +32,10 @@ impl Waker {
 
     /// Sleeps until woken or until the time is over.
     pub fn sleep(&self, at_most: Duration) {
-        let limit = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        let limit = Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: i64::from(at_most.subsec_nanos()),
+        };
         let mut watched = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         // An interrupted sleep is a short sleep.
         let _ = poll(&mut watched, Some(&limit));

@@ -54,7 +54,9 @@ impl fmt::Debug for Value {
             Value::Array(elements) => list("*", elements),
             Value::Set(elements) => list("~", elements),
             Value::Push(elements) => list(">", elements),
-            Value::Map(pairs) => f.debug_map().entries(pairs.iter().map(|pair| (&pair.0, &pair.1))).finish(),
+            Value::Map(pairs) => {
+                f.debug_map().entries(pairs.iter().map(|pair| (&pair.0, &pair.1))).finish()
+            }
             Value::Simple(bytes) => write!(f, "+{}", text(bytes)),
             Value::Error(bytes) => write!(f, "-{}", text(bytes)),
             Value::Integer(number) => write!(f, ":{number}"),
@@ -107,7 +109,9 @@ impl Value {
     #[track_caller]
     pub fn map(self) -> HashMap<String, Value> {
         match self {
-            Value::Map(pairs) => pairs.into_iter().map(|(key, value)| (key.text(), value)).collect(),
+            Value::Map(pairs) => {
+                pairs.into_iter().map(|(key, value)| (key.text(), value)).collect()
+            }
             Value::Array(flat) => {
                 flat.chunks_exact(2).map(|pair| (pair[0].text(), pair[1].clone())).collect()
             }
@@ -128,7 +132,10 @@ impl Value {
     #[track_caller]
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Value::Simple(bytes) | Value::Error(bytes) | Value::Bulk(bytes) | Value::Verbatim(bytes) => bytes,
+            Value::Simple(bytes)
+            | Value::Error(bytes)
+            | Value::Bulk(bytes)
+            | Value::Verbatim(bytes) => bytes,
             other => panic!("not a string: {other:?}"),
         }
     }
@@ -308,7 +315,9 @@ impl Client {
             b'>' => Value::Push(self.list(number(rest)?)?),
             b'%' => {
                 let flat = self.list(2 * number(rest)?)?;
-                Value::Map(flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+                Value::Map(
+                    flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+                )
             }
             _ => return Err(bad(&format!("not RESP: {}", text(&line)))),
         })

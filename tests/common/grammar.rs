@@ -102,8 +102,8 @@ const NUMBERS: [&str; 30] = [
 ];
 
 const FLOATS: [&str; 24] = [
-    "0", "-0", "1", "0.1", "-0.1", "1.5", "3.0e3", "1e-5", "1e17", "-1e17", "1e300", "1.7e308", "-1.7e308",
-    "1e5000", "inf", "-inf", "nan", "0x1p3", ".5", "5.", " 1", "1 ", "", "abc",
+    "0", "-0", "1", "0.1", "-0.1", "1.5", "3.0e3", "1e-5", "1e17", "-1e17", "1e300", "1.7e308",
+    "-1.7e308", "1e5000", "inf", "-inf", "nan", "0x1p3", ".5", "5.", " 1", "1 ", "", "abc",
 ];
 
 /// Words of all commands, where they are not expected.
@@ -155,7 +155,13 @@ const PATTERNS: [&[u8]; 14] = [
 impl Grammar {
     /// Asks the server what there is.
     pub fn ask(client: &mut Client) -> Grammar {
-        let dumps = ["10", "text", "a longer text that is longer than what is kept in short form", "-1", ""];
+        let dumps = [
+            "10",
+            "text",
+            "a longer text that is longer than what is kept in short form",
+            "-1",
+            "",
+        ];
         let dumps = dumps
             .map(|value| {
                 assert_eq!(client.call(&["SET", "dumped", value]), Value::ok());
@@ -163,9 +169,14 @@ impl Grammar {
             })
             .into();
         client.run("DEL dumped");
-        let mut grammar = Grammar { shapes: Vec::new(), urn: Vec::new(), dumps, left_out: Vec::new() };
-        let mut names: Vec<String> =
-            client.run("COMMAND LIST FILTERBY MODULE midi").array().iter().map(Value::text).collect();
+        let mut grammar =
+            Grammar { shapes: Vec::new(), urn: Vec::new(), dumps, left_out: Vec::new() };
+        let mut names: Vec<String> = client
+            .run("COMMAND LIST FILTERBY MODULE midi")
+            .array()
+            .iter()
+            .map(Value::text)
+            .collect();
         names.sort();
         assert!(names.len() > 20, "midi's commands were not found");
         for name in &names {
@@ -246,7 +257,13 @@ impl Grammar {
         }
     }
 
-    fn draw_argument(&self, command: &str, argument: &Argument, random: &mut Random, args: &mut Words) {
+    fn draw_argument(
+        &self,
+        command: &str,
+        argument: &Argument,
+        random: &mut Random,
+        args: &mut Words,
+    ) {
         let times = if argument.multiple { 1 + random.below(4) } else { 1 };
         for _ in 0..times {
             if let Some(token) = &argument.token {
@@ -259,7 +276,10 @@ impl Grammar {
                     self.draw_argument(command, chosen, random, args);
                 }
                 "block" => {
-                    argument.inner.iter().for_each(|inner| self.draw_argument(command, inner, random, args));
+                    argument
+                        .inner
+                        .iter()
+                        .for_each(|inner| self.draw_argument(command, inner, random, args));
                 }
                 kind => args.push(self.draw_word(command, &argument.name, kind, random)),
             }
@@ -316,8 +336,9 @@ pub fn arguments(list: Value) -> Vec<Argument> {
 
 fn argument(docs: Value) -> Argument {
     let mut fields = docs.map();
-    let flags: Vec<String> =
-        fields.remove("flags").map_or(Vec::new(), |flags| flags.array().iter().map(Value::text).collect());
+    let flags: Vec<String> = fields
+        .remove("flags")
+        .map_or(Vec::new(), |flags| flags.array().iter().map(Value::text).collect());
     Argument {
         name: fields["name"].text(),
         kind: fields["type"].text(),
@@ -404,9 +425,9 @@ fn encoding(random: &mut Random) -> String {
 /// Not the largest that is allowed: it would be made.
 fn bit_offset(random: &mut Random) -> String {
     match random.below(12) {
-        0 => {
-            random.pick(&["4294967296", "-1", "#-1", "9223372036854775807", "1x", "#", "##1", ""]).to_owned()
-        }
+        0 => random
+            .pick(&["4294967296", "-1", "#-1", "9223372036854775807", "1x", "#", "##1", ""])
+            .to_owned(),
         1..4 => format!("#{}", random.below(60)),
         _ => random.below(3000).to_string(),
     }
@@ -472,8 +493,10 @@ fn is_unfit(args: &[Vec<u8>]) -> bool {
     (2..args.len()).any(|at| {
         let number = std::str::from_utf8(&args[at]).ok().and_then(|text| text.parse::<i64>().ok());
         let is_time = time_first && at == 2 || is_one_of(&args[at - 1], &["ex", "px"]);
-        let overflows = |number: i64| is_one_of(&args[0], &["restore"]) && number > FIXED_TIMES_MS.end;
-        is_time && number.is_some_and(|number| (1..10_000_000).contains(&number) || overflows(number))
+        let overflows =
+            |number: i64| is_one_of(&args[0], &["restore"]) && number > FIXED_TIMES_MS.end;
+        is_time
+            && number.is_some_and(|number| (1..10_000_000).contains(&number) || overflows(number))
     }) || compares_twice(args)
 }
 
@@ -484,11 +507,12 @@ fn compares_twice(args: &[Vec<u8>]) -> bool {
     is_one_of(&args[0], &["expire", "pexpire"])
         && compares
         && is_one_of(&args[2], &NUMBERS)
-        && std::str::from_utf8(&args[2]).is_ok_and(|text| text.parse().is_ok_and(|number: i64| number > 0))
+        && std::str::from_utf8(&args[2])
+            .is_ok_and(|text| text.parse().is_ok_and(|number: i64| number > 0))
 }
 
-/// Whether Redis 8.6 might answer with the old value and then with an error, too: SET with GET, where the
-/// digest to compare with is none. midi answers with the error.
+/// Whether Redis 8.6 might answer with the old value and then with an error, too: SET with GET,
+/// where the digest to compare with is none. midi answers with the error.
 fn is_answered_twice(args: &[Vec<u8>]) -> bool {
     let has = |words: &[&str]| args.iter().skip(3).any(|word| is_one_of(word, words));
     is_one_of(&args[0], &["set"]) && has(&["ifdeq", "ifdne"]) && has(&["get"])
@@ -496,7 +520,9 @@ fn is_answered_twice(args: &[Vec<u8>]) -> bool {
 
 /// Whether a bit may be far behind all that are there: a value of up to 512 MB would be made.
 fn is_of_large_offset(args: &[Vec<u8>]) -> bool {
-    let number = |word: &Vec<u8>| std::str::from_utf8(word).ok()?.trim_start_matches('#').parse::<i64>().ok();
+    let number = |word: &Vec<u8>| {
+        std::str::from_utf8(word).ok()?.trim_start_matches('#').parse::<i64>().ok()
+    };
     is_one_of(&args[0], &["setbit", "bitfield"])
         && args[1..].iter().filter_map(number).any(|number| (100_000..1 << 32).contains(&number))
 }

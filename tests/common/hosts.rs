@@ -1,5 +1,5 @@
-//! What newer hosts do otherwise than Redis 7.0. midi answers as 7.0 does on every host, so a test that takes
-//! the expected words from the host's own command looks here when they are not the same.
+//! What newer hosts do otherwise than Redis 7.0. midi answers as 7.0 does on every host, so a test
+//! that takes the expected words from the host's own command looks here when they are not the same.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -27,7 +27,8 @@ impl Host {
 pub fn host() -> Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     *HOST.get_or_init(|| {
-        let output = Command::new(redis_server()).arg("--version").output().expect("run the server");
+        let output =
+            Command::new(redis_server()).arg("--version").output().expect("run the server");
         parse(&String::from_utf8_lossy(&output.stdout)).expect("what --version says")
     })
 }
@@ -54,7 +55,8 @@ const ANY: &str = "";
 
 /// Where, the command, what the host's reply begins with, what midi's begins with.
 const DIFFERENCES: [(On, &str, &str, &str); 20] = [
-    // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is wrong comes after.
+    // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is
+    // wrong comes after.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
     (On::Newer, "scan", "ERR invalid cursor", "ERR "),
     (On::Newer, "scan", "ERR ", "ERR invalid cursor"),
@@ -63,7 +65,8 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Valkey, "scan", "ERR unknown type name", "ERR "),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
     (On::Newer, "hello", "ERR Syntax error in HELLO option", "WRONGPASS "),
-    // To strangers newer hosts do not repeat what they have sent, and Valkey says this first of all.
+    // To strangers newer hosts do not repeat what they have sent, and Valkey says this first of
+    // all.
     (On::Newer, ANY, "ERR unknown command", "ERR unknown command"),
     (On::Valkey, ANY, "NOAUTH ", "ERR wrong number of arguments"),
     (On::Valkey, ANY, "NOAUTH ", "ERR unknown "),
@@ -74,7 +77,8 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Valkey, "msetex", "ERR ", "ERR "),
     // Valkey looks at the time to live first, then whether there is a key.
     (On::Valkey, "getex", "ERR ", FINE),
-    // Newer hosts look at all arguments first, then whether there is a key; and Valkey does without an end.
+    // Newer hosts look at all arguments first, then whether there is a key; and Valkey does
+    // without an end.
     (On::Newer, "bitcount", "ERR ", FINE),
     (On::Newer, "bitcount", "ERR ", "ERR "),
     (On::Valkey, "bitcount", FINE, "ERR syntax error"),
@@ -82,11 +86,13 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Newer, "bitpos", "ERR ", "ERR "),
 ];
 
-/// Whether midi's reply to a command is the host's, or the one of Redis 7.0 where the host's is known to be another.
+/// Whether midi's reply to a command is the host's, or the one of Redis 7.0 where the host's is
+/// known to be another.
 pub fn same_answer(command: &str, native: &Value, midi: &Value) -> bool {
     native == midi
         || host().is_newer()
-            && (in_older_words(native) == in_older_words(midi) || differ_as_known(command, native, midi))
+            && (in_older_words(native) == in_older_words(midi)
+                || differ_as_known(command, native, midi))
 }
 
 fn differ_as_known(command: &str, native: &Value, midi: &Value) -> bool {
@@ -117,7 +123,10 @@ const OLDER_WORDS: [(&str, &str); 4] = [
         "NOPERM this user has no permissions to access one of the keys used as arguments",
     ),
     ("ERR Command 'multi' not allowed inside a transaction", "ERR MULTI calls can not be nested"),
-    ("ERR Command 'watch' not allowed inside a transaction", "ERR WATCH inside MULTI is not allowed"),
+    (
+        "ERR Command 'watch' not allowed inside a transaction",
+        "ERR WATCH inside MULTI is not allowed",
+    ),
     ("the HELLO <proto> AUTH <user>", "the HELLO AUTH <user>"),
 ];
 
@@ -129,7 +138,8 @@ pub fn in_older_words(reply: &Value) -> Value {
         text = text.replace(newer, older);
     }
     // Newer hosts name the user.
-    if let (Some(start), Some(end)) = (text.find("NOPERM User "), text.find(" has no permissions")) {
+    if let (Some(start), Some(end)) = (text.find("NOPERM User "), text.find(" has no permissions"))
+    {
         text.replace_range(start..end, "NOPERM this user");
     }
     Value::error(&text)

@@ -151,9 +151,11 @@ pub fn run(state: &mut State, args: &Words) -> Value {
         }
         b"INCR" => incr(state, key),
         b"SETBIT" | b"GETBIT" => one_bit(state, args),
-        b"BITCOUNT" => {
-            count(state.get(key).map_or(0, |value| value.iter().map(|byte| byte.count_ones() as usize).sum()))
-        }
+        b"BITCOUNT" => count(
+            state
+                .get(key)
+                .map_or(0, |value| value.iter().map(|byte| byte.count_ones() as usize).sum()),
+        ),
         b"BITFIELD" => increment_bytes(state, args),
         b"BITOP" => bitop(state, args),
         b"DELIFEQ" => {
@@ -235,7 +237,8 @@ fn incr(state: &mut State, key: &[u8]) -> Value {
 fn one_bit(state: &mut State, args: &Words) -> Value {
     let at: usize = String::from_utf8_lossy(&args[2]).parse().expect("made so");
     let (byte, mask) = (at / 8, 0x80 >> (at % 8));
-    let old = state.get(&args[1]).and_then(|value| value.get(byte)).is_some_and(|byte| byte & mask != 0);
+    let old =
+        state.get(&args[1]).and_then(|value| value.get(byte)).is_some_and(|byte| byte & mask != 0);
     if let Some(on) = args.get(3) {
         let value = state.entry(args[1].clone()).or_default();
         value.resize(value.len().max(byte + 1), 0);
@@ -246,8 +249,9 @@ fn one_bit(state: &mut State, args: &Words) -> Value {
 
 /// BITFIELD key INCRBY u8 #number increment, once or more.
 fn increment_bytes(state: &mut State, args: &Words) -> Value {
-    let number =
-        |text: &[u8]| String::from_utf8_lossy(text).replace('#', "").parse::<usize>().expect("made so");
+    let number = |text: &[u8]| {
+        String::from_utf8_lossy(text).replace('#', "").parse::<usize>().expect("made so")
+    };
     let value = state.entry(args[1].clone()).or_default();
     let sums = args[2..].chunks(4).map(|step| {
         assert!(step[0] == b"INCRBY" && step[1] == b"u8");

@@ -74,7 +74,8 @@ pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
     }
 }
 
-/// Runs one test body in all three modes with both protocols, a host's command and midi's side by side.
+/// Runs one test body in all three modes with both protocols, a host's command and midi's side by
+/// side.
 pub fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
     in_all_modes(|_, server| {
         for client in [server.client(), server.client().resp3()] {

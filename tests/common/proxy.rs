@@ -12,7 +12,10 @@ use super::twin::Words;
 
 /// Listens on a free port for as long as the process runs; `change` is done to every command
 /// on its way. The port.
-pub fn start(server_port: u16, change: impl Fn(&mut Words) + Send + Sync + 'static) -> io::Result<u16> {
+pub fn start(
+    server_port: u16,
+    change: impl Fn(&mut Words) + Send + Sync + 'static,
+) -> io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
     let change: Arc<Change> = Arc::new(change);
@@ -49,7 +52,11 @@ pub fn rename(args: &mut Words, renamed: &HashSet<Vec<u8>>) {
     }
 }
 
-fn pass_commands(mut from: BufReader<TcpStream>, mut to: &TcpStream, change: &Change) -> io::Result<()> {
+fn pass_commands(
+    mut from: BufReader<TcpStream>,
+    mut to: &TcpStream,
+    change: &Change,
+) -> io::Result<()> {
     loop {
         let mut args = command(&mut from)?;
         change(&mut args);

@@ -27,7 +27,11 @@ pub fn module() -> PathBuf {
         return path.into();
     }
     let built = test_executable().ancestors().nth(2).expect("deps/..").join("libmidi.so");
-    assert!(built.exists(), "{} is missing: run cargo build first, or set MIDI_MODULE", built.display());
+    assert!(
+        built.exists(),
+        "{} is missing: run cargo build first, or set MIDI_MODULE",
+        built.display()
+    );
     built
 }
 
@@ -53,7 +57,12 @@ pub struct Builder {
 impl Builder {
     /// Redis with the module and no load arguments.
     pub fn new() -> Self {
-        Builder { binary: redis_server(), config: Vec::new(), load: Some(String::new()), with_port: false }
+        Builder {
+            binary: redis_server(),
+            config: Vec::new(),
+            load: Some(String::new()),
+            with_port: false,
+        }
     }
 
     /// Without the module.
@@ -111,8 +120,10 @@ impl Builder {
         let dir = new_dir();
         let port = free_port();
         let midi_port = self.with_port.then(free_port);
-        fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port)).expect("write redis.conf");
-        let output = || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
+        fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port))
+            .expect("write redis.conf");
+        let output =
+            || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
         let mut command = Command::new(&self.binary);
         command.arg(dir.join("redis.conf")).stdin(Stdio::null()).stdout(output()).stderr(output());
         if let Some(preload) = std::env::var_os("MIDI_SERVER_PRELOAD") {
@@ -232,7 +243,8 @@ impl Server {
 
     /// A new connection to midi's port.
     pub fn midi_client(&self) -> Client {
-        Client::connect(self.midi_port()).unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
+        Client::connect(self.midi_port())
+            .unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
     }
 
     /// Its process.
@@ -281,7 +293,10 @@ impl Server {
             return Some(format!("the server ended by itself: {status}"));
         }
         let log = self.log();
-        TROUBLE.iter().find(|mark| log.contains(**mark)).map(|mark| format!("the log says {mark:?}"))
+        TROUBLE
+            .iter()
+            .find(|mark| log.contains(**mark))
+            .map(|mark| format!("the log says {mark:?}"))
     }
 
     fn exit_status(&mut self) -> Option<ExitStatus> {
@@ -331,7 +346,10 @@ impl Drop for Server {
         } else if self.checked {
             let trouble = self.trouble().or_else(|| self.stop()).or_else(|| {
                 let log = self.log();
-                TROUBLE.iter().find(|mark| log.contains(**mark)).map(|mark| format!("the log says {mark:?}"))
+                TROUBLE
+                    .iter()
+                    .find(|mark| log.contains(**mark))
+                    .map(|mark| format!("the log says {mark:?}"))
             });
             self.kill();
             if let Some(trouble) = trouble {

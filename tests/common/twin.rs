@@ -26,15 +26,18 @@ impl Step {
     /// Its commands.
     pub fn commands(&self) -> &[Words] {
         match self {
-            Step::Plain(args) | Step::Script(args) | Step::Alone(args) => std::slice::from_ref(args),
+            Step::Plain(args) | Step::Script(args) | Step::Alone(args) => {
+                std::slice::from_ref(args)
+            }
             Step::Transaction(commands) => commands,
         }
     }
 
     /// What goes over the wire for it.
     fn wire(&self) -> Vec<Words> {
-        let both =
-            |commands: &[Words]| commands.iter().flat_map(|args| Exchange::of(args).commands).collect();
+        let both = |commands: &[Words]| {
+            commands.iter().flat_map(|args| Exchange::of(args).commands).collect()
+        };
         match self {
             Step::Plain(_) => both(self.commands()),
             Step::Script(_) => both(self.commands()).into_iter().map(from_script).collect(),
@@ -64,7 +67,9 @@ impl Step {
 
     /// Compares the replies of two sides.
     fn judge_apart(&self, native: &[Value], midi: &[Value], margin_ms: i64) -> Result<(), String> {
-        let check = |args: &Words, native: &Value, midi: &Value| match same(args, native, midi, margin_ms) {
+        let check = |args: &Words, native: &Value, midi: &Value| match same(
+            args, native, midi, margin_ms,
+        ) {
             true => Ok(()),
             false => Err(difference(args, native, midi)),
         };
@@ -90,7 +95,9 @@ impl Step {
     /// Compares the replies to what went over the wire.
     fn judge(&self, replies: &[Value], margin_ms: i64) -> Result<(), String> {
         match self {
-            Step::Plain(args) | Step::Script(args) => Exchange::of(args).judge(args, replies, margin_ms),
+            Step::Plain(args) | Step::Script(args) => {
+                Exchange::of(args).judge(args, replies, margin_ms)
+            }
             Step::Transaction(commands) => judge_transaction(commands, replies, margin_ms),
             Step::Alone(_) => Ok(()),
         }
@@ -221,7 +228,8 @@ impl Twin {
     #[track_caller]
     fn must(&mut self, steps: &[Step]) -> Vec<Value> {
         self.batch(steps).unwrap_or_else(|Difference { step, text }| {
-            let before: Vec<_> = steps[step.saturating_sub(8)..step].iter().map(Step::to_string).collect();
+            let before: Vec<_> =
+                steps[step.saturating_sub(8)..step].iter().map(Step::to_string).collect();
             panic!("after {before:#?}\n{text}")
         })
     }
@@ -254,8 +262,11 @@ impl Twin {
     fn batch_apart(&mut self, steps: &[Step], started: Instant) -> Result<Vec<Value>, Difference> {
         let (client, door) = self.midi.as_mut().expect("two connections");
         let native: Vec<_> = steps.iter().flat_map(|step| step.wire_apart(Words::clone)).collect();
-        let midi: Vec<_> = steps.iter().flat_map(|step| step.wire_apart(|args| door.named(args))).collect();
-        let bytes = |commands: &[Words]| commands.iter().flat_map(|args| encoded(args)).collect::<Vec<u8>>();
+        let midi: Vec<_> =
+            steps.iter().flat_map(|step| step.wire_apart(|args| door.named(args))).collect();
+        let bytes = |commands: &[Words]| {
+            commands.iter().flat_map(|args| encoded(args)).collect::<Vec<u8>>()
+        };
         self.client.send(&bytes(&native));
         client.send(&bytes(&midi));
         let natives: Vec<Value> = native.iter().map(|_| self.client.read()).collect();
@@ -289,13 +300,19 @@ impl Exchange {
                 pairs: &[(2, 0), (3, 1)],
             },
             // The stock command exchanges midi's databases too: an odd number of times in all.
-            "swapdb" => Exchange { commands: vec![native, midi.clone(), midi], pairs: &[(0, 1), (0, 2)] },
+            "swapdb" => {
+                Exchange { commands: vec![native, midi.clone(), midi], pairs: &[(0, 1), (0, 2)] }
+            }
             _ => Exchange { commands: vec![native, midi], pairs: &[(0, 1)] },
         }
     }
 
     fn judge(&self, args: &Words, replies: &[Value], margin_ms: i64) -> Result<(), String> {
-        match self.pairs.iter().find(|pair| !same(args, &replies[pair.0], &replies[pair.1], margin_ms)) {
+        match self
+            .pairs
+            .iter()
+            .find(|pair| !same(args, &replies[pair.0], &replies[pair.1], margin_ms))
+        {
             None => Ok(()),
             Some(pair) => Err(difference(args, &replies[pair.0], &replies[pair.1])),
         }
@@ -370,7 +387,9 @@ fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool 
         ("pexpiretime", Value::Integer(a), Value::Integer(b)) => {
             near(*a, *b, if is_fixed(*a) { 0 } else { margin_ms })
         }
-        ("keys", Value::Array(_), Value::Array(_)) => native.clone().sorted() == midi.clone().sorted(),
+        ("keys", Value::Array(_), Value::Array(_)) => {
+            native.clone().sorted() == midi.clone().sorted()
+        }
         ("scan", Value::Array(a), Value::Array(b)) => same_scan(args, a, b),
         // What these say is the server's own: which key, who else holds it, how large it is.
         ("randomkey" | "memory", a, b) if !a.is_error() => same_kind(a, b),
@@ -381,7 +400,8 @@ fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool 
     }
 }
 
-/// A payload without its version and checksum: every host writes its own version, midi that of Redis 7.0.
+/// A payload without its version and checksum: every host writes its own version, midi that of
+/// Redis 7.0.
 fn without_trailer(payload: &[u8]) -> &[u8] {
     &payload[..payload.len().saturating_sub(10)]
 }

@@ -1,7 +1,7 @@
 //! The promise: no bytes from outside bring a parser down, or make it see what is not there.
 //!
-//! The fuzzer looks for such bytes for as long as one likes (`fuzz/`, `scripts/test-long.sh`). Here its
-//! checks run over its corpus, and over changed copies of it, which are the same in every run.
+//! The fuzzer looks for such bytes for as long as one likes (`fuzz/`, `scripts/test-long.sh`). Here
+//! its checks run over its corpus, and over changed copies of it, which are the same in every run.
 //! `MIDI_FUZZ_INPUTS` says how many.
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
@@ -28,7 +28,8 @@ fn patterns() {
 
 fn run(target: &str, check: fn(&[u8]), inputs: usize) {
     let corpus = corpus(target);
-    let inputs = std::env::var("MIDI_FUZZ_INPUTS").map_or(inputs, |inputs| inputs.parse().expect("a number"));
+    let inputs = std::env::var("MIDI_FUZZ_INPUTS")
+        .map_or(inputs, |inputs| inputs.parse().expect("a number"));
     corpus.iter().for_each(|input| checked(check, input));
     let mut random = Random::new(1);
     for _ in 0..inputs {
@@ -39,7 +40,8 @@ fn run(target: &str, check: fn(&[u8]), inputs: usize) {
 /// In the order of their names, so that runs are equal.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let files =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a readable folder").path()).collect();
     paths.sort();
     assert!(paths.len() > 5, "the corpus was not found");
@@ -47,7 +49,11 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 fn checked(check: fn(&[u8]), input: &[u8]) {
-    assert!(catch_unwind(|| check(input)).is_ok(), "with these bytes: b\"{}\"", input.escape_ascii());
+    assert!(
+        catch_unwind(|| check(input)).is_ok(),
+        "with these bytes: b\"{}\"",
+        input.escape_ascii()
+    );
 }
 
 /// What means something to one of the parsers.

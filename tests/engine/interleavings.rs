@@ -107,7 +107,8 @@ impl Shard {
         }
         let held = self.token.try_take().expect("messages are left, and nobody has been told");
         for (from, &count) in expected.iter().enumerate() {
-            let numbers: Vec<usize> = held.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
+            let numbers: Vec<usize> =
+                held.iter().filter(|done| done.0 == from).map(|done| done.1).collect();
             assert_eq!(numbers, (0..count).collect::<Vec<_>>(), "thread {from}'s messages");
         }
         assert_eq!(held.len(), expected.iter().sum::<usize>());
@@ -144,7 +145,8 @@ fn a_token_has_one_holder() {
         let try_once = |from: usize| {
             let got = Arc::clone(&got);
             move |shard: &Shard| {
-                let held = if from == 0 { shard.token.try_take_long() } else { shard.token.try_take() };
+                let held =
+                    if from == 0 { shard.token.try_take_long() } else { shard.token.try_take() };
                 if let Some(mut held) = held {
                     got.fetch_add(1, Ordering::Relaxed);
                     held.push((from, 0));
@@ -309,7 +311,8 @@ fn the_waiter_is_let_in() {
             let shard = Shard::new();
             let threads = vec![
                 spawn(&shard, move |shard| {
-                    let held = if long { shard.token.try_take_long() } else { shard.token.try_take() };
+                    let held =
+                        if long { shard.token.try_take_long() } else { shard.token.try_take() };
                     match held {
                         Some(mut held) => {
                             held.push((0, 0));
@@ -390,8 +393,11 @@ fn nothing_happens_within_a_unit() {
             let shard = Shard::new();
             let threads = vec![
                 spawn(&shard, move |shard| {
-                    let held =
-                        if long { shard.token.try_take_long() } else { shard.token.try_take_with_pending() };
+                    let held = if long {
+                        shard.token.try_take_long()
+                    } else {
+                        shard.token.try_take_with_pending()
+                    };
                     match held {
                         Some(mut held) => {
                             held.push((0, 0));
@@ -477,7 +483,9 @@ fn a_sleeper_is_woken() {
             let threads = (0..pushers)
                 .map(|from| {
                     let queue = Arc::clone(&queue);
-                    thread::spawn(move || (0..each).for_each(|number| queue.send(Letter::new(from, number))))
+                    thread::spawn(move || {
+                        (0..each).for_each(|number| queue.send(Letter::new(from, number)))
+                    })
                 })
                 .collect();
             let mut read = Vec::new();

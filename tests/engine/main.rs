@@ -1,5 +1,6 @@
-//! What is promised without a host: the engine and its ports on real threads, the protocol, parsers under
-//! any bytes, and the concurrent parts under loom (`--cfg loom`), which then are all that there is here.
+//! What is promised without a host: the engine and its ports on real threads, the protocol, parsers
+//! under any bytes, and the concurrent parts under loom (`--cfg loom`), which then are all that
+//! there is here.
 
 #[cfg(not(loom))]
 #[path = "../common/mod.rs"]
@@ -20,8 +21,8 @@ mod shard_threads;
 /// that std makes:
 ///
 /// * the last owner of an Arc frees it after a fence, and fences it does not know;
-/// * the table of names is made under the lock of a LazyLock, inside std, which
-///   is not instrumented (so is the test harness's channel).
+/// * the table of names is made under the lock of a LazyLock, inside std, which is not instrumented
+///   (so is the test harness's channel).
 ///
 /// SAFETY of the name: the sanitizer's runtime looks for it, and nobody else.
 #[cfg(not(loom))]

@@ -104,23 +104,41 @@ fn abort_on_panic() {
 impl Running {
     fn start(shards: usize, safemode: bool) -> Self {
         let waker = Arc::new(Waker::new().expect("an eventfd"));
-        let config =
-            Config { workers: 2, shards, databases: 4, cluster: Cluster::Off, safemode, clock: now_ms };
+        let config = Config {
+            workers: 2,
+            shards,
+            databases: 4,
+            cluster: Cluster::Off,
+            safemode,
+            clock: now_ms,
+        };
         let wake = Arc::clone(&waker);
-        let engine = Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
+        let engine =
+            Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
         engine.set_gates(locked(), Gates::OPEN);
         engine.outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
-        engine.users.refresh(locked(), true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
+        engine.users.refresh(
+            locked(),
+            true,
+            None::<std::iter::Empty<&[u8]>>,
+            |_| false,
+            everything,
+        );
         let port = free_port();
-        let wanted =
-            PortConfig { port, bind: vec!["127.0.0.1".into()], backlog: 511, ..PortConfig::default() };
+        let wanted = PortConfig {
+            port,
+            bind: vec!["127.0.0.1".into()],
+            backlog: 511,
+            ..PortConfig::default()
+        };
         let ports = net::open(&engine, &wanted, abort_on_panic).expect("ports");
         let workers = Workers::start(&engine, abort_on_panic, ports).expect("threads");
         let stop = Arc::new(AtomicBool::new(false));
         let main = thread::spawn({
-            let (engine, waker, stop) = (Arc::clone(&engine), Arc::clone(&waker), Arc::clone(&stop));
+            let (engine, waker, stop) =
+                (Arc::clone(&engine), Arc::clone(&waker), Arc::clone(&stop));
             move || run_main(&engine, &waker, &stop)
         });
         Running { engine, waker, port, stop, main, workers }
@@ -256,7 +274,8 @@ type Work = fn(&World, usize);
 /// Counts, in pipelines: a client sees its own writes, and the others' only together.
 fn count(world: &World, number: usize) {
     let (mut client, mut last) = (world.running.client(), 0);
-    let (own, mset) = (format!("own:{number}"), |v: i64| format!("MSET a {v}.{number} b {v}.{number}"));
+    let (own, mset) =
+        (format!("own:{number}"), |v: i64| format!("MSET a {v}.{number} b {v}.{number}"));
     for round in 1..=rounds() {
         let lines = [
             format!("INCR {own}"),
@@ -271,7 +290,10 @@ fn count(world: &World, number: usize) {
         let all = said[1].integer();
         assert!(all > last, "{all} after {last}");
         last = all;
-        assert_eq!((said[0].integer(), said[2].text(), said[6].integer()), (round, round.to_string(), 1));
+        assert_eq!(
+            (said[0].integer(), said[2].text(), said[6].integer()),
+            (round, round.to_string(), 1)
+        );
         assert_eq!((&said[3], &said[5]), (&Value::ok(), &Value::ok()));
         let together = said[4].clone().array();
         assert_eq!(together[0], together[1]);
@@ -284,12 +306,20 @@ fn transfer(world: &World, _: usize) {
     for round in 0..rounds() {
         client.ok("WATCH from to");
         let mut sum = client.run("MGET from to").array().into_iter();
-        let mut next =
-            || sum.next().filter(|value| !value.is_null()).map_or(0, |value| value.text().parse().unwrap());
+        let mut next = || {
+            sum.next()
+                .filter(|value| !value.is_null())
+                .map_or(0, |value| value.text().parse().unwrap())
+        };
         let (from, to): (i64, i64) = (next(), next());
         assert_eq!(from + to, 0);
-        let lines =
-            ["MULTI", &format!("SET from {}", from - 1), "ECHO x", &format!("SET to {}", to + 1), "EXEC"];
+        let lines = [
+            "MULTI",
+            &format!("SET from {}", from - 1),
+            "ECHO x",
+            &format!("SET to {}", to + 1),
+            "EXEC",
+        ];
         // Without the port's own command it is answered in another way.
         let lines = lines.into_iter().filter(|line| round % 2 == 0 || *line != "ECHO x");
         let said = client.pipeline(&lines.map(words).collect::<Vec<_>>());
@@ -329,7 +359,8 @@ fn ask(world: &World, number: usize) {
         let mut client = if round % 2 == 0 { client.resp3() } else { client };
         assert_eq!(client.run("CONFIG GET what").map()["what"].text(), "value");
         assert!(client.run("CLIENT LIST").text().contains(&format!("name=asker:{number} ")));
-        let said = client.pipeline(&["MULTI", "AUTH default default", "GET all", "EXEC"].map(words));
+        let said =
+            client.pipeline(&["MULTI", "AUTH default default", "GET all", "EXEC"].map(words));
         assert_eq!(said[3].clone().array().len(), 2);
         match round % 4 {
             0 => client.ok("QUIT"),
@@ -349,8 +380,11 @@ fn fall(world: &World, number: usize) {
         if named.is_err() {
             continue;
         }
-        let lines =
-            [words("GET all"), words(&format!("APPEND victim:{number} x")), words("MGET a b from to")];
+        let lines = [
+            words("GET all"),
+            words(&format!("APPEND victim:{number} x")),
+            words("MGET a b from to"),
+        ];
         let burst: Vec<u8> = lines.iter().flat_map(|line| encoded(line)).collect();
         while !world.failed.load(Ordering::Relaxed)
             && client.try_send(&burst).is_ok()
@@ -365,8 +399,11 @@ fn fall(world: &World, number: usize) {
 fn kill(world: &World, _: usize) {
     let mut client = world.running.client();
     while world.working.load(Ordering::Relaxed) > 1 {
-        for line in client.run("CLIENT LIST").text().lines().filter(|line| line.contains(" name=victim ")) {
-            let id = line.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).expect("an id");
+        for line in
+            client.run("CLIENT LIST").text().lines().filter(|line| line.contains(" name=victim "))
+        {
+            let id =
+                line.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).expect("an id");
             let killed = client.integer(&format!("CLIENT KILL ID {id}"));
             assert!(killed <= 1);
         }
@@ -385,9 +422,11 @@ fn strain(world: &World, number: usize) {
         gets.chunks(1 + random.below(30)).for_each(|piece| client.send(piece));
         (0..4).for_each(|_| assert_eq!(client.read().bytes(), value));
         let many = 2 * ARGUMENTS_KEPT;
-        let mget: Vec<&str> = std::iter::once("MGET").chain(std::iter::repeat_n("own:0", many)).collect();
+        let mget: Vec<&str> =
+            std::iter::once("MGET").chain(std::iter::repeat_n("own:0", many)).collect();
         client.send(
-            &[encoded(&mget), encoded(&["STRLEN", &key]), b"EXISTS \"all\" none\r\n".to_vec()].concat(),
+            &[encoded(&mget), encoded(&["STRLEN", &key]), b"EXISTS \"all\" none\r\n".to_vec()]
+                .concat(),
         );
         assert_eq!(client.read().array().len(), many);
         assert_eq!(client.read(), Value::Integer(value.len() as i64));
@@ -400,8 +439,10 @@ const CLIENTS: [(usize, Work); 7] =
     [(4, count), (2, transfer), (2, work_long), (2, ask), (2, fall), (1, kill), (2, strain)];
 
 fn all_at_once(shards: usize, safemode: bool) {
-    let clients: Vec<(usize, Work)> =
-        CLIENTS.iter().flat_map(|&(times, work)| (0..times).map(move |number| (number, work))).collect();
+    let clients: Vec<(usize, Work)> = CLIENTS
+        .iter()
+        .flat_map(|&(times, work)| (0..times).map(move |number| (number, work)))
+        .collect();
     let world = Arc::new(World {
         running: Running::start(shards, safemode),
         transferred: AtomicI64::new(0),
@@ -508,8 +549,10 @@ const LINES: [&str; 39] = [
 /// The last thing that most clients send, and what it is answered.
 const LAST: [&[u8]; 2] = [b"DISCARD\r\nECHO the-end\r\n", b"$7\r\nthe-end\r\n"];
 
-/// What others send last. They hear of nothing behind it, or the system might throw away what they were told.
-const NO_REQUESTS: [&[u8]; 4] = [b"*x\r\n", b"*2\r\n$3\r\nGET\r\n!\r\n", b"*1\r\n$-1\r\n", b"GET \"\r\n"];
+/// What others send last. They hear of nothing behind it, or the system might throw away what they
+/// were told.
+const NO_REQUESTS: [&[u8]; 4] =
+    [b"*x\r\n", b"*2\r\n$3\r\nGET\r\n!\r\n", b"*1\r\n$-1\r\n", b"GET \"\r\n"];
 
 fn stream(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
@@ -529,12 +572,18 @@ fn stream(random: &mut Random) -> Vec<u8> {
             }
         }
         match random.below(12) {
-            0 if !words.concat().is_empty() => stream.extend([&words.join(&b' ')[..], b"\r\n"].concat()),
+            0 if !words.concat().is_empty() => {
+                stream.extend([&words.join(&b' ')[..], b"\r\n"].concat())
+            }
             1 => stream.extend_from_slice(b"\r\n*0\r\n"),
             _ => stream.extend(encoded(&words)),
         }
     }
-    stream.extend_from_slice(if random.below(4) == 0 { random.pick(&NO_REQUESTS) } else { LAST[0] });
+    stream.extend_from_slice(if random.below(4) == 0 {
+        random.pick(&NO_REQUESTS)
+    } else {
+        LAST[0]
+    });
     stream
 }
 
@@ -555,7 +604,8 @@ fn told(socket: &mut TcpStream) -> Vec<u8> {
     told
 }
 
-/// Clients send the same, each about keys of its own: one in one piece, the others in pieces of any size.
+/// Clients send the same, each about keys of its own: one in one piece, the others in pieces of any
+/// size.
 fn all_are_told_the_same(running: &Running, random: &mut Random) {
     let stream = stream(random);
     let mut sockets: Vec<(TcpStream, Vec<u8>, usize)> = (MARK..MARK + ALIKE)

@@ -16,7 +16,8 @@ type Command = Vec<Vec<u8>>;
 const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
 const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
-/// What a connection hears when its bytes come in these pieces: commands, and the error that ends it.
+/// What a connection hears when its bytes come in these pieces: commands, and the error that ends
+/// it.
 fn heard<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limits: &RequestLimits,
@@ -178,9 +179,9 @@ fn seen(value: &Value, resp3: bool) -> Value {
         Value::Null if !resp3 => Value::NullBulk,
         Value::Verbatim(text) if resp3 => Value::Verbatim([b"txt:", &text[..]].concat()),
         Value::Verbatim(text) => Value::Bulk(text.clone()),
-        Value::Map(pairs) if resp3 => {
-            Value::Map(pairs.iter().map(|(key, value)| (seen(key, true), seen(value, true))).collect())
-        }
+        Value::Map(pairs) if resp3 => Value::Map(
+            pairs.iter().map(|(key, value)| (seen(key, true), seen(value, true))).collect(),
+        ),
         Value::Map(pairs) => Value::Array(
             pairs.iter().flat_map(|(key, value)| [seen(key, false), seen(value, false)]).collect(),
         ),
@@ -204,7 +205,11 @@ fn decoded(bytes: &mut &[u8]) -> Option<Value> {
         (b'$' | b'=', Some(len)) => {
             let (string, rest) = bytes.split_at_checked(len as usize)?;
             *bytes = rest.strip_prefix(b"\r\n")?;
-            if sign == b'$' { Value::Bulk(string.to_vec()) } else { Value::Verbatim(string.to_vec()) }
+            if sign == b'$' {
+                Value::Bulk(string.to_vec())
+            } else {
+                Value::Verbatim(string.to_vec())
+            }
         }
         (b'*', Some(len)) => Value::Array((0..len).map(|_| decoded(bytes)).collect::<Option<_>>()?),
         (b'%', Some(len)) => {
@@ -246,13 +251,16 @@ fn answered(server: &Server, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the port would answer if it had PING and ECHO only. Errors of commands have their first word.
+/// What the port would answer if it had PING and ECHO only. Errors of commands have their first
+/// word.
 fn expected(bytes: &[u8], limits: &RequestLimits) -> Vec<Value> {
     let (commands, error) = heard([bytes], limits);
     let answers = commands.iter().map(|command| match &command[..] {
         _ if !limits.authenticated => Value::error("NOAUTH"),
         [name] if name.eq_ignore_ascii_case(b"ping") => Value::Simple(b"PONG".to_vec()),
-        [name, text] if name.eq_ignore_ascii_case(b"ping") || name.eq_ignore_ascii_case(b"echo") => {
+        [name, text]
+            if name.eq_ignore_ascii_case(b"ping") || name.eq_ignore_ascii_case(b"echo") =>
+        {
             Value::bulk(text)
         }
         _ => Value::error("ERR"),
@@ -296,7 +304,14 @@ const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Lines of a length that Redis does not take, without their ends.
 fn too_long() -> Vec<Vec<u8>> {
     let line = |start: &str| [start.as_bytes(), &[b'1'; 65_536]].concat();
-    vec![line("*"), line("*1\r\n$"), line("1"), line("*1\0\r\n"), line("a\0b\r\n"), line("*1\r\n$4\0\r\n")]
+    vec![
+        line("*"),
+        line("*1\r\n$"),
+        line("1"),
+        line("*1\0\r\n"),
+        line("a\0b\r\n"),
+        line("*1\r\n$4\0\r\n"),
+    ]
 }
 
 #[test]
@@ -375,7 +390,8 @@ fn malformed_requests_are_answered_as_redis_answers_them() {
         compare(&server, &case, &ANYBODY);
         compare(&server, &[PING, &case[..65_536 - PING.len()]].concat(), &ANYBODY);
     }
-    // More than Redis reads at once, and no more than it sends at once: it sends nothing to who has ended.
+    // More than Redis reads at once, and no more than it sends at once: it sends nothing to who has
+    // ended.
     compare(&server, &encoded(&["ECHO".to_owned(), "x".repeat(40_000)]), &ANYBODY);
     compare(&server, &encoded(&vec!["PING"; 5000]), &ANYBODY);
 }
@@ -422,7 +438,8 @@ fn random_requests_are_answered_as_redis_answers_them() {
         for _ in 0..random.below(4) {
             let at = random.below(bytes.len());
             let byte = random.pick(&[
-                b"\r", b"\n", b"\0", b"*", b"$", b"0", b"1", b"9", b"-", b"\"", b"'", b"\\", b" ", b"\xff",
+                b"\r", b"\n", b"\0", b"*", b"$", b"0", b"1", b"9", b"-", b"\"", b"'", b"\\", b" ",
+                b"\xff",
             ])[0];
             match random.below(3) {
                 0 => bytes[at] = byte,

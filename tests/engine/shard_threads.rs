@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::engine::{
-    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked, Origin,
-    Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers, long_work,
+    Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked,
+    Origin, Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers,
+    long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -38,8 +39,13 @@ fn clock() -> UnixMs {
 /// Moved only by the test of expiry, whose keys alone have one.
 static CLOCK: AtomicI64 = AtomicI64::new(1_600_000_000_000);
 
-fn engine(workers: usize, shards: usize, wake_main: impl Fn() + Send + Sync + 'static) -> Arc<Engine> {
-    let config = Config { workers, shards, databases: 4, cluster: Cluster::Off, safemode: false, clock };
+fn engine(
+    workers: usize,
+    shards: usize,
+    wake_main: impl Fn() + Send + Sync + 'static,
+) -> Arc<Engine> {
+    let config =
+        Config { workers, shards, databases: 4, cluster: Cluster::Off, safemode: false, clock };
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(wake_main)).expect("eventfds");
     // No host is loading its data.
@@ -149,9 +155,8 @@ impl Random {
 
 /// What all have done so far, to judge replies by.
 ///
-/// * `own:N` is written by door N alone, with 1, 2, 3, …: whoever reads it gets
-///   at least what was finished before the read began, and at most what had
-///   been begun when it ended.
+/// * `own:N` is written by door N alone, with 1, 2, 3, …: whoever reads it gets at least what was
+///   finished before the read began, and at most what had been begun when it ended.
 /// * `chain:N` is swapped for values that nobody else uses: each comes back once.
 /// * `a:N`, `b:N`, `c:N` are written together, so they read the same together.
 /// * `lock:N` is had by one at a time.
@@ -256,7 +261,11 @@ impl History {
             (Step::LookTogether, [Said::Integer(0 | 3)]) => {}
             (Step::Lock(_), [Said::Null]) => {}
             (Step::Lock(lock), [Said::Ok]) => {
-                assert_eq!(self.inside[*lock].fetch_add(1, Ordering::AcqRel), 0, "two have the lock");
+                assert_eq!(
+                    self.inside[*lock].fetch_add(1, Ordering::AcqRel),
+                    0,
+                    "two have the lock"
+                );
                 *has = Some(*lock);
             }
             (Step::Unlock, [Said::Integer(1)]) => *has = None,
@@ -307,7 +316,8 @@ fn check_books(engine: &Engine) {
 fn run_now(engine: &Engine, slot: &ThreadSlot, taking: Taking<'_>, words: &[String]) -> Vec<Said> {
     loop {
         let mut record = Record::default();
-        let outcome = with_call(engine, 0, words, |call| engine.attempt(slot, call, taking, &mut record));
+        let outcome =
+            with_call(engine, 0, words, |call| engine.attempt(slot, call, taking, &mut record));
         match outcome {
             Outcome::Done => return record.0,
             Outcome::Busy => assert!(record.0.is_empty(), "nothing has been said"),
@@ -450,7 +460,11 @@ impl Jobs {
                 (db, line(&["populate", "3000", "p", "20"]), Expected::Ok),
                 (db, line(&["keys", "p:*"]), Expected::Keys(3000)),
                 (0, line(&["keys", "stay:*"]), Expected::Keys(STAY)),
-                (0, line(&["scan", "0", "match", "stay:*", "count", "1000000"]), Expected::ScanOf(STAY)),
+                (
+                    0,
+                    line(&["scan", "0", "match", "stay:*", "count", "1000000"]),
+                    Expected::ScanOf(STAY),
+                ),
                 (db, many("exists"), Expected::Integer(1200)),
                 (db, many("del"), Expected::Integer(1200)),
                 (db, line(&["keys", "*"]), Expected::Keys(1800)),
@@ -471,7 +485,10 @@ impl Jobs {
             (Expected::Keys(count), [Said::Array(len), keys @ ..]) => {
                 assert_eq!((*len, bulk_set(keys).len()), (count, count), "{words:?}");
             }
-            (Expected::ScanOf(count), [Said::Array(2), Said::Bulk(cursor), Said::Array(_), keys @ ..]) => {
+            (
+                Expected::ScanOf(count),
+                [Said::Array(2), Said::Bulk(cursor), Said::Array(_), keys @ ..],
+            ) => {
                 assert_eq!((&cursor[..], bulk_set(keys).len()), (&b"0"[..], count));
             }
             _ => panic!("{words:?}: {said:?}"),
@@ -515,12 +532,14 @@ impl Driver {
             self.clients[client].large = true;
             line(&["get", "large"])
         } else {
-            let (step, words) = self.history.begin(client, &mut self.random, self.clients[client].has);
+            let (step, words) =
+                self.history.begin(client, &mut self.random, self.clients[client].has);
             self.clients[client].step = Some(step);
             words
         };
         let ticket = self.first_ticket + client;
-        let request = |call: &Call<'_>| Box::new(Request::new(call, Origin::Main(Box::new(Ticket(ticket)))));
+        let request =
+            |call: &Call<'_>| Box::new(Request::new(call, Origin::Main(Box::new(Ticket(ticket)))));
         let mut record = Record::default();
         let slot = engine.main_slot(locked());
         let done = with_call(&engine, 0, &words, |call| {
@@ -543,7 +562,9 @@ impl Driver {
                     engine.enqueue(request(call));
                     return false;
                 }
-                Outcome::Long | Outcome::NeedsMain => unreachable!("no long command, nothing watched"),
+                Outcome::Long | Outcome::NeedsMain => {
+                    unreachable!("no long command, nothing watched")
+                }
             }
             true
         });
@@ -711,9 +732,19 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     let threads = Workers::start(&engine, abort_on_panic, Vec::new()).expect("threads");
     let slot = engine.main_slot(locked());
     for number in 0..STAY {
-        run_now(&engine, slot, Taking::Wait(locked()), &line(&["set", &format!("stay:{number}"), "value"]));
+        run_now(
+            &engine,
+            slot,
+            Taking::Wait(locked()),
+            &line(&["set", &format!("stay:{number}"), "value"]),
+        );
     }
-    run_now(&engine, slot, Taking::Wait(locked()), &line(&["set", "large", &"x".repeat(LARGE_BYTES)]));
+    run_now(
+        &engine,
+        slot,
+        Taking::Wait(locked()),
+        &line(&["set", "large", &"x".repeat(LARGE_BYTES)]),
+    );
 
     let mut driver = Driver {
         engine: Arc::clone(&engine),
@@ -767,7 +798,9 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     }
     driver.turn(false);
 
-    driver.history.close(|key| run_now(&engine, slot, Taking::MAIN, &line(&["get", key])).remove(0));
+    driver
+        .history
+        .close(|key| run_now(&engine, slot, Taking::MAIN, &line(&["get", key])).remove(0));
     engine.workers().stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);

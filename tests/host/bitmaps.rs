@@ -1,5 +1,5 @@
-//! The promise: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD and BITFIELD_RO answer and store exactly what
-//! the stock commands do, small values and large ones; and DELIFEQ what Valkey's does.
+//! The promise: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD and BITFIELD_RO answer and store
+//! exactly what the stock commands do, small values and large ones; and DELIFEQ what Valkey's does.
 
 use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
 
@@ -116,7 +116,9 @@ fn values_are_combined() {
 fn wrong_calls_are_refused_in_the_same_words() {
     in_all_modes_and_protocols(|twin| {
         push(twin, "SET k 12345678");
-        for name in ["SETBIT", "GETBIT", "BITCOUNT", "BITPOS", "BITOP", "BITFIELD", "BITFIELD_RO", "setBit"] {
+        for name in
+            ["SETBIT", "GETBIT", "BITCOUNT", "BITPOS", "BITOP", "BITFIELD", "BITFIELD_RO", "setBit"]
+        {
             for count in 0..8 {
                 for word in ["k", "1", "x"] {
                     let mut args = vec![name, "k"];
@@ -167,15 +169,20 @@ fn some_fields(random: &mut Random, writes: bool) -> Vec<String> {
     let mut args = Vec::new();
     for _ in 0..random.below(6) {
         let signed = random.below(2) == 0;
-        let encoding =
-            format!("{}{}", if signed { 'i' } else { 'u' }, 1 + random.below(63 + usize::from(signed)));
+        let encoding = format!(
+            "{}{}",
+            if signed { 'i' } else { 'u' },
+            1 + random.below(63 + usize::from(signed))
+        );
         let offset = match random.below(3) {
             0 => format!("#{}", random.below(20)),
             _ => random.below(400).to_string(),
         };
         match random.below(if writes { 4 } else { 1 }) {
             0 => args.extend(["GET".into(), encoding, offset]),
-            1 => args.extend(["OVERFLOW", random.pick(&["WRAP", "sat", "FAIL"])].map(str::to_owned)),
+            1 => {
+                args.extend(["OVERFLOW", random.pick(&["WRAP", "sat", "FAIL"])].map(str::to_owned))
+            }
             2 => args.extend(["SET".into(), encoding, offset, number(random).to_string()]),
             _ => args.extend(["incrby".into(), encoding, offset, number(random).to_string()]),
         }
@@ -219,7 +226,9 @@ fn large_values_change_at_random() {
             match random.below(12) {
                 0 => twin.push(&[b"SET", key.as_bytes(), &part]),
                 1..=3 => twin.push(&["SETBIT", key, &offset, bit]),
-                4 => twin.push(&["BITFIELD", key, "INCRBY", "u32", &offset, "1", "GET", "u63", "#7"]),
+                4 => {
+                    twin.push(&["BITFIELD", key, "INCRBY", "u32", &offset, "1", "GET", "u63", "#7"])
+                }
                 5 => twin.push(&["BITCOUNT", key, &offset, "-30", "BIT"]),
                 6 => twin.push(&["BITPOS", key, bit, &offset, "-1", "BIT"]),
                 7 => twin.push(&["BITOP", operation, key, other, "b", "c"]),
@@ -239,7 +248,8 @@ fn values_grow_up_to_the_limit_only() {
         let mut client = server.client();
         client.ok("CONFIG SET midi.max-value-bytes 1000");
         let too_far = Value::error("ERR bit offset is not an integer or out of range");
-        let too_long = Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 1000)");
+        let too_long =
+            Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 1000)");
         for (line, expected) in [
             ("MIDI.SETBIT k 7999 1", Value::Integer(0)),
             ("MIDI.SETBIT k 8000 1", too_far.clone()),
@@ -262,9 +272,11 @@ fn values_grow_up_to_the_limit_only() {
         client.ok("CONFIG SET midi.max-key-bytes 5");
         let too_long = "ERR key exceeds maximum allowed size (midi.max-key-bytes 5)";
         client.ok("MIDI.SET k x");
-        for line in
-            ["MIDI.SETBIT longkey 3 1", "MIDI.BITFIELD longkey SET u8 0 1", "MIDI.BITOP NOT longkey k"]
-        {
+        for line in [
+            "MIDI.SETBIT longkey 3 1",
+            "MIDI.BITFIELD longkey SET u8 0 1",
+            "MIDI.BITOP NOT longkey k",
+        ] {
             assert_eq!(client.run(line), Value::error(too_long), "{line}");
         }
     });
@@ -308,8 +320,14 @@ fn a_key_is_deleted_if_its_value_is_the_given_one() {
             ("MIDI.EXISTS k", Value::Integer(1)),
             ("MIDI.DELIFEQ k v", Value::Integer(1)),
             ("MIDI.DELIFEQ k v", Value::Integer(0)),
-            ("MIDI.DELIFEQ k", Value::error("ERR wrong number of arguments for 'midi.delifeq' command")),
-            ("MIDI.DELIFEQ k v w", Value::error("ERR wrong number of arguments for 'midi.delifeq' command")),
+            (
+                "MIDI.DELIFEQ k",
+                Value::error("ERR wrong number of arguments for 'midi.delifeq' command"),
+            ),
+            (
+                "MIDI.DELIFEQ k v w",
+                Value::error("ERR wrong number of arguments for 'midi.delifeq' command"),
+            ),
         ] {
             assert_eq!(client.run(line), expected, "{line}");
         }

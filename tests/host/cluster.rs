@@ -29,7 +29,9 @@ fn client_of(builder: Builder) -> (Server, Client) {
     let server = builder.config("cluster-enabled yes").start();
     let mut client = server.client();
     client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
-    wait_until("the cluster is up", || client.run("CLUSTER INFO").text().contains("cluster_state:ok"));
+    wait_until("the cluster is up", || {
+        client.run("CLUSTER INFO").text().contains("cluster_state:ok")
+    });
     (server, client)
 }
 

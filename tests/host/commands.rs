@@ -16,7 +16,12 @@ struct Row {
     call: &'static str,
 }
 
-const fn row(name: &'static str, flags: &'static str, arguments: &'static str, call: &'static str) -> Row {
+const fn row(
+    name: &'static str,
+    flags: &'static str,
+    arguments: &'static str,
+    call: &'static str,
+) -> Row {
     Row { name, flags, arguments, call }
 }
 
@@ -41,7 +46,12 @@ const ROWS: [Row; 68] = [
     row("persist", "write fast", "key", "key1"),
     row("rename", "write", "key newkey", "key1 key2"),
     row("renamenx", "write fast", "key newkey", "key1 key2"),
-    row("copy", "write denyoom", "source destination destination-db replace", "key1 key2 DB 1 REPLACE"),
+    row(
+        "copy",
+        "write denyoom",
+        "source destination destination-db replace",
+        "key1 key2 DB 1 REPLACE",
+    ),
     row("move", "write fast", "key db", "key1 1"),
     row("object", "readonly", "subcommand key", "ENCODING key1"),
     row("memory", "readonly", "subcommand key count", "USAGE key1 SAMPLES 0"),
@@ -102,8 +112,9 @@ const ROWS: [Row; 68] = [
 ];
 
 /// Commands of midi's own, and those of newer hosts.
-const OWN: [&str; 10] =
-    ["populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex"];
+const OWN: [&str; 10] = [
+    "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex",
+];
 
 /// One command each, where the host has one for every subcommand.
 const CONTAINERS: [&str; 2] = ["object", "memory"];
@@ -122,8 +133,9 @@ fn words(row: &Row, prefix: &str) -> Vec<String> {
     call.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Every row in every mode, by itself, in a transaction and from a script, with a good and with wrong
-/// numbers of arguments: the host's reply where the host has the command, and else some reply.
+/// Every row in every mode, by itself, in a transaction and from a script, with a good and with
+/// wrong numbers of arguments: the host's reply where the host has the command, and else some
+/// reply.
 #[test]
 fn every_row_runs_in_every_mode() {
     in_all_modes(|mode, server| {
@@ -137,7 +149,10 @@ fn every_row_runs_in_every_mode() {
             twin.script(&call);
             twin.same(&call[..1]);
             let too_many = [call.clone(), vec![b"x".to_vec(); 9]].concat();
-            if !matches!(row.name, "del" | "unlink" | "exists" | "touch" | "mget" | "flushall" | "flushdb") {
+            if !matches!(
+                row.name,
+                "del" | "unlink" | "exists" | "touch" | "mget" | "flushall" | "flushdb"
+            ) {
                 twin.same(&too_many);
             }
         }
@@ -172,7 +187,9 @@ fn settled(row: &Row, reply: Value) -> Value {
 /// An error without the prefix in the command's name.
 fn unprefixed(reply: Value) -> Value {
     match reply {
-        Value::Error(text) => Value::error(&String::from_utf8_lossy(&text).replacen("'midi.", "'", 1)),
+        Value::Error(text) => {
+            Value::error(&String::from_utf8_lossy(&text).replacen("'midi.", "'", 1))
+        }
         other => other,
     }
 }
@@ -267,13 +284,17 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
             PORT_ROWS.iter().any(|(own, _)| *own == name || own.starts_with(&format!("{name}|")))
         };
         for name in texts(port.run("COMMAND LIST")) {
-            let of_table = ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
+            let of_table =
+                ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
             assert!(of_table || known(&name), "{name} is not tried");
         }
         for (name, args) in PORT_ROWS {
             let call = format!("{} {args}", name.replace('|', " "));
             let (own, of_host) = (port.run(&call), host.run(&call));
-            assert!(!own.is_error() || *name == *"auth" && of_host.is_error(), "{mode:?}: {call}: {own:?}");
+            assert!(
+                !own.is_error() || *name == *"auth" && of_host.is_error(),
+                "{mode:?}: {call}: {own:?}"
+            );
             let newer = ["client|setinfo", "client|no-touch"].contains(&name) && of_host.is_error();
             let same_kind = std::mem::discriminant(&own) == std::mem::discriminant(&of_host);
             assert!(same_kind || newer, "{mode:?}: {call}: {own:?} and not {of_host:?}");
@@ -388,7 +409,8 @@ fn getkeys_finds_the_same_keys() {
     for (call, allowed) in
         [("2 key1 a key2 b EX 10", true), ("2 key1 a other b", false), ("2 other a key1 b", false)]
     {
-        let call: Vec<String> = format!("midi.msetex {call}").split(' ').map(str::to_owned).collect();
+        let call: Vec<String> =
+            format!("midi.msetex {call}").split(' ').map(str::to_owned).collect();
         assert_eq!(dry_run(&mut client, "u", &call) == Value::ok(), allowed, "{call:?}");
     }
     for row in ["populate 3 x", "import x", "export x", "jobs", "info"] {
@@ -402,13 +424,15 @@ fn every_command_is_documented() {
     let mut client = server.client().resp3();
     for row in &ROWS {
         let name = format!("midi.{}", row.name);
-        let docs = client.run(&format!("COMMAND DOCS {name}")).map().remove(&name).expect("docs").map();
+        let docs =
+            client.run(&format!("COMMAND DOCS {name}")).map().remove(&name).expect("docs").map();
         assert!(docs["summary"].text().ends_with('.'), "{name}");
         assert!(docs["complexity"].text().starts_with("O("), "{name}");
         assert_eq!(docs["module"].text(), "midi");
         assert_eq!(docs["since"].text(), "0.1.0");
         let arguments = docs.get("arguments").map_or(Vec::new(), |list| list.clone().array());
-        let names: Vec<_> = arguments.iter().map(|argument| argument.clone().map()["name"].text()).collect();
+        let names: Vec<_> =
+            arguments.iter().map(|argument| argument.clone().map()["name"].text()).collect();
         assert_eq!(names.join(" "), row.arguments, "{name}");
     }
 }
@@ -439,7 +463,8 @@ fn the_documentation_names_the_same_words() {
             tokens(&client.run(&format!("COMMAND DOCS {name}")), &mut found);
             found
         };
-        let (mut midi, native) = (words_of(format!("midi.{}", row.name)), words_of(row.name.into()));
+        let (mut midi, native) =
+            (words_of(format!("midi.{}", row.name)), words_of(row.name.into()));
         // Words of SET that are newer than some hosts.
         midi.retain(|word| row.name != "set" || !word.starts_with("IF") || native.contains(word));
         // Redis 7.0 does not name BITOP's, and newer hosts have more.
@@ -470,7 +495,8 @@ fn getkeysandflags_say_what_happens_to_keys() {
         let keys = keys.array().into_iter().map(Value::array);
         keys.map(|mut key| (key.remove(0).text(), texts(key.remove(0)))).collect()
     };
-    let others = twins().filter(|row| has_keys(row)).map(|row| format!("{} {}", row.name, row.call));
+    let others =
+        twins().filter(|row| has_keys(row)).map(|row| format!("{} {}", row.name, row.call));
     let sets = SETS.iter().map(|call| format!("set {call}"));
     let bitfields = BITFIELDS.iter().map(|call| format!("bitfield {call}"));
     for call in others.chain(sets).chain(bitfields) {
@@ -515,7 +541,11 @@ fn acl_rules_name_commands_and_keys() {
         client.ok(&format!("ACL SETUSER u reset on -@all +{name} ~key*"));
         let call = words(row, "midi.");
         assert_eq!(dry_run(&mut client, "u", &call), Value::ok(), "{name}");
-        assert_eq!(dry_run(&mut client, "u", &elsewhere(&call)) != Value::ok(), has_keys(row), "{name}");
+        assert_eq!(
+            dry_run(&mut client, "u", &elsewhere(&call)) != Value::ok(),
+            has_keys(row),
+            "{name}"
+        );
         for other in ROWS.iter().filter(|other| other.name != row.name) {
             let reply = dry_run(&mut client, "u", &words(other, "midi."));
             assert_ne!(reply, Value::ok(), "{} for a user of {name} alone", other.name);
@@ -528,9 +558,16 @@ fn acl_key_permissions_are_those_of_the_host() {
     let server = Mode::Adaptive.server();
     let mut client = server.client();
     let mut different = Vec::new();
-    for pattern in
-        ["~key*", "%R~key*", "%W~key*", "%RW~key*", "~key1", "%R~key* %W~key1", "~nosuch", "resetkeys"]
-    {
+    for pattern in [
+        "~key*",
+        "%R~key*",
+        "%W~key*",
+        "%RW~key*",
+        "~key1",
+        "%R~key* %W~key1",
+        "~nosuch",
+        "resetkeys",
+    ] {
         client.ok(&format!("ACL SETUSER u reset on +@all {pattern}"));
         for row in twins() {
             let calls: &[&str] = match row.name {
@@ -543,7 +580,10 @@ fn acl_key_permissions_are_those_of_the_host() {
                 let midi = dry_run(&mut client, "u", &words(&row, "midi.")).text();
                 let native = dry_run(&mut client, "u", &words(&row, "")).text();
                 if midi.replace("midi.", "") != native {
-                    different.push(format!("{} {call} with {pattern}: {midi} and not {native}", row.name));
+                    different.push(format!(
+                        "{} {call} with {pattern}: {midi} and not {native}",
+                        row.name
+                    ));
                 }
             }
         }
@@ -559,14 +599,21 @@ fn acl_rules_are_enforced() {
         client.ok("ACL SETUSER reader on nopass -@all +multi +exec +midi.get +midi.mget ~key*");
         client.ok("AUTH reader x");
         assert_eq!(client.run("MIDI.GET key1"), Value::bulk("1"));
-        for line in
-            ["MIDI.GET other", "MIDI.MGET key1 other", "MIDI.SET key1 2", "MIDI.KEYS *", "MIDI.FLUSHALL"]
-        {
+        for line in [
+            "MIDI.GET other",
+            "MIDI.MGET key1 other",
+            "MIDI.SET key1 2",
+            "MIDI.KEYS *",
+            "MIDI.FLUSHALL",
+        ] {
             let reply = client.run(line);
             assert!(reply.is_error() && reply.text().starts_with("NOPERM"), "{line}: {reply:?}");
         }
         let mut admin = server.client();
-        assert_eq!(admin.run("MIDI.MGET key1 other"), Value::Array(vec![Value::bulk("1"), Value::bulk("2")]));
+        assert_eq!(
+            admin.run("MIDI.MGET key1 other"),
+            Value::Array(vec![Value::bulk("1"), Value::bulk("2")])
+        );
         // In a transaction, too.
         client.ok("MULTI");
         assert!(client.run("MIDI.SET key1 2").is_error());
@@ -594,14 +641,22 @@ const SECTIONS: [(&str, &[&str]); 9] = [
     ("workers", &["worker0", "worker1"]),
     ("net", &["port_state"]),
     ("jobs", &["jobs_running", "jobs_started"]),
-    ("commandstats", &["cmdstat_get", "cmdstat_set", "cmdstat_mset", "cmdstat_expire", "cmdstat_keys"]),
+    (
+        "commandstats",
+        &["cmdstat_get", "cmdstat_set", "cmdstat_mset", "cmdstat_expire", "cmdstat_keys"],
+    ),
 ];
 
 /// Something to tell about.
 fn some_work(server: &Server) {
     let mut client = server.client();
-    for line in ["MIDI.SET a 1 EX 1000", "MIDI.MSET b 2 c 3", "MIDI.GET a", "MIDI.GET nosuch", "MIDI.KEYS *"]
-    {
+    for line in [
+        "MIDI.SET a 1 EX 1000",
+        "MIDI.MSET b 2 c 3",
+        "MIDI.GET a",
+        "MIDI.GET nosuch",
+        "MIDI.KEYS *",
+    ] {
         assert!(!client.run(line).is_error(), "{line}");
     }
     client.ok("SELECT 3");
@@ -620,7 +675,8 @@ fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
             section = name.to_owned();
             found.entry(section.clone()).or_default();
         } else {
-            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("not a field: {line:?}"));
+            let (name, value) =
+                line.split_once(':').unwrap_or_else(|| panic!("not a field: {line:?}"));
             found.get_mut(&section).expect("a section").insert(name.to_owned(), value.to_owned());
         }
     }
@@ -629,7 +685,8 @@ fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
 
 #[track_caller]
 fn check_section(found: &BTreeMap<String, BTreeMap<String, String>>, name: &str, fields: &[&str]) {
-    let section = found.get(&format!("midi_{name}")).unwrap_or_else(|| panic!("no {name}: {found:?}"));
+    let section =
+        found.get(&format!("midi_{name}")).unwrap_or_else(|| panic!("no {name}: {found:?}"));
     let expected: BTreeSet<_> = fields.iter().map(|field| format!("midi_{field}")).collect();
     assert_eq!(section.keys().cloned().collect::<BTreeSet<_>>(), expected, "{name}");
 }
@@ -646,7 +703,8 @@ fn info_has_midis_sections() {
             }
             for all in ["everything", "modules"] {
                 let found = sections(&client.run(&format!("INFO {all}")).text());
-                let present = SECTIONS.iter().filter(|(name, _)| found.contains_key(&format!("midi_{name}")));
+                let present =
+                    SECTIONS.iter().filter(|(name, _)| found.contains_key(&format!("midi_{name}")));
                 assert_eq!(present.count(), SECTIONS.len(), "INFO {all}");
             }
             assert!(client.info("server").contains_key("redis_version"));
@@ -657,8 +715,9 @@ fn info_has_midis_sections() {
 
 fn check_values(server: &Server, mode: Mode) {
     let mut client = server.client();
-    let mut field =
-        |section: &str, name: &str| client.info(&format!("midi_{section}"))[&format!("midi_{name}")].clone();
+    let mut field = |section: &str, name: &str| {
+        client.info(&format!("midi_{section}"))[&format!("midi_{name}")].clone()
+    };
     assert_eq!(field("shards", "threads"), "2");
     assert_eq!(field("shards", "shards"), "1024");
     assert_eq!(field("shards", "panics"), "0");
@@ -684,7 +743,9 @@ fn midi_info_tells_the_same() {
         assert_eq!(all.len(), SECTIONS.len());
         for (name, fields) in SECTIONS {
             check_section(&all, name, fields);
-            for line in [format!("MIDI.INFO {name}"), format!("midi.info MIDI_{}", name.to_uppercase())] {
+            for line in
+                [format!("MIDI.INFO {name}"), format!("midi.info MIDI_{}", name.to_uppercase())]
+            {
                 let one = sections(&client.run(&line).text());
                 assert_eq!(one.keys().collect::<Vec<_>>(), [&format!("midi_{name}")], "{line}");
                 check_section(&one, name, fields);
@@ -694,7 +755,10 @@ fn midi_info_tells_the_same() {
         assert_eq!(two.keys().collect::<Vec<_>>(), ["midi_dispatch", "midi_workers"]);
         assert_eq!(client.run("MIDI.INFO nosuch"), Value::bulk(""));
         for word in ["all", "everything", "default"] {
-            assert_eq!(sections(&client.run(&format!("MIDI.INFO {word}")).text()).len(), SECTIONS.len());
+            assert_eq!(
+                sections(&client.run(&format!("MIDI.INFO {word}")).text()).len(),
+                SECTIONS.len()
+            );
         }
         let mut client = server.client().resp3();
         let Value::Verbatim(text) = client.run("MIDI.INFO shards") else { panic!("not verbatim") };
@@ -711,17 +775,25 @@ fn help_has_a_line_for_every_command() {
         assert_eq!(lines.len(), ROWS.len());
         for row in &ROWS {
             let begin = format!("MIDI.{} -- ", row.name.to_uppercase());
-            assert_eq!(lines.iter().filter(|line| line.text().starts_with(&begin)).count(), 1, "{begin}");
+            assert_eq!(
+                lines.iter().filter(|line| line.text().starts_with(&begin)).count(),
+                1,
+                "{begin}"
+            );
         }
         for line in ["MIDI.HELP x", "MIDI.HELP GET SET"] {
             let reply = server.client().run(line);
-            assert_eq!(reply, Value::error("ERR wrong number of arguments for 'midi.help' command"));
+            assert_eq!(
+                reply,
+                Value::error("ERR wrong number of arguments for 'midi.help' command")
+            );
         }
     });
 }
 
 /// The fields of a job, in order, as RESP2 has them.
-const JOB_FIELDS: [&str; 8] = ["id", "command", "database", "client", "door", "done", "total", "elapsed"];
+const JOB_FIELDS: [&str; 8] =
+    ["id", "command", "database", "client", "door", "done", "total", "elapsed"];
 
 /// More than is made before it is ended.
 const MANY: i64 = 30_000_000;
@@ -754,7 +826,10 @@ fn jobs_shows_what_runs() {
         assert!(matches!(&jobs[0], Value::Map(pairs) if pairs.len() == 8), "{jobs:?}");
         check_job(&jobs[0]);
         let line = &two.info("midi_jobs")["midi_job1"];
-        assert!(line.starts_with("command=populate,db=2,client=") && line.contains(",door=host,"), "{line}");
+        assert!(
+            line.starts_with("command=populate,db=2,client=") && line.contains(",door=host,"),
+            "{line}"
+        );
         two.ok("MIDI.JOBS CANCEL 1");
         assert!(busy.read().is_error());
         server.wait_until_idle();
@@ -798,7 +873,9 @@ fn jobs_cancel_ends_a_job() {
 fn jobs_refuses_wrong_arguments() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        for line in ["MIDI.JOBS LIST", "MIDI.JOBS CANCEL", "MIDI.JOBS CANCEL 1 2", "MIDI.JOBS KILL 1"] {
+        for line in
+            ["MIDI.JOBS LIST", "MIDI.JOBS CANCEL", "MIDI.JOBS CANCEL 1 2", "MIDI.JOBS KILL 1"]
+        {
             assert_eq!(client.run(line), Value::error("ERR syntax error"), "{line}");
         }
         let reply = client.run("MIDI.JOBS CANCEL abc");

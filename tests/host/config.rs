@@ -3,7 +3,9 @@
 //! met, and midi tells about itself: COMMAND, ACL, INFO, MIDI.INFO, JOBS, HELP.
 
 use crate::common::hosts::has_newer_tips;
-use crate::common::{Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until};
+use crate::common::{
+    Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until,
+};
 
 /// Every MIDI command that has a stock command of the same kind.
 const STOCK: [&str; 56] = [
@@ -67,8 +69,8 @@ const STOCK: [&str; 56] = [
 
 /// Those that are midi's own, or newer hosts', or have subcommands where the stock has commands.
 const OWN: [&str; 12] = [
-    "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex", "object",
-    "memory",
+    "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex",
+    "object", "memory",
 ];
 
 fn every_command() -> impl Iterator<Item = String> {
@@ -180,9 +182,13 @@ fn redis_conf_sets_what_load_arguments_do_not() {
     assert_eq!(setting(&mut client, "max-value-bytes"), "1048576");
     assert_eq!(setting(&mut client, "threads"), "4", "redis.conf counts more than a load argument");
     assert_eq!(client.info("midi_shards")["midi_shards"], "32");
-    for line in
-        ["midi.nosuch 1", "midi.threads abc", "midi.shards 5", "midi.dispatch fast", "midi.max-jobs 0"]
-    {
+    for line in [
+        "midi.nosuch 1",
+        "midi.threads abc",
+        "midi.shards 5",
+        "midi.dispatch fast",
+        "midi.max-jobs 0",
+    ] {
         let log = Builder::new().config(line).try_start().err();
         let log = log.unwrap_or_else(|| panic!("{line:?} was taken"));
         assert!(!log.contains("BUG REPORT"), "{line:?}:\n{log}");
@@ -211,9 +217,13 @@ fn config_set_changes_what_can_change() {
         let reply = client.run(&format!("CONFIG SET midi.{name} {value}"));
         assert!(reply.is_error() && reply.text().contains("immutable"), "{name}: {reply:?}");
     }
-    for line in
-        ["midi.dispatch fast", "midi.max-jobs 0", "midi.max-jobs -1", "midi.max-key-bytes x", "midi.nosuch 1"]
-    {
+    for line in [
+        "midi.dispatch fast",
+        "midi.max-jobs 0",
+        "midi.max-jobs -1",
+        "midi.max-key-bytes x",
+        "midi.nosuch 1",
+    ] {
         let reply = client.run(&format!("CONFIG SET {line}"));
         assert!(reply.is_error(), "{line}: {reply:?}");
     }
@@ -250,7 +260,9 @@ fn refused(client: &mut Client, line: &str, limit: &str) {
 fn limits_are_kept_and_named() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        client.ok("CONFIG SET midi.max-pattern-bytes 10 midi.max-key-bytes 20 midi.max-value-bytes 30");
+        client.ok(
+            "CONFIG SET midi.max-pattern-bytes 10 midi.max-key-bytes 20 midi.max-value-bytes 30",
+        );
         let (pattern, key, value) = ("p".repeat(11), "k".repeat(21), "v".repeat(31));
         for line in ["MIDI.KEYS #", "MIDI.SCAN 0 MATCH #", "MIDI.IMPORT #", "MIDI.EXPORT #"] {
             refused(&mut client, &line.replace('#', &pattern), "midi.max-pattern-bytes 10");
@@ -279,12 +291,14 @@ fn atomic_commands_have_so_many_keys_at_most() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         client.ok("CONFIG SET midi.max-atomic-keys 3");
-        let refusal = Value::error("ERR too many keys for one atomic command (midi.max-atomic-keys 3)");
+        let refusal =
+            Value::error("ERR too many keys for one atomic command (midi.max-atomic-keys 3)");
         client.ok("MIDI.MSET a 1 b 2 c 3");
         assert_eq!(client.run("MIDI.MSET a x b x c x d x"), refusal);
         assert_eq!(client.run("MIDI.MGET a b c d"), refusal);
         let pipeline = ["MIDI.MGET a b c", "MIDI.EXISTS a b c d", "MIDI.TOUCH a b c d"];
-        let pipeline: Vec<Vec<&str>> = pipeline.iter().map(|line| line.split(' ').collect()).collect();
+        let pipeline: Vec<Vec<&str>> =
+            pipeline.iter().map(|line| line.split(' ').collect()).collect();
         let three = Value::Array(["1", "2", "3"].map(Value::bulk).to_vec());
         assert_eq!(client.pipeline(&pipeline), [three, Value::Integer(3), Value::Integer(3)]);
         client.ok("MULTI");
@@ -372,7 +386,10 @@ fn maxmemory_stops_writes_and_nothing_else() {
         ] {
             assert_eq!(client.run(line), Value::error(OOM), "{line}");
         }
-        assert_eq!(client.run("MIDI.MGET a b"), Value::Array(vec![Value::bulk("1"), Value::bulk("2")]));
+        assert_eq!(
+            client.run("MIDI.MGET a b"),
+            Value::Array(vec![Value::bulk("1"), Value::bulk("2")])
+        );
         assert_eq!(client.integer("MIDI.EXPIRE a 100"), 1);
         client.ok("MIDI.RENAME a a");
         assert_eq!(client.run("MIDI.KEYS a"), Value::Array(vec![Value::bulk("a")]));
@@ -400,8 +417,9 @@ fn populate_stops_at_maxmemory() {
         assert!(client.integer("MIDI.DBSIZE") > 1000, "there was room for some");
         // What the job itself took has been given back: there may be a little room.
         let value = "v".repeat(100_000);
-        let full = (0..100)
-            .any(|number| client.call(&["MIDI.SET", &format!("x{number}"), &value]) == Value::error(OOM));
+        let full = (0..100).any(|number| {
+            client.call(&["MIDI.SET", &format!("x{number}"), &value]) == Value::error(OOM)
+        });
         assert!(full, "writes are refused too");
         client.ok("MIDI.FLUSHALL SYNC");
         wait_until("there is room again", || client.run("MIDI.SET x 1") == Value::ok());
@@ -443,14 +461,19 @@ fn command_info_is_that_of_the_stock_command() {
         let native = command_info(&mut client, name);
         let mut midi = command_info(&mut client, &format!("midi.{name}"));
         if ["set", "bitfield"].contains(&name) {
-            // A module's command can only tell what its options do to a key by giving the key itself.
-            let at =
-                midi.1.iter().position(|flag| flag == "movablekeys").expect("the module is asked for keys");
+            // A module's command can only tell what its options do to a key by giving the key
+            // itself.
+            let at = midi
+                .1
+                .iter()
+                .position(|flag| flag == "movablekeys")
+                .expect("the module is asked for keys");
             midi.1.remove(at);
         }
         assert_eq!(native, midi, "{name}");
     }
-    for (name, flag) in [("populate", "write"), ("import", "denyoom"), ("export", "write"), ("jobs", "admin")]
+    for (name, flag) in
+        [("populate", "write"), ("import", "denyoom"), ("export", "write"), ("jobs", "admin")]
     {
         let (_, flags, _) = command_info(&mut client, &format!("midi.{name}"));
         assert!(flags.iter().any(|found| found == flag), "{name}: {flags:?}");
@@ -481,12 +504,15 @@ fn tips_are_those_of_the_stock_command() {
 fn key_specs_are_those_of_the_stock_command() {
     let server = Mode::Adaptive.server();
     let mut client = server.client().resp3();
-    let mut specs =
-        |name: &str| client.run(&format!("COMMAND INFO {name}")).array()[0].clone().array()[8].clone();
+    let mut specs = |name: &str| {
+        client.run(&format!("COMMAND INFO {name}")).array()[0].clone().array()[8].clone()
+    };
     let without_notes = |value: Value| -> Vec<Vec<(Value, Value)>> {
         let (Value::Set(list) | Value::Array(list)) = value else { panic!("{value:?}") };
         let maps = list.into_iter().map(|spec| match spec {
-            Value::Map(pairs) => pairs.into_iter().filter(|(key, _)| key.text() != "notes").collect(),
+            Value::Map(pairs) => {
+                pairs.into_iter().filter(|(key, _)| key.text() != "notes").collect()
+            }
             other => panic!("{other:?}"),
         });
         maps.collect()
@@ -494,7 +520,8 @@ fn key_specs_are_those_of_the_stock_command() {
     let mut differences = Vec::new();
     for name in STOCK {
         // SET's depends on its GET option; ours says the most that it may do.
-        let (native, midi) = (without_notes(specs(name)), without_notes(specs(&format!("midi.{name}"))));
+        let (native, midi) =
+            (without_notes(specs(name)), without_notes(specs(&format!("midi.{name}"))));
         if native != midi && name != "set" {
             differences.push(format!("{name}: stock {native:?}, midi {midi:?}"));
         }
@@ -555,7 +582,10 @@ fn command_docs_has_every_command() {
         let (arity, _, _) = command_info(&mut client, &name);
         assert_eq!(docs.contains_key("arguments"), arity != 1, "{name}");
     }
-    assert_eq!(client.run("COMMAND LIST FILTERBY MODULE midi").array().len(), every_command().count());
+    assert_eq!(
+        client.run("COMMAND LIST FILTERBY MODULE midi").array().len(),
+        every_command().count()
+    );
 }
 
 /// Rules for users, each command of the stock and midi's.
@@ -743,13 +773,23 @@ fn midi_info_tells_the_same() {
                 matches!(reply, Value::Bulk(_))
             });
             let all = reply.text();
-            for section in
-                ["shards", "keyspace", "memory", "expiry", "dispatch", "workers", "jobs", "commandstats"]
-            {
+            for section in [
+                "shards",
+                "keyspace",
+                "memory",
+                "expiry",
+                "dispatch",
+                "workers",
+                "jobs",
+                "commandstats",
+            ] {
                 assert!(all.contains(&format!("# midi_{section}\r\n")), "{all}");
                 let one = client.run(&format!("MIDI.INFO {section}")).text();
                 assert_eq!(one.matches("# midi_").count(), 1, "{section}: {one}");
-                assert_eq!(client.run(&format!("MIDI.INFO midi_{section}")).text().matches("# ").count(), 1);
+                assert_eq!(
+                    client.run(&format!("MIDI.INFO midi_{section}")).text().matches("# ").count(),
+                    1
+                );
             }
             assert!(client.run("MIDI.INFO SHARDS Jobs").text().matches("# midi_").count() == 2);
             assert!(!client.run("MIDI.INFO nosuch").text().contains('#'));
@@ -764,7 +804,10 @@ fn midi_help_lists_every_command() {
         let lines: Vec<String> = client.run("MIDI.HELP").array().iter().map(Value::text).collect();
         for name in every_command() {
             let name = name.to_uppercase();
-            assert!(lines.iter().any(|line| line.split([' ', '\t']).next() == Some(&name)), "{name}");
+            assert!(
+                lines.iter().any(|line| line.split([' ', '\t']).next() == Some(&name)),
+                "{name}"
+            );
         }
         assert!(client.run("MIDI.HELP x").is_error());
     });
@@ -794,7 +837,10 @@ fn midi_jobs_shows_what_runs() {
             let job = job.map();
             assert_eq!(job["command"].text(), "populate");
             assert_eq!(job["database"], Value::Integer(3));
-            assert_eq!((&job["client"], job["door"].text()), (&Value::Integer(id), "host".to_owned()));
+            assert_eq!(
+                (&job["client"], job["door"].text()),
+                (&Value::Integer(id), "host".to_owned())
+            );
             assert_eq!(job["total"], Value::Integer(30_000_000));
             assert!((0..=30_000_000).contains(&job["done"].integer()));
             number = job["id"].integer();
@@ -802,8 +848,13 @@ fn midi_jobs_shows_what_runs() {
         }
         let mut admin = server.client();
         let fields = admin.info("midi_jobs");
-        assert!(fields.values().any(|value| value.starts_with("command=populate,db=3,")), "{fields:?}");
-        for line in ["MIDI.JOBS CANCEL", "MIDI.JOBS NOSUCH", "MIDI.JOBS CANCEL 1 2", "MIDI.JOBS KILL 1"] {
+        assert!(
+            fields.values().any(|value| value.starts_with("command=populate,db=3,")),
+            "{fields:?}"
+        );
+        for line in
+            ["MIDI.JOBS CANCEL", "MIDI.JOBS NOSUCH", "MIDI.JOBS CANCEL 1 2", "MIDI.JOBS KILL 1"]
+        {
             assert!(admin.run(line).is_error(), "{line}");
         }
         assert_eq!(
@@ -820,7 +871,9 @@ fn midi_jobs_shows_what_runs() {
 fn populate_is_debug_populate() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        for arguments in ["100", "50 p", "30 q 5", "30 r 100", "0", "5 z 0", "20 long-prefix-of-a-name 1"] {
+        for arguments in
+            ["100", "50 p", "30 q 5", "30 r 100", "0", "5 z 0", "20 long-prefix-of-a-name 1"]
+        {
             client.ok(&format!("DEBUG POPULATE {arguments}"));
             client.ok(&format!("MIDI.POPULATE {arguments}"));
             let keys = client.run("KEYS *").sorted();

@@ -2,7 +2,9 @@
 //! midi's into the host: values and expiry whole, counts right, encodings of
 //! the host untouched, and the host goes on answering.
 
-use crate::common::{Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, now_ms, wait_until};
+use crate::common::{
+    Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, now_ms, wait_until,
+};
 
 /// A reply `[copied, present, not strings]`.
 fn counts(copied: i64, present: i64, not_strings: i64) -> Value {
@@ -27,7 +29,9 @@ fn values() -> Vec<(String, Vec<u8>)> {
     .enumerate()
     .map(|(number, text)| (format!("v:text:{number}"), text.as_bytes().to_vec()))
     .collect();
-    for len in [20, 43, 44, 45, 100, 1023, 1024, 1025, 16_384, 32_767, 32_768, 32_769, 500_000, 3_000_000] {
+    for len in
+        [20, 43, 44, 45, 100, 1023, 1024, 1025, 16_384, 32_767, 32_768, 32_769, 500_000, 3_000_000]
+    {
         values.push((format!("v:long:{len}"), (0..len).map(|at| (at % 253) as u8).collect()));
     }
     values.push(("v:binary".into(), (0..=255).collect()));
@@ -89,8 +93,10 @@ struct Way {
     to: &'static str,
 }
 
-const WAYS: [Way; 2] =
-    [Way { copy: "MIDI.IMPORT", from: "", to: "MIDI." }, Way { copy: "MIDI.EXPORT", from: "MIDI.", to: "" }];
+const WAYS: [Way; 2] = [
+    Way { copy: "MIDI.IMPORT", from: "", to: "MIDI." },
+    Way { copy: "MIDI.EXPORT", from: "MIDI.", to: "" },
+];
 
 fn in_both_ways(body: impl Fn(&mut Client, &Way)) {
     in_all_modes(|_, server| {
@@ -112,7 +118,12 @@ fn patterns_choose_and_present_keys_are_kept() {
         assert_eq!(client.run(&format!("{copy} key:?")), counts(1, 1, 0));
         assert_eq!(
             client.run(&format!("{to}MGET key:1 key:2 key:10 a")),
-            Value::Array(vec![Value::bulk("new"), Value::bulk("old"), Value::NullBulk, Value::NullBulk,])
+            Value::Array(vec![
+                Value::bulk("new"),
+                Value::bulk("old"),
+                Value::NullBulk,
+                Value::NullBulk,
+            ])
         );
         assert_eq!(client.run(&format!("{copy} key:* REPLACE")), counts(3, 0, 0));
         assert_eq!(client.run(&format!("{to}GET key:2")), Value::bulk("new"));
@@ -154,7 +165,11 @@ fn expiry_comes_along() {
         assert_eq!(client.integer(&format!("{to}TTL none")), -1);
         wait_until("the copy has expired", || client.run(&format!("{to}GET soon")).is_null());
         client.ok(&format!("{from}SET over v PXAT 1"));
-        assert_eq!(client.run(&format!("{copy} over")), counts(0, 0, 0), "what has expired is not there");
+        assert_eq!(
+            client.run(&format!("{copy} over")),
+            counts(0, 0, 0),
+            "what has expired is not there"
+        );
         assert!(client.run(&format!("{to}GET over")).is_null());
     });
 }
@@ -174,14 +189,19 @@ fn import_counts_what_is_not_a_string() {
         ] {
             assert!(!client.run(line).is_error(), "{line}");
         }
-        assert_eq!(client.run("MIDI.IMPORT *"), counts(2, 0, 5), "bitmaps and HyperLogLogs are strings");
+        assert_eq!(
+            client.run("MIDI.IMPORT *"),
+            counts(2, 0, 5),
+            "bitmaps and HyperLogLogs are strings"
+        );
         assert_eq!(client.run("MIDI.IMPORT *"), counts(0, 2, 5));
         assert_eq!(client.run("MIDI.GET bits"), client.run("GET bits"));
         assert_eq!(client.run("MIDI.IMPORT h"), counts(0, 0, 1));
     });
 }
 
-/// Without REPLACE any key of that name stays as it is; with it, a list becomes a string, as by SET.
+/// Without REPLACE any key of that name stays as it is; with it, a list becomes a string, as by
+/// SET.
 #[test]
 fn export_meets_keys_that_are_not_strings() {
     in_all_modes(|_, server| {

@@ -176,7 +176,8 @@ fn both_ways_at_once() {
         client.ok("MIDI.POPULATE 3000 key 100");
         at_once(4, |number| {
             let mut client = server.client();
-            let line = if number % 2 == 0 { "MIDI.IMPORT * REPLACE" } else { "MIDI.EXPORT * REPLACE" };
+            let line =
+                if number % 2 == 0 { "MIDI.IMPORT * REPLACE" } else { "MIDI.EXPORT * REPLACE" };
             for _ in 0..10 {
                 check(&mut client, line, [3000, 0, 0]);
             }
@@ -243,7 +244,9 @@ fn no_key_survives_a_flush_in_a_copy() {
             for round in 0..8 {
                 let left = left_after_flush(&server, fill, copy, flush, 1000 * round);
                 if left != (0, 0) {
-                    zombies.push(format!("{mode:?}: {left:?} keys of host and midi after {flush} in {copy}"));
+                    zombies.push(format!(
+                        "{mode:?}: {left:?} keys of host and midi after {flush} in {copy}"
+                    ));
                 }
             }
         }
@@ -252,7 +255,13 @@ fn no_key_survives_a_flush_in_a_copy() {
 }
 
 /// How many keys there are when both keyspaces were flushed after so many copies.
-fn left_after_flush(server: &Server, fill: &str, copy: &str, flush: &str, after: i64) -> (i64, i64) {
+fn left_after_flush(
+    server: &Server,
+    fill: &str,
+    copy: &str,
+    flush: &str,
+    after: i64,
+) -> (i64, i64) {
     let mut admin = server.client();
     admin.ok(fill);
     let (mut client, _) = start(server, copy);

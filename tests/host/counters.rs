@@ -60,7 +60,8 @@ fn integers_are_added_and_subtracted() {
 #[test]
 fn counters_keep_their_expiry() {
     in_all_modes_and_protocols(|twin| {
-        for command in ["INCR k", "DECR k", "INCRBY k 1000000", "DECRBY k -7", "INCRBYFLOAT k 0.25"] {
+        for command in ["INCR k", "DECR k", "INCRBY k 1000000", "DECRBY k -7", "INCRBYFLOAT k 0.25"]
+        {
             for expiry in ["", " EX 1000", " PXAT 1"] {
                 twin.push_line(&format!("SET k 99{expiry}"));
                 for _ in 0..3 {
@@ -325,7 +326,9 @@ fn random_number(random: &mut Random) -> String {
     // With one byte of it changed.
     let at = random.below(text.len().max(1));
     let other = *b"0159.eEpPx-+ \0"[random.below(14)..].first().unwrap_or(&b'0');
-    text.char_indices().map(|(place, old)| if place == at { char::from(other) } else { old }).collect()
+    text.char_indices()
+        .map(|(place, old)| if place == at { char::from(other) } else { old })
+        .collect()
 }
 
 #[test]

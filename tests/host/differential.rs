@@ -11,7 +11,9 @@
 use std::time::{Duration, Instant};
 
 use crate::common::grammar::{self, Grammar};
-use crate::common::{Builder, Difference, Door, Mode, Random, Server, Step, Twin, Value, Words, words};
+use crate::common::{
+    Builder, Difference, Door, Mode, Random, Server, Step, Twin, Value, Words, words,
+};
 
 /// Steps in an episode.
 const EPISODE: usize = 1000;
@@ -77,9 +79,11 @@ impl Arena {
         let builder = mode.builder().load("max-pattern-bytes 100mb");
         match door {
             Door::Host => Arena { door, server: builder.start(), stock: None },
-            Door::Port | Door::PortPrefixed => {
-                Arena { door, server: builder.with_port().start(), stock: Some(Builder::plain().start()) }
-            }
+            Door::Port | Door::PortPrefixed => Arena {
+                door,
+                server: builder.with_port().start(),
+                stock: Some(Builder::plain().start()),
+            },
         }
     }
 
@@ -126,7 +130,8 @@ fn some_step(grammar: &Grammar, random: &mut Random) -> Vec<Step> {
         0..2 => vec![Step::Alone(words(&format!("SELECT {}", random.below(DATABASES))))],
         2 => vec![Step::Alone(words(&format!("HELLO {}", 2 + random.below(2))))],
         3..12 => {
-            let commands = (0..1 + random.below(6)).map(|_| grammar.draw(random)).collect::<Vec<_>>();
+            let commands =
+                (0..1 + random.below(6)).map(|_| grammar.draw(random)).collect::<Vec<_>>();
             vec![Step::Transaction(commands.into_iter().flat_map(with_look).collect())]
         }
         12..30 => with_look(grammar.draw(random)).into_iter().map(Step::Script).collect(),
@@ -138,8 +143,10 @@ fn some_step(grammar: &Grammar, random: &mut Random) -> Vec<Step> {
 /// front of it: expired keys count until somebody meets them.
 fn with_look(args: Words) -> Vec<Words> {
     let name = args[0].to_ascii_lowercase();
-    if matches!(name.as_slice(), b"dbsize" | b"randomkey" | b"memory" | b"flushdb" | b"flushall" | b"swapdb")
-    {
+    if matches!(
+        name.as_slice(),
+        b"dbsize" | b"randomkey" | b"memory" | b"flushdb" | b"flushall" | b"swapdb"
+    ) {
         let look = [b"EXISTS".to_vec()].into_iter().chain(grammar::all_keys()).collect();
         vec![look, args]
     } else {
@@ -160,8 +167,10 @@ fn play(arena: &Arena, steps: &[Step]) -> Result<(), Difference> {
 /// What a person needs who wants to know why.
 fn report(arena: &Arena, number: u64, steps: &[Step], difference: &Difference) -> String {
     let failed = &steps[difference.step];
-    let related: Vec<&Step> = steps[..difference.step].iter().filter(|step| meet(step, failed)).collect();
-    let listed = |steps: &[&Step]| steps.iter().map(|step| format!("  {step}\n")).collect::<String>();
+    let related: Vec<&Step> =
+        steps[..difference.step].iter().filter(|step| meet(step, failed)).collect();
+    let listed =
+        |steps: &[&Step]| steps.iter().map(|step| format!("  {step}\n")).collect::<String>();
     let cut = cut_down(arena, &steps[..=difference.step]);
     format!(
         "episode {number}, step {}: {}\nthe last steps that touched its keys:\n{}{}\
@@ -261,7 +270,8 @@ fn a_difference_is_found_and_cut_down() {
     let grammar = Grammar::ask(&mut arena.server.client());
     let mut steps = episode(&grammar, 1);
     play(&arena, &steps).expect("no difference of its own");
-    // A write that only midi sees, in the middle, and a look at it at the end, both in one database.
+    // A write that only midi sees, in the middle, and a look at it at the end, both in one
+    // database.
     steps.insert(500, Step::Alone(words("SELECT 0")));
     steps.insert(501, Step::Alone(words("MIDI.SET planted there")));
     steps.push(Step::Alone(words("SELECT 0")));

@@ -66,7 +66,10 @@ fn clients_without_pipelining_are_answered_too() {
             let mut client = server.client();
             for round in 0..300 {
                 client.ok(&format!("MIDI.SET own:{number} {round}"));
-                assert_eq!(client.run(&format!("MIDI.GET own:{number}")), Value::bulk(round.to_string()));
+                assert_eq!(
+                    client.run(&format!("MIDI.GET own:{number}")),
+                    Value::bulk(round.to_string())
+                );
             }
         });
     });
@@ -82,7 +85,9 @@ fn writes_of_one_key_are_serial() {
             let mut client = server.client();
             for round in 0..50 {
                 let commands: Vec<_> = (0..20)
-                    .map(|at| words(&format!("MIDI.SET hot {} GET", 1 + number * 1000 + round * 20 + at)))
+                    .map(|at| {
+                        words(&format!("MIDI.SET hot {} GET", 1 + number * 1000 + round * 20 + at))
+                    })
                     .collect();
                 for reply in client.pipeline(&commands) {
                     if !reply.is_null() {
@@ -92,7 +97,8 @@ fn writes_of_one_key_are_serial() {
             }
         });
         let last: i64 = server.client().run("MIDI.GET hot").text().parse().unwrap();
-        let written: i64 = (0..8).flat_map(|number| (1..=1000).map(move |at| number * 1000 + at)).sum();
+        let written: i64 =
+            (0..8).flat_map(|number| (1..=1000).map(move |at| number * 1000 + at)).sum();
         assert_eq!(sum.into_inner() + last, written);
     });
 }
@@ -154,7 +160,8 @@ fn adaptive_runs_short_commands_at_once() {
 }
 
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
-    let found = line.split(',').find_map(|field| field.split_once('=').filter(|(key, _)| *key == name));
+    let found =
+        line.split(',').find_map(|field| field.split_once('=').filter(|(key, _)| *key == name));
     found.unwrap_or_else(|| panic!("no {name} in {line}")).1
 }
 
@@ -311,7 +318,8 @@ fn transactions_scripts_and_functions_never_block() {
         let code = FUNCTION.replace("BODY", SCRIPT);
         assert_eq!(client.call(&["FUNCTION", "LOAD", &code]), Value::bulk("midilib"));
         let call = |client: &mut Client, head: &[&str]| {
-            let args: Vec<String> = head.iter().map(|word| (*word).to_owned()).chain(lines()).collect();
+            let args: Vec<String> =
+                head.iter().map(|word| (*word).to_owned()).chain(lines()).collect();
             client.call(&args).array()
         };
         for with_noise in [false, true] {
@@ -332,7 +340,8 @@ fn transactions_scripts_and_functions_never_block() {
 /// What stands inside a transaction or a script happens at one moment.
 fn check_isolation(server: &Server) {
     let write = |client: &mut Client, random: &mut Random| {
-        let commands: Vec<_> = (0..30).map(|_| words(&format!("MIDI.SET c {}", random.next()))).collect();
+        let commands: Vec<_> =
+            (0..30).map(|_| words(&format!("MIDI.SET c {}", random.next()))).collect();
         client.pipeline(&commands);
     };
     beside(server, 4, write, || {
@@ -343,7 +352,8 @@ fn check_isolation(server: &Server) {
                 client.run("MIDI.GET c");
             }
             same_all(client.run("EXEC").array());
-            let script = "local r = {} for i = 1, 50 do r[i] = redis.call('MIDI.GET', 'c') end return r";
+            let script =
+                "local r = {} for i = 1, 50 do r[i] = redis.call('MIDI.GET', 'c') end return r";
             same_all(client.call(&["EVAL", script, "0"]).array());
         }
     });
@@ -455,7 +465,8 @@ fn flushes_and_swaps_beside_work_leave_no_ghosts() {
             let mut client = server.client();
             for round in 0..30 {
                 let line =
-                    ["FLUSHDB", "MIDI.FLUSHDB", "SWAPDB 0 1", "MIDI.FLUSHALL SYNC", "FLUSHALL"][round % 5];
+                    ["FLUSHDB", "MIDI.FLUSHDB", "SWAPDB 0 1", "MIDI.FLUSHALL SYNC", "FLUSHALL"]
+                        [round % 5];
                 client.ok(line);
             }
         });
@@ -494,7 +505,11 @@ fn a_pause_beside_work_stops_nobody_for_good() {
         beside(server, 4, noise, || {
             let mut admin = server.client();
             for round in 0..10 {
-                admin.ok(if round % 2 == 0 { "CLIENT PAUSE 50 ALL" } else { "CLIENT PAUSE 50 WRITE" });
+                admin.ok(if round % 2 == 0 {
+                    "CLIENT PAUSE 50 ALL"
+                } else {
+                    "CLIENT PAUSE 50 WRITE"
+                });
                 admin.ok("MIDI.SET k v");
             }
         });
@@ -555,7 +570,10 @@ fn client_unblock_and_the_effect_agree() {
                     value = round.to_string();
                 }
                 let found = client.run("MIDI.GET k");
-                assert!(found == Value::bulk(&value) || found.is_error(), "{reply:?}, then {found:?}");
+                assert!(
+                    found == Value::bulk(&value) || found.is_error(),
+                    "{reply:?}, then {found:?}"
+                );
             }
         });
     }
@@ -593,11 +611,16 @@ fn killing_clients_with_queued_commands_harms_nobody() {
                     let mut round = 0;
                     while !stop.load(Ordering::Relaxed) {
                         round += 1;
-                        let bytes: Vec<u8> =
-                            own_pipeline(number, round).0.iter().flat_map(|args| encoded(args)).collect();
+                        let bytes: Vec<u8> = own_pipeline(number, round)
+                            .0
+                            .iter()
+                            .flat_map(|args| encoded(args))
+                            .collect();
                         let mut client = server.client();
                         let _ = client.try_send(&bytes);
-                        while client.try_read().is_ok_and(|reply| !reply.is_error()) && round % 3 != 0 {
+                        while client.try_read().is_ok_and(|reply| !reply.is_error())
+                            && round % 3 != 0
+                        {
                             if stop.load(Ordering::Relaxed) {
                                 return;
                             }

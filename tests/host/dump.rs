@@ -36,13 +36,17 @@ fn payloads_are_the_same_byte_for_byte() {
         let mut values: Vec<Vec<u8>> = (0..1500).map(|_| random_value(&mut random, 700)).collect();
         values.extend((0..20).map(|_| random_value(&mut random, 40_000)));
         values.extend((0..4).map(|_| random_value(&mut random, 600_000)));
-        for number in ["0", "-1", "127", "128", "-128", "-129", "32767", "32768", "-32768", "-32769"] {
+        for number in
+            ["0", "-1", "127", "128", "-128", "-129", "32767", "32768", "-32768", "-32769"]
+        {
             values.push(number.into());
         }
-        for text in ["2147483647", "2147483648", "-2147483648", "-2147483649", "01", "-0", "", " 1"] {
+        for text in ["2147483647", "2147483648", "-2147483648", "-2147483649", "01", "-0", "", " 1"]
+        {
             values.push(text.into());
         }
-        for len in [1, 4, 5, 20, 21, 22, 63, 64, 65, 16_383, 16_384, 16_385, 32_767, 32_768, 70_000] {
+        for len in [1, 4, 5, 20, 21, 22, 63, 64, 65, 16_383, 16_384, 16_385, 32_767, 32_768, 70_000]
+        {
             values.push(vec![b'a'; len]);
             values.push((0..len).map(|at| (at % 251) as u8).collect());
         }
@@ -65,10 +69,12 @@ fn each_side_restores_what_the_other_dumped() {
             let native = client.run("DUMP k");
             client.call(&[b"MIDI.SET".as_slice(), b"k", &value]);
             let midi = client.run("MIDI.DUMP k");
-            let restored = client.call(&[b"MIDI.RESTORE".as_slice(), b"r", b"0", native.bytes(), b"REPLACE"]);
+            let restored =
+                client.call(&[b"MIDI.RESTORE".as_slice(), b"r", b"0", native.bytes(), b"REPLACE"]);
             assert_eq!(restored, Value::ok());
             assert_eq!(client.run("MIDI.GET r").bytes(), value);
-            let restored = client.call(&[b"RESTORE".as_slice(), b"r", b"0", midi.bytes(), b"REPLACE"]);
+            let restored =
+                client.call(&[b"RESTORE".as_slice(), b"r", b"0", midi.bytes(), b"REPLACE"]);
             assert_eq!(restored, Value::ok());
             assert_eq!(client.run("GET r").bytes(), value);
         }
@@ -77,7 +83,10 @@ fn each_side_restores_what_the_other_dumped() {
         client.ok(&format!("SET k {}", "a".repeat(50_000)));
         let native = client.run("DUMP k");
         assert!(native.bytes().len() > 50_000);
-        assert_eq!(client.call(&[b"MIDI.RESTORE", b"plain".as_slice(), b"0", native.bytes()]), Value::ok());
+        assert_eq!(
+            client.call(&[b"MIDI.RESTORE", b"plain".as_slice(), b"0", native.bytes()]),
+            Value::ok()
+        );
         assert_eq!(client.run("MIDI.GET plain"), client.run("GET k"));
     });
 }
@@ -91,8 +100,11 @@ fn large_values_go_through_transactions_and_scripts() {
             let value: Vec<u8> = (0..len).map(|_| random.below(5) as u8).collect();
             twin.push(&[b"SET".as_slice(), b"k", &value]);
             let payload = twin.same_line("DUMP k").bytes().to_vec();
-            let restore = [b"RESTORE".as_slice(), b"r", b"0", &payload, b"REPLACE"].map(<[u8]>::to_vec);
-            let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+            let restore =
+                [b"RESTORE".as_slice(), b"r", b"0", &payload, b"REPLACE"].map(<[u8]>::to_vec);
+            let words = |line: &str| {
+                line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>()
+            };
             twin.transaction(&[words("DUMP k"), restore.to_vec(), words("GET r"), words("DEL r")]);
             twin.script(&words("DUMP k"));
             twin.script(&restore);
@@ -158,13 +170,20 @@ fn options_and_order_of_refusals_are_the_same() {
                 for payload in [&good, &wrong, &Vec::new(), &vec![b'x'; 9]] {
                     for options in options {
                         // A key with a relative time of one millisecond is there or not.
-                        if ttl == "1" && !options.iter().any(|word| word.eq_ignore_ascii_case("absttl")) {
+                        if ttl == "1"
+                            && !options.iter().any(|word| word.eq_ignore_ascii_case("absttl"))
+                        {
                             continue;
                         }
                         twin.push_line(before);
-                        let options: Vec<&[u8]> = options.iter().map(|word| word.as_bytes()).collect();
+                        let options: Vec<&[u8]> =
+                            options.iter().map(|word| word.as_bytes()).collect();
                         twin.push(
-                            &[&[b"RESTORE".as_slice(), b"k", ttl.as_bytes(), payload], &options[..]].concat(),
+                            &[
+                                &[b"RESTORE".as_slice(), b"k", ttl.as_bytes(), payload],
+                                &options[..],
+                            ]
+                            .concat(),
                         );
                         twin.push_line("GET k");
                         twin.push_line("PTTL k");
@@ -180,7 +199,10 @@ fn a_time_to_live_counts_from_now_on() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         let payload = payload_of(&mut client, "value");
-        assert_eq!(client.call(&[b"MIDI.RESTORE", b"k".as_slice(), b"100000", &payload]), Value::ok());
+        assert_eq!(
+            client.call(&[b"MIDI.RESTORE", b"k".as_slice(), b"100000", &payload]),
+            Value::ok()
+        );
         let left = client.integer("MIDI.PTTL k");
         assert!((90_000..=100_000).contains(&left), "{left}");
         let at = (now_ms() + 50).to_string();
@@ -199,7 +221,13 @@ fn payloads_of_newer_hosts_are_taken() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         let mut restore = |content: &[u8], version: u16| {
-            client.call(&[b"MIDI.RESTORE".as_slice(), b"k", b"0", &sealed(content, version), b"REPLACE"])
+            client.call(&[
+                b"MIDI.RESTORE".as_slice(),
+                b"k",
+                b"0",
+                &sealed(content, version),
+                b"REPLACE",
+            ])
         };
         // Redis 7.0, 7.2, 7.4 and 8, Valkey 8 (11) and 9 (80).
         for version in [10, 11, 12, 13, 14, 80] {
@@ -215,7 +243,8 @@ fn payloads_of_newer_hosts_are_taken() {
 fn other_types_are_refused_clearly() {
     in_all_modes(|_, server| {
         let mut client = server.client();
-        let refusal = Value::error("ERR the DUMP payload is not of a string; midi holds strings only");
+        let refusal =
+            Value::error("ERR the DUMP payload is not of a string; midi holds strings only");
         for (make, key) in [
             ("RPUSH list a b c", "list"),
             ("SADD set a b c", "set"),
@@ -244,7 +273,8 @@ fn limits_hold_for_restored_values() {
         let plain = sealed(&[b"\0\x40\x65".as_slice(), &[b'x'; 101]].concat(), 10);
         client.ok("CONFIG SET midi.max-value-bytes 100 midi.max-key-bytes 10");
         client.ok("MIDI.SET there old");
-        let refusal = Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 100)");
+        let refusal =
+            Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 100)");
         for payload in [&long, &plain] {
             for key in ["k", "there"] {
                 let line = [b"MIDI.RESTORE", key.as_bytes(), b"0", payload, b"REPLACE"];
@@ -253,7 +283,10 @@ fn limits_hold_for_restored_values() {
         }
         let short = sealed(b"\0\x01a", 10);
         let reply = client.call(&[b"MIDI.RESTORE".as_slice(), b"a long name", b"0", &short]);
-        assert_eq!(reply, Value::error("ERR key exceeds maximum allowed size (midi.max-key-bytes 10)"));
+        assert_eq!(
+            reply,
+            Value::error("ERR key exceeds maximum allowed size (midi.max-key-bytes 10)")
+        );
         assert_eq!(client.run("MIDI.GET there"), Value::bulk("old"));
         assert_eq!(client.integer("MIDI.DBSIZE"), 1);
     });
@@ -297,7 +330,8 @@ fn damaged_payloads_do_no_harm() {
             };
             client.run("DEL r");
             client.run("MIDI.DEL r");
-            let (native, midi) = (restore(&mut client, "RESTORE"), restore(&mut client, "MIDI.RESTORE"));
+            let (native, midi) =
+                (restore(&mut client, "RESTORE"), restore(&mut client, "MIDI.RESTORE"));
             if midi == Value::ok() {
                 assert_eq!(native, midi, "{payload:?}");
                 assert_eq!(client.run("GET r"), client.run("MIDI.GET r"), "{payload:?}");

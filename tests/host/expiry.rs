@@ -31,15 +31,22 @@ fn check_only(client: &mut Client, gone: &str, there: &[&str]) {
     assert_eq!(client.run(&format!("MIDI.TYPE {gone}")), Value::Simple(b"none".to_vec()));
     assert_eq!(client.integer(&format!("MIDI.TTL {gone}")), -2);
     assert_eq!(client.integer(&format!("MIDI.PTTL {gone}")), -2);
-    let mut listed: Vec<String> = client.run("MIDI.KEYS *").array().iter().map(Value::text).collect();
+    let mut listed: Vec<String> =
+        client.run("MIDI.KEYS *").array().iter().map(Value::text).collect();
     listed.sort();
     assert_eq!(listed, there, "KEYS");
     for options in ["COUNT 10", "COUNT 100000"] {
         let scanned = client.scan_all(options);
-        assert!(scanned.iter().all(|key| there.contains(&&*String::from_utf8_lossy(key))), "SCAN {options}");
+        assert!(
+            scanned.iter().all(|key| there.contains(&&*String::from_utf8_lossy(key))),
+            "SCAN {options}"
+        );
     }
     let drawn = client.run("MIDI.RANDOMKEY");
-    assert!(if there.is_empty() { drawn.is_null() } else { there.contains(&&*drawn.text()) }, "{drawn:?}");
+    assert!(
+        if there.is_empty() { drawn.is_null() } else { there.contains(&&*drawn.text()) },
+        "{drawn:?}"
+    );
     assert!(client.run(&format!("MIDI.MGET {gone} {gone}")).array().iter().all(Value::is_null));
 }
 
@@ -176,7 +183,8 @@ fn expiry_beside_work_shows_no_old_value() {
                 let reply = client.run(&format!("MIDI.GET k:{}", round % 500));
                 if !reply.is_null() {
                     let text = reply.text();
-                    let at: i64 = text.split_once(':').expect("value:time").1.parse().expect("a time");
+                    let at: i64 =
+                        text.split_once(':').expect("value:time").1.parse().expect("a time");
                     assert!(at >= asked, "{} ms too late", asked - at);
                 }
             }

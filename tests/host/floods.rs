@@ -1,5 +1,5 @@
-//! The promise: the host's main thread is nobody's victim. Whatever a client sends, the host goes on answering
-//! the others, and what waits for its main thread takes bounded memory.
+//! The promise: the host's main thread is nobody's victim. Whatever a client sends, the host goes
+//! on answering the others, and what waits for its main thread takes bounded memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,7 +14,8 @@ fn used_memory(client: &mut Client) -> i64 {
     client.info_number("memory", "used_memory")
 }
 
-/// Sends these bytes on two connections of midi's port over and over, and reads what comes, while `body` runs.
+/// Sends these bytes on two connections of midi's port over and over, and reads what comes, while
+/// `body` runs.
 fn flooded(ported: &Ported, bytes: &[u8], replies: usize, body: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -80,7 +81,8 @@ fn changes_that_nobody_can_tell_of_so_fast_wait() {
 
 /// What the server's process holds, without asking it.
 fn resident(server: &Server) -> i64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") << 10
 }
@@ -141,8 +143,12 @@ fn kept_arguments_do_not_pile_up() {
 #[test]
 fn flushed_kept_arguments_are_freed_without_anybody_turning_the_main_loop() {
     const VALUES: usize = 20_000;
-    let server =
-        Mode::Adaptive.builder().load("keep-bytes 1024").config("hz 1").config("dynamic-hz no").start();
+    let server = Mode::Adaptive
+        .builder()
+        .load("keep-bytes 1024")
+        .config("hz 1")
+        .config("dynamic-hz no")
+        .start();
     let mut host = server.client();
     let before = used_memory(&mut host);
     let value = "v".repeat(2000);
@@ -183,7 +189,8 @@ fn an_administrator_can_flush_whatever_jobs_there_are() {
     }
 }
 
-/// A client that is logged in at a server whose clients need a password from now on; strangers have none.
+/// A client that is logged in at a server whose clients need a password from now on; strangers have
+/// none.
 fn administrator(ported: &Ported) -> Client {
     let mut host = ported.host();
     host.ok("CONFIG SET requirepass secret");
@@ -198,7 +205,8 @@ fn open_again(mut host: Client) {
 #[test]
 fn a_stranger_pauses_nobody() {
     let ported = Ported::start(Mode::Adaptive.builder());
-    let (mut host, mut stranger, mut port) = (administrator(&ported), ported.host(), ported.client());
+    let (mut host, mut stranger, mut port) =
+        (administrator(&ported), ported.host(), ported.client());
     port.ok("AUTH secret");
     port.ok("SET k v");
     host.ok("CLIENT PAUSE 1000000 WRITE");
@@ -227,10 +235,12 @@ fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
     for round in 0..20 {
         port.ok("SET k 1");
         let mut caching = ported.host().resp3();
-        caching.send(&[encoded(&["CLIENT", "TRACKING", "ON"]), encoded(&["MIDI.GET", "k"])].concat());
+        caching
+            .send(&[encoded(&["CLIENT", "TRACKING", "ON"]), encoded(&["MIDI.GET", "k"])].concat());
         assert_eq!((caching.read(), caching.read()), (Value::ok(), Value::bulk("1")), "{round}");
         port.ok("SET k 2");
-        let push = Value::Push(vec![Value::bulk("invalidate"), Value::Array(vec![Value::bulk("k")])]);
+        let push =
+            Value::Push(vec![Value::bulk("invalidate"), Value::Array(vec![Value::bulk("k")])]);
         assert_eq!(caching.read(), push, "{round}");
     }
 }
@@ -310,7 +320,8 @@ fn long_names_are_let_go_when_they_are_watched_no_longer() {
         let mut client = client;
         let name = |number: usize| format!("{number}{}", "n".repeat(4 << 20));
         let names: Vec<String> = (0..20).map(name).collect();
-        let words: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
         assert_eq!(client.call(&words), Value::ok());
         drop(client);
         wait_until("the names have gone", || used_memory(&mut host) - before < 48 * MIB);
@@ -325,7 +336,8 @@ fn a_name_that_is_given_up_counts_as_changed() {
     watching.ok("WATCH first");
     let mut other = ported.host();
     let watch = |client: &mut Client, names: &[String]| {
-        let words: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
         assert_eq!(client.call(&words), Value::ok());
     };
     let names: Vec<String> = (0..70_000).map(|name| format!("other:{name}")).collect();

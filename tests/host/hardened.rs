@@ -1,5 +1,6 @@
-//! The promise: midi loads and works where an operator has renamed the server's commands away; what it logs is said
-//! once and plainly; and it warns of settings under which its growth harms the server's own keys.
+//! The promise: midi loads and works where an operator has renamed the server's commands away; what
+//! it logs is said once and plainly; and it warns of settings under which its growth harms the
+//! server's own keys.
 
 use crate::common::{Builder, Client, Server, Value, module, wait_until};
 
@@ -37,7 +38,8 @@ fn it_counts_the_databases_itself_where_config_is_renamed() {
 
 #[test]
 fn config_may_have_another_name() {
-    let server = Builder::new().config("rename-command CONFIG settings").config("databases 3").start();
+    let server =
+        Builder::new().config("rename-command CONFIG settings").config("databases 3").start();
     let mut client = server.client();
     assert_eq!(setting(&mut client, "settings", "midi.max-jobs"), "128");
     client.ok("settings SET midi.max-jobs 7");
@@ -73,9 +75,13 @@ fn log_lines_name_midi_once() {
     assert!(server.client().run("MODULE UNLOAD midi").is_error());
     assert!(server.client().run(&format!("MODULE LOAD {} nosuch", module().display())).is_error());
     let log = server.log();
-    let lines: Vec<&str> = log.lines().filter_map(|line| line.split_once("<midi> ")).map(|it| it.1).collect();
+    let lines: Vec<&str> =
+        log.lines().filter_map(|line| line.split_once("<midi> ")).map(|it| it.1).collect();
     assert!(lines.len() >= 3, "{log}");
-    assert!(lines.iter().all(|line| !line.starts_with("midi ") && !line.starts_with("midi:")), "{lines:#?}");
+    assert!(
+        lines.iter().all(|line| !line.starts_with("midi ") && !line.starts_with("midi:")),
+        "{lines:#?}"
+    );
     let version = format!("Version {}: 1 worker, 1 shard", env!("CARGO_PKG_VERSION"));
     assert!(lines.contains(&&*version), "{lines:#?}");
 }
@@ -85,8 +91,10 @@ fn log_lines_name_midi_once() {
 fn module_list_tells_the_version() {
     let server = Builder::new().start();
     let modules = server.client().resp3().run("MODULE LIST").array();
-    let ours = modules.into_iter().map(Value::map).find(|module| module["name"] == Value::bulk("midi"));
-    let numbers = env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse::<i64>().expect("a number"));
+    let ours =
+        modules.into_iter().map(Value::map).find(|module| module["name"] == Value::bulk("midi"));
+    let numbers =
+        env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse::<i64>().expect("a number"));
     let version = numbers.fold(0, |version, number| version * 100 + number);
     assert_eq!(ours.expect("midi is loaded")["ver"], Value::Integer(version));
 }
@@ -136,13 +144,17 @@ fn the_policy_is_looked_at_when_midi_is_loaded() {
         ("volatile-lru", Some("a time to live")),
         ("noeviction", None),
     ] {
-        let builder = Builder::new().config("maxmemory 1gb").config(format!("maxmemory-policy {policy}"));
+        let builder =
+            Builder::new().config("maxmemory 1gb").config(format!("maxmemory-policy {policy}"));
         let server = builder.start();
         let log = server.log();
         let line = log.lines().find(|line| line.contains("<midi> maxmemory is set"));
         match expected {
             Some(whose) => {
-                assert!(line.is_some_and(|line| line.contains(whose) && line.contains(policy)), "{log}")
+                assert!(
+                    line.is_some_and(|line| line.contains(whose) && line.contains(policy)),
+                    "{log}"
+                )
             }
             None => assert_eq!(line, None),
         }
@@ -153,12 +165,14 @@ fn the_policy_is_looked_at_when_midi_is_loaded() {
 #[test]
 fn watch_exec_and_client_are_known_under_any_name() {
     let lines = ["WATCH lookout", "EXEC go", "CLIENT customer"];
-    let builder = lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
+    let builder =
+        lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
     let server = builder.start();
     let (mut client, mut other) = (server.client(), server.client());
-    for (change, expected) in
-        [("MIDI.SET k v", Value::NullArray), ("MIDI.SET another v", Value::Array(vec![Value::ok()]))]
-    {
+    for (change, expected) in [
+        ("MIDI.SET k v", Value::NullArray),
+        ("MIDI.SET another v", Value::Array(vec![Value::ok()])),
+    ] {
         // What is no whole command is not taken for another one.
         for wrong in ["lookout", "go now", "customer", "nosuch", "WATCH k"] {
             assert!(client.run(wrong).is_error(), "{wrong}");

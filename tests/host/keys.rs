@@ -3,7 +3,9 @@
 //! single commands, transactions and scripts.
 
 use crate::common::hosts::same_answer;
-use crate::common::{Mode, Random, Server, Twin, Value, in_all_modes, in_all_modes_and_protocols, shown};
+use crate::common::{
+    Mode, Random, Server, Twin, Value, in_all_modes, in_all_modes_and_protocols, shown,
+};
 
 #[test]
 fn del_unlink_exists_and_type_count_the_same() {
@@ -314,8 +316,9 @@ fn keys_matches_long_and_binary_patterns_as_redis_does() {
         set_odd_keys(twin);
         let mut random = Random::new(11);
         for _ in 0..1500 {
-            let pattern: Vec<u8> =
-                (0..1 + random.below(6)).flat_map(|_| PIECES[random.below(PIECES.len())].to_vec()).collect();
+            let pattern: Vec<u8> = (0..1 + random.below(6))
+                .flat_map(|_| PIECES[random.below(PIECES.len())].to_vec())
+                .collect();
             twin.push(&[b"KEYS".as_slice(), &pattern]);
         }
         // What takes a naive matcher for ever, and many stars in a row.
@@ -354,9 +357,14 @@ fn scan_refuses_the_same_arguments() {
             let reply = twin.same_line(line);
             assert!(reply.is_error(), "{line}");
         }
-        for args in
-            [["SCAN", " 0"], ["SCAN", "0 "], ["SCAN", "0\0"], ["SCAN", ""], ["SCAN", "+"], ["SCAN", "\t0"]]
-        {
+        for args in [
+            ["SCAN", " 0"],
+            ["SCAN", "0 "],
+            ["SCAN", "0\0"],
+            ["SCAN", ""],
+            ["SCAN", "+"],
+            ["SCAN", "\t0"],
+        ] {
             twin.same(&args);
         }
         // On an empty database all ends at once, whatever the cursor.
@@ -428,7 +436,8 @@ fn randomkey_and_dbsize_know_what_is_there() {
     in_all_modes_and_protocols(|twin| {
         twin.same_line("RANDOMKEY");
         twin.same_line("DBSIZE");
-        let names: Vec<Vec<u8>> = (0..50).map(|number| format!("key:{number}").into_bytes()).collect();
+        let names: Vec<Vec<u8>> =
+            (0..50).map(|number| format!("key:{number}").into_bytes()).collect();
         for (number, name) in names.iter().enumerate() {
             twin.push(&[b"SET".as_slice(), name, b"v"]);
             assert_eq!(twin.same_line("DBSIZE").integer(), number as i64 + 1);
@@ -527,7 +536,9 @@ fn random_command(random: &mut Random) -> Vec<Vec<u8>> {
         18 => add(&["PERSIST", &key]),
         19 => add(&["KEYS", random.pick(PATTERNS)]),
         20 => add(&["DBSIZE"]),
-        21 if random.below(20) == 0 => add(&[random.pick(&["FLUSHDB", "FLUSHALL", "FLUSHDB SYNC"])]),
+        21 if random.below(20) == 0 => {
+            add(&[random.pick(&["FLUSHDB", "FLUSHALL", "FLUSHDB SYNC"])])
+        }
         22 => add(&["SCAN", "0", "COUNT", random.pick(&["1", "100", "0", "5000", "x"])]),
         _ => add(&["RANDOMKEY"]),
     }

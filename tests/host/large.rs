@@ -2,7 +2,9 @@
 //! whole in every mode, also while they are overwritten, deleted, expired or
 //! flushed under those who read them.
 
-use crate::common::{Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, wait_until};
+use crate::common::{
+    Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, wait_until,
+};
 
 /// A value that says what it is: any mixture of two is noticed.
 fn value(tag: u8, len: usize) -> Vec<u8> {
@@ -94,15 +96,20 @@ fn replies_of_every_size_are_whole() {
         let mut commands: Vec<Vec<String>> = Vec::new();
         for round in 0..20 {
             for number in 0..lengths.len() {
-                commands.push(vec!["MIDI.GET".into(), format!("k{}", (number * 7 + round) % lengths.len())]);
+                commands.push(vec![
+                    "MIDI.GET".into(),
+                    format!("k{}", (number * 7 + round) % lengths.len()),
+                ]);
             }
         }
         for (command, reply) in commands.iter().zip(client.pipeline(&commands)) {
             let number: usize = command[1][1..].parse().unwrap();
             assert!(reply.bytes() == value(b'a' + number as u8, lengths[number]), "{command:?}");
         }
-        let all: Vec<String> =
-            ["MIDI.MGET".to_owned()].into_iter().chain((0..lengths.len()).map(|n| format!("k{n}"))).collect();
+        let all: Vec<String> = ["MIDI.MGET".to_owned()]
+            .into_iter()
+            .chain((0..lengths.len()).map(|n| format!("k{n}")))
+            .collect();
         for (number, reply) in client.call(&all).array().iter().enumerate() {
             assert_eq!(reply.bytes().len(), lengths[number]);
         }
@@ -137,8 +144,7 @@ fn large_values_in_units() {
         let replies = client.run("EXEC").array();
         assert!(replies[1].bytes() == big);
         assert!(replies[2].clone().array()[1].bytes() == big);
-        let script =
-            "redis.call('MIDI.SET', KEYS[1], ARGV[1] .. ARGV[1]) return redis.call('MIDI.GET', KEYS[1])";
+        let script = "redis.call('MIDI.SET', KEYS[1], ARGV[1] .. ARGV[1]) return redis.call('MIDI.GET', KEYS[1])";
         let reply = client.call(&[b"EVAL".as_slice(), script.as_bytes(), b"1", b"s", &big]);
         assert!(reply.bytes() == value(b'u', 4 << 20));
         assert!(client.run("MIDI.GET s").bytes().len() == 4 << 20);

@@ -111,7 +111,9 @@ fn long_values() {
     in_all_modes_and_protocols(|twin| {
         let mut random = Random::new(6);
         // One that is kept and one that is copied; a very short one beside a very long one.
-        for (a, b) in [(40_000, 300), (300, 40_000), (2000, 2000), (1, 200_000), (200_000, 2), (0, 200_000)] {
+        for (a, b) in
+            [(40_000, 300), (300, 40_000), (2000, 2000), (1, 200_000), (200_000, 2), (0, 200_000)]
+        {
             twin.push(&[b"SET", &b"a"[..], &letters(&mut random, 4, a)]);
             twin.push(&[b"SET", &b"b"[..], &letters(&mut random, 4, b)]);
             for options in ["", "LEN", "IDX", "IDX MINMATCHLEN 3 WITHMATCHLEN"] {
@@ -143,7 +145,8 @@ fn too_large_a_table_is_refused_in_the_same_words() {
         let client = twin.client();
         client.run("MIDI.SET a 012345678901234");
         client.run("MIDI.SET b 012345678901234");
-        let refused = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
+        let refused =
+            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
         assert_eq!(client.run("MIDI.LCS a b LEN"), Value::error(refused));
         client.run("MIDI.SET b 01234567890123");
         assert_eq!(client.run("MIDI.LCS a b LEN"), Value::Integer(14));
@@ -159,8 +162,14 @@ fn long_values_in_transactions_and_scripts() {
         for key in [b"a", b"b"] {
             twin.push(&[b"SET", &key[..], &letters(&mut random, 5, 2000)]);
         }
-        let line = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-        twin.transaction(&[line("LCS a b"), line("LCS a b LEN"), line("LCS a nosuch"), line("LCS a b IDX")]);
+        let line =
+            |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        twin.transaction(&[
+            line("LCS a b"),
+            line("LCS a b LEN"),
+            line("LCS a nosuch"),
+            line("LCS a b IDX"),
+        ]);
         twin.script(&["LCS", "a", "b"]);
         twin.script(&["LCS", "b", "a", "LEN"]);
     });
@@ -206,7 +215,8 @@ fn many_at_once_and_clients_that_leave() {
     beside(&server, 3, leave, || {
         for _ in 0..30 {
             let reply = client.run("MIDI.LCS a b LEN");
-            let too_many = reply.is_error() && reply.text().starts_with("BUSY too many long commands");
+            let too_many =
+                reply.is_error() && reply.text().starts_with("BUSY too many long commands");
             assert!(too_many || reply == expected, "{reply:?}");
         }
     });

@@ -17,7 +17,8 @@ use crate::common::{Client, Door, Mode, Random, Server, Value, Words, beside, en
 const CLIENTS: usize = 6;
 
 /// The doors that the clients of a history take, one after the other, round and round.
-const WAYS_IN: [&[Door]; 3] = [&[Door::Host], &[Door::Port], &[Door::Host, Door::Port, Door::PortPrefixed]];
+const WAYS_IN: [&[Door]; 3] =
+    [&[Door::Host], &[Door::Port], &[Door::Host, Door::Port, Door::PortPrefixed]];
 
 /// How often each client sends in a history.
 const SENDS: usize = 12;
@@ -52,7 +53,8 @@ fn check(
     client.ok("MIDI.POPULATE 20000 other");
     // Sweeps hold shards for slices, so that commands find them taken and are queued.
     let sweep = |client: &mut Client, random: &mut Random| {
-        let line = ["MIDI.KEYS nosuch*", "MIDI.POPULATE 3000 more", "MIDI.SCAN 0 COUNT 5000 MATCH nosuch"];
+        let line =
+            ["MIDI.KEYS nosuch*", "MIDI.POPULATE 3000 more", "MIDI.SCAN 0 COUNT 5000 MATCH nosuch"];
         client.run(line[random.below(line.len())]);
     };
     beside(&server, 2, sweep, || {
@@ -61,7 +63,9 @@ fn check(
                 let history = record(&server, doors, round, plan);
                 if let Err(best) = explained(&history) {
                     let history = shown(&history, &best);
-                    panic!("{mode:?}, {doors:?}, round {round}: no order explains this:\n{history}");
+                    panic!(
+                        "{mode:?}, {doors:?}, round {round}: no order explains this:\n{history}"
+                    );
                 }
             }
         }
@@ -95,9 +99,16 @@ fn record(server: &Server, doors: &[Door], round: usize, plan: &Plan) -> Vec<Ope
 fn send_units(client: &mut Client, door: Door, number: usize, units: Vec<Unit>) -> Vec<Operation> {
     let mut operations: Vec<Operation> = units
         .into_iter()
-        .map(|commands| Operation { client: number, commands, replies: vec![], called: tick(), returned: 0 })
+        .map(|commands| Operation {
+            client: number,
+            commands,
+            replies: vec![],
+            called: tick(),
+            returned: 0,
+        })
         .collect();
-    let bytes: Vec<u8> = operations.iter().flat_map(|operation| wire(door, &operation.commands)).collect();
+    let bytes: Vec<u8> =
+        operations.iter().flat_map(|operation| wire(door, &operation.commands)).collect();
     client.send(&bytes);
     for operation in &mut operations {
         operation.replies = read(client, operation.commands.len());
@@ -108,7 +119,11 @@ fn send_units(client: &mut Client, door: Door, number: usize, units: Vec<Unit>) 
 
 fn wire(door: Door, unit: &Unit) -> Vec<u8> {
     let commands: Vec<u8> = unit.iter().flat_map(|args| encoded(&door.named(args))).collect();
-    if unit.len() == 1 { commands } else { [encoded(&["MULTI"]), commands, encoded(&["EXEC"])].concat() }
+    if unit.len() == 1 {
+        commands
+    } else {
+        [encoded(&["MULTI"]), commands, encoded(&["EXEC"])].concat()
+    }
 }
 
 fn read(client: &mut Client, commands: usize) -> Vec<Value> {
@@ -122,7 +137,8 @@ fn read(client: &mut Client, commands: usize) -> Vec<Value> {
 
 fn shown(history: &[Operation], best: &[Operation]) -> String {
     let line = |operation: &Operation| {
-        let commands: Vec<_> = operation.commands.iter().map(|args| crate::common::shown(args)).collect();
+        let commands: Vec<_> =
+            operation.commands.iter().map(|args| crate::common::shown(args)).collect();
         let (called, returned) = (operation.called, operation.returned);
         let commands = commands.join("; ");
         format!(
@@ -204,8 +220,9 @@ fn present(lines: &[&'static str]) -> Vec<&'static str> {
         .iter()
         .map(|name| name.text().to_ascii_uppercase())
         .collect();
-    let is_present =
-        |line: &str| names.contains(&format!("MIDI.{}", line.split(' ').next().unwrap_or_default()));
+    let is_present = |line: &str| {
+        names.contains(&format!("MIDI.{}", line.split(' ').next().unwrap_or_default()))
+    };
     let present: Vec<_> = lines.iter().copied().filter(|line| is_present(line)).collect();
     println!("commands: {present:?}");
     present
@@ -264,7 +281,8 @@ fn commands_on_several_keys() {
     let lines = present(&ON_SEVERAL_KEYS);
     for mode in Mode::ALL {
         for load in ["shards 1", "shards 64"] {
-            let plan = |random: &mut Random, unique| vec![vec![command(random.pick(&lines), "", unique)]];
+            let plan =
+                |random: &mut Random, unique| vec![vec![command(random.pick(&lines), "", unique)]];
             check(mode, load, &plan, explain);
         }
     }
@@ -280,7 +298,8 @@ fn transactions() {
     };
     for mode in Mode::ALL {
         let plan = |random: &mut Random, unique: u64| {
-            let unit = (0..1 + random.below(4)).map(|at| some(random, 10 * unique + at as u64)).collect();
+            let unit =
+                (0..1 + random.below(4)).map(|at| some(random, 10 * unique + at as u64)).collect();
             vec![unit]
         };
         check(mode, "shards 1", &plan, explain);
@@ -368,12 +387,17 @@ mod checker {
 
     #[test]
     fn a_torn_mset_is_refused() {
-        fits(&["1 1..4 MSET x a y a -> OK", "2 2..3 MGET x y -> nil,nil", "3 2..3 MGET x y -> a,a"]);
+        fits(&[
+            "1 1..4 MSET x a y a -> OK",
+            "2 2..3 MGET x y -> nil,nil",
+            "3 2..3 MGET x y -> a,a",
+        ]);
         does_not_fit(&["1 1..4 MSET x a y a -> OK", "2 2..3 MGET x y -> a,nil"]);
         does_not_fit(&["1 1..6 MSET x a y a -> OK", "2 2..3 GET x -> a", "2 4..5 GET y -> nil"]);
         does_not_fit(&["1 1..4 MSETNX x a y a -> 1", "2 2..3 MSETNX y b z b -> 1"]);
         // Each key alone would fit.
-        let torn = history(&["1 1..6 MSET x a y a -> OK", "2 2..3 GET x -> a", "2 4..5 GET y -> nil"]);
+        let torn =
+            history(&["1 1..6 MSET x a y a -> OK", "2 2..3 GET x -> a", "2 4..5 GET y -> nil"]);
         assert_eq!(explain(&torn).expect_err("no order").len(), 2);
     }
 
@@ -391,7 +415,11 @@ mod checker {
             fits(&[before, "1 3..6 RENAME x y -> OK", &format!("2 4..5 MGET x y -> {seen}")]);
         }
         for seen in ["a,a", "nil,nil"] {
-            does_not_fit(&[before, "1 3..6 RENAME x y -> OK", &format!("2 4..5 MGET x y -> {seen}")]);
+            does_not_fit(&[
+                before,
+                "1 3..6 RENAME x y -> OK",
+                &format!("2 4..5 MGET x y -> {seen}"),
+            ]);
         }
         fits(&[before, "1 3..6 COPY x y -> 1", "2 4..5 MGET x y -> a,a"]);
         does_not_fit(&[before, "1 3..6 RENAMENX x y -> 1", "2 4..5 RENAMENX x y -> 1"]);
@@ -412,8 +440,12 @@ mod checker {
 
     #[test]
     fn keys_apart_are_judged_apart() {
-        let lines =
-            ["1 1..2 SET x a -> OK", "1 3..4 SET y b -> OK", "2 5..6 GET y -> b", "2 7..8 GET x -> a"];
+        let lines = [
+            "1 1..2 SET x a -> OK",
+            "1 3..4 SET y b -> OK",
+            "2 5..6 GET y -> b",
+            "2 7..8 GET x -> a",
+        ];
         assert!(explain_by_key(&history(&lines)).is_ok());
         let lines = ["1 1..2 SET x a -> OK", "1 3..4 SET y b -> OK", "2 5..6 GET y -> nil"];
         assert!(explain_by_key(&history(&lines)).is_err());
@@ -422,7 +454,8 @@ mod checker {
     /// Without its memory the search would try 2^60 orders and more.
     #[test]
     fn much_at_once_is_searched_quickly() {
-        let mut lines: Vec<String> = (0..60).map(|n| format!("{n} {n}..1000 SET x same -> OK")).collect();
+        let mut lines: Vec<String> =
+            (0..60).map(|n| format!("{n} {n}..1000 SET x same -> OK")).collect();
         fits(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         lines.push("99 2000..2001 GET x -> other".into());
         lines.drain(..44);

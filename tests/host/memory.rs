@@ -112,7 +112,9 @@ fn refused_values_are_freed() {
         for _ in 0..20 {
             assert!(client.call(&[b"MIDI.SET".as_slice(), b"present", &value, b"NX"]).is_null());
             assert!(client.call(&[b"MIDI.SET".as_slice(), b"absent", &value, b"XX"]).is_null());
-            assert!(client.call(&[b"MIDI.SET".as_slice(), b"present", &value, b"WRONG"]).is_error());
+            assert!(
+                client.call(&[b"MIDI.SET".as_slice(), b"present", &value, b"WRONG"]).is_error()
+            );
             assert!(client.call(&[b"MIDI.SET".as_slice(), b"present", &long]).is_error());
             assert!(client.call(&[b"MIDI.MSET".as_slice(), b"a", &value, b"b", &long]).is_error());
             assert!(client.call(&[b"MIDI.GET".as_slice(), &value]).is_null());

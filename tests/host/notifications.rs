@@ -58,15 +58,37 @@ fn same_events(server: &Server, subscriber: &mut Client, lines: &[&str]) {
 const EVERY_COMMAND: &[&[&str]] = &[
     &["SET k 1", "SET k 2 EX 100", "SET k 3 KEEPTTL", "SET k 4 NX", "SET new 1 XX", "SET k 5 GET"],
     &["MSET a 1 b 2 c 3"],
-    &["EXPIRE a 100", "PEXPIRE a 100000", "EXPIRE nosuch 100", "EXPIRE a 50 NX", "PERSIST a", "PERSIST a"],
+    &[
+        "EXPIRE a 100",
+        "PEXPIRE a 100000",
+        "EXPIRE nosuch 100",
+        "EXPIRE a 50 NX",
+        "PERSIST a",
+        "PERSIST a",
+    ],
     &["EXPIRE b -1", "DEL b"],
     &["DEL a b c nosuch", "SET x 1", "UNLINK x nosuch", "UNLINK k", "DEL k"],
     &["SELECT 3", "SET k 1", "GET k", "DEL k", "SELECT 0"],
     &["MULTI", "SET k 1", "MSET k 2 l 3", "DEL k l", "EXEC"],
-    &["SETNX k 1", "SETNX k 2", "SETEX k 100 v", "PSETEX k 100000 v", "GETSET k w", "GETDEL k", "GETDEL k"],
+    &[
+        "SETNX k 1",
+        "SETNX k 2",
+        "SETEX k 100 v",
+        "PSETEX k 100000 v",
+        "GETSET k w",
+        "GETDEL k",
+        "GETDEL k",
+    ],
     &["SET k 1", "GETEX k", "GETEX k EX 100", "GETEX k PERSIST", "GETEX k PERSIST", "DEL k"],
     &["MSETNX m 1 n 2", "MSETNX n 3 o 4", "DEL m n"],
-    &["APPEND k abc", "APPEND k def", "SETRANGE k 2 xyz", "SETRANGE other 0 v", "STRLEN k", "DEL k other"],
+    &[
+        "APPEND k abc",
+        "APPEND k def",
+        "SETRANGE k 2 xyz",
+        "SETRANGE other 0 v",
+        "STRLEN k",
+        "DEL k other",
+    ],
     &["INCR k", "DECR k", "INCRBY k 5", "DECRBY k 2", "INCRBYFLOAT k 0.5", "DEL k"],
     &[
         "SETBIT k 7 0",
@@ -77,17 +99,38 @@ const EVERY_COMMAND: &[&[&str]] = &[
         "GETBIT k 7",
         "BITCOUNT k",
     ],
-    &["BITFIELD k SET u8 0 1", "BITFIELD k GET u8 0", "BITFIELD k INCRBY u8 0 0", "BITFIELD k INCRBY u8 0 5"],
+    &[
+        "BITFIELD k SET u8 0 1",
+        "BITFIELD k GET u8 0",
+        "BITFIELD k INCRBY u8 0 0",
+        "BITFIELD k INCRBY u8 0 5",
+    ],
     &[
         "SET k a",
         "BITFIELD k OVERFLOW FAIL INCRBY u2 0 9 SET i4 40 9",
         "BITFIELD k SET u8 0 1 SET u8 0 2",
         "DEL k",
     ],
-    &["SET k a", "BITOP NOT l k", "BITOP AND l k nosuch", "BITOP OR l nosuch", "BITOP OR l nosuch", "DEL k"],
+    &[
+        "SET k a",
+        "BITOP NOT l k",
+        "BITOP AND l k nosuch",
+        "BITOP OR l nosuch",
+        "BITOP OR l nosuch",
+        "DEL k",
+    ],
     &["SET k 1", "EXPIREAT k 4102444800", "PEXPIREAT k 4102444800000", "TOUCH k", "DEL k"],
     &["SET k 1 EX 100", "SET l 2", "RENAME k l", "RENAMENX l m", "RENAME m m", "DEL m"],
-    &["SET k 1", "COPY k l", "COPY k l", "COPY k l REPLACE", "COPY k l DB 2", "DEL k l", "SELECT 2", "DEL l"],
+    &[
+        "SET k 1",
+        "COPY k l",
+        "COPY k l",
+        "COPY k l REPLACE",
+        "COPY k l DB 2",
+        "DEL k l",
+        "SELECT 2",
+        "DEL l",
+    ],
     &["SET k 1", "MOVE k 3", "SET k 2", "DEL k", "SELECT 3", "DEL k"],
 ];
 
@@ -122,11 +165,13 @@ fn restored_keys(server: &Server, listener: &mut Client) {
     told(server, listener);
     for name in ["RESTORE", "MIDI.RESTORE"] {
         for ttl in [&["100000"][..], &["1", "ABSTTL"]] {
-            let mut args: Vec<&[u8]> = vec![name.as_bytes(), b"k", ttl[0].as_bytes(), &payload, b"REPLACE"];
+            let mut args: Vec<&[u8]> =
+                vec![name.as_bytes(), b"k", ttl[0].as_bytes(), &payload, b"REPLACE"];
             args.extend(ttl[1..].iter().map(|word| word.as_bytes()));
             assert_eq!(client.call(&args), Value::ok());
         }
-        let events: Vec<String> = told(server, listener).into_iter().map(|(_, message)| message).collect();
+        let events: Vec<String> =
+            told(server, listener).into_iter().map(|(_, message)| message).collect();
         assert_eq!(events, ["restore", "k", "del", "k"], "{name}");
     }
 }
@@ -198,8 +243,11 @@ fn order_and_number() {
         let events = told(server, &mut listener);
         for number in 0..5 {
             let channel = format!("__keyspace@0__:k{number}");
-            let own: Vec<&str> =
-                events.iter().filter(|(of, _)| *of == channel).map(|(_, event)| event.as_str()).collect();
+            let own: Vec<&str> = events
+                .iter()
+                .filter(|(of, _)| *of == channel)
+                .map(|(_, event)| event.as_str())
+                .collect();
             assert_eq!(own, ["set", "expire", "del"].repeat(100), "{mode:?}");
         }
     });
@@ -305,7 +353,10 @@ fn heard(server: &Server, options: &str, prefix: &str) -> Vec<[Vec<String>; 2]> 
         let reply = client.run(&format!("{prefix}{line}"));
         assert!(!reply.is_error(), "{line}: {reply:?}");
         let queued = reply == Value::Simple(b"QUEUED".to_vec()) || step == "MULTI";
-        told.push([if queued { Vec::new() } else { invalidated(&mut first) }, invalidated(&mut second)]);
+        told.push([
+            if queued { Vec::new() } else { invalidated(&mut first) },
+            invalidated(&mut second),
+        ]);
     }
     told
 }
@@ -367,7 +418,8 @@ fn check_flush(mode: Mode, ported: &Ported) {
         assert_eq!(told, expected, "{mode:?}: {what}");
         assert_eq!(invalidated(&mut broadcast), ["l"], "{mode:?}: {what}, broadcast");
     };
-    for flush in ["MIDI.FLUSHDB", "MIDI.FLUSHDB ASYNC", "MIDI.FLUSHALL SYNC", "MIDI.FLUSHALL ASYNC"] {
+    for flush in ["MIDI.FLUSHDB", "MIDI.FLUSHDB ASYNC", "MIDI.FLUSHALL SYNC", "MIDI.FLUSHALL ASYNC"]
+    {
         check(flush, &mut |host| host.ok(flush), flush.contains("ALL"));
     }
     check("FLUSHALL on the port", &mut |_| port.ok("FLUSHALL"), true);
@@ -378,7 +430,11 @@ fn check_flush(mode: Mode, ported: &Ported) {
     };
     check("MULTI", &mut |host| transaction(host, "MIDI.FLUSHDB"), false);
     check("MULTI on the port", &mut |_| transaction(&mut ported.client(), "FLUSHDB"), false);
-    check("a script", &mut |host| _ = host.call(&["EVAL", "redis.call('MIDI.FLUSHALL')", "0"]), true);
+    check(
+        "a script",
+        &mut |host| _ = host.call(&["EVAL", "redis.call('MIDI.FLUSHALL')", "0"]),
+        true,
+    );
 }
 
 #[test]
@@ -423,7 +479,11 @@ fn watch_beside_listeners() {
             client.ok("WATCH k");
             client.ok("MULTI");
             client.run("MIDI.GET k");
-            assert_eq!(client.run("EXEC"), Value::Array(vec![Value::bulk(round.to_string())]), "{mode:?}");
+            assert_eq!(
+                client.run("EXEC"),
+                Value::Array(vec![Value::bulk(round.to_string())]),
+                "{mode:?}"
+            );
         }
         client.ok("WATCH k");
         other.ok("MIDI.SET k 1");

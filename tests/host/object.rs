@@ -24,7 +24,8 @@ fn encoding_and_refcount_are_those_of_a_value_that_was_set() {
         "18446744073709551615",
     ];
     in_all_modes_and_protocols(|twin| {
-        let mut values: Vec<Vec<u8>> = numbers.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let mut values: Vec<Vec<u8>> =
+            numbers.iter().map(|text| text.as_bytes().to_vec()).collect();
         values.extend([0, 1, 20, 21, 43, 44, 45, 100, 32_768].map(|len| vec![b'x'; len]));
         values.extend([20, 21, 44, 45].map(|len| vec![b'1'; len]));
         for value in &values {
@@ -47,11 +48,19 @@ fn encoding_and_refcount_are_those_of_a_value_that_was_set() {
     });
 }
 
-/// What a value came of decides, too: APPEND, SETRANGE and what writes bits leave `raw`, INCRBYFLOAT never leaves `int`.
+/// What a value came of decides, too: APPEND, SETRANGE and what writes bits leave `raw`,
+/// INCRBYFLOAT never leaves `int`.
 #[test]
 fn encoding_is_that_of_a_value_that_was_made() {
-    let beginnings =
-        ["", "SET k 7", "SET k 7 EX 100", "SET k word", "APPEND k 7", "SETRANGE k 0 7", "INCRBYFLOAT k 7"];
+    let beginnings = [
+        "",
+        "SET k 7",
+        "SET k 7 EX 100",
+        "SET k word",
+        "APPEND k 7",
+        "SETRANGE k 0 7",
+        "INCRBYFLOAT k 7",
+    ];
     let changes = [
         "APPEND k 5",
         "APPEND k \"\"",
@@ -82,16 +91,21 @@ fn encoding_is_that_of_a_value_that_was_made() {
         for beginning in beginnings {
             for change in changes {
                 for line in later {
-                    for line in [beginning, change, "OBJECT ENCODING k", line, "OBJECT ENCODING k"] {
+                    for line in [beginning, change, "OBJECT ENCODING k", line, "OBJECT ENCODING k"]
+                    {
                         let words: Vec<&str> =
                             line.split_whitespace().map(|word| word.trim_matches('"')).collect();
                         if !words.is_empty() {
                             twin.push(&words);
                         }
                     }
-                    for line in
-                        ["COPY k l", "OBJECT ENCODING l", "RENAME k m", "OBJECT ENCODING m", "DEL k l m"]
-                    {
+                    for line in [
+                        "COPY k l",
+                        "OBJECT ENCODING l",
+                        "RENAME k m",
+                        "OBJECT ENCODING m",
+                        "DEL k l m",
+                    ] {
                         twin.push_line(line);
                     }
                 }
@@ -106,7 +120,8 @@ fn check(client: &mut Client, args: &[&[u8]], error: &str) {
     assert_eq!(reply, Value::error(error), "{}", crate::common::shown(args));
 }
 
-/// The stock says the same of its own commands; with the prefix the names differ in two cases of letters.
+/// The stock says the same of its own commands; with the prefix the names differ in two cases of
+/// letters.
 #[test]
 fn wrong_subcommands_are_refused_in_redis_words() {
     in_all_modes(|_, server| {
@@ -119,7 +134,8 @@ fn wrong_subcommands_are_refused_in_redis_words() {
                     let native = client.call(&args);
                     let prefixed = format!("midi.{name}");
                     let midi = client.call(&[&[prefixed.as_str(), word], more].concat());
-                    let expected = native.text().replace(&format!("Try {name}"), &format!("Try MIDI.{name}"));
+                    let expected =
+                        native.text().replace(&format!("Try {name}"), &format!("Try MIDI.{name}"));
                     assert_eq!(midi, Value::error(&expected));
                     assert!(expected.starts_with("ERR unknown subcommand '"), "{expected}");
                 }
@@ -179,9 +195,16 @@ fn memory_usage_checks_its_option_as_redis_does() {
     in_all_modes_and_protocols(|twin| {
         twin.same_line("MEMORY USAGE nosuch");
         twin.same_line("memory usage nosuch samples 5");
-        for options in
-            ["SAMPLES", "SAMPLES -1", "SAMPLES x", "x", "SAMPLES 1 SAMPLES", "x 1", "SAMPLES 1 x", "5"]
-        {
+        for options in [
+            "SAMPLES",
+            "SAMPLES -1",
+            "SAMPLES x",
+            "x",
+            "SAMPLES 1 SAMPLES",
+            "x 1",
+            "SAMPLES 1 x",
+            "5",
+        ] {
             for key in ["k", "nosuch"] {
                 assert!(twin.same_line(&format!("MEMORY USAGE {key} {options}")).is_error());
             }

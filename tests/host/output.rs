@@ -1,5 +1,5 @@
-//! The promise: where the host has a hard limit of what may wait for its clients, replies for them are not made
-//! beyond it; and nothing is kept from a client that the host would have let pass.
+//! The promise: where the host has a hard limit of what may wait for its clients, replies for them
+//! are not made beyond it; and nothing is kept from a client that the host would have let pass.
 
 use crate::common::{Client, Mode, Server, Value};
 
@@ -25,7 +25,10 @@ fn fill(client: &mut Client) {
     for number in 0..100 {
         let keep = if number % 2 == 0 { "32768" } else { "4294967295" };
         client.ok(&format!("CONFIG SET midi.keep-bytes {keep}"));
-        assert_eq!(client.call(&[b"MIDI.SET", format!("v{number}").as_bytes(), &value]), Value::ok());
+        assert_eq!(
+            client.call(&[b"MIDI.SET", format!("v{number}").as_bytes(), &value]),
+            Value::ok()
+        );
     }
     assert_eq!(client.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
 }
@@ -47,8 +50,12 @@ fn what_is_more_than_may_wait_is_not_made() {
         let server = server(mode, "normal 10mb 0 0");
         let mut other = server.client();
         fill(&mut other);
-        let lines =
-            [mget(100), "MIDI.KEYS *".into(), "MIDI.SCAN 0 COUNT 10000000".into(), "MIDI.GET large".into()];
+        let lines = [
+            mget(100),
+            "MIDI.KEYS *".into(),
+            "MIDI.SCAN 0 COUNT 10000000".into(),
+            "MIDI.GET large".into(),
+        ];
         for line in &lines {
             let before = peak(&server);
             assert!(try_run(&server, line).is_none(), "{mode:?}: {line}");
@@ -62,14 +69,18 @@ fn what_is_more_than_may_wait_is_not_made() {
         // As much as the host lets pass.
         let values = try_run(&server, &mget(9)).expect("a reply").array();
         assert!(values.iter().all(|value| value.bytes().len() == MEGABYTE));
-        assert_eq!(other.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]), Value::ok());
+        assert_eq!(
+            other.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]),
+            Value::ok()
+        );
         assert_eq!(try_run(&server, &mget(100)).expect("a reply").array().len(), 100);
         assert_eq!(try_run(&server, "MIDI.KEYS *").expect("a reply").array().len(), 900_101);
         assert_eq!(try_run(&server, "MIDI.GET large").expect("a reply").bytes().len(), 200_000_001);
     }
 }
 
-/// Replies around what the host lets pass: midi and the host must agree, but for what lies in buffers.
+/// Replies around what the host lets pass: midi and the host must agree, but for what lies in
+/// buffers.
 #[test]
 fn the_limit_is_the_hosts() {
     let server = server(Mode::Pool, "normal 1mb 0 0");
@@ -78,7 +89,8 @@ fn the_limit_is_the_hosts() {
     assert_eq!(other.call(&[&b"SET"[..], b"k", &value]), Value::ok());
     assert_eq!(other.call(&[&b"MIDI.SET"[..], b"k", &value]), Value::ok());
     let most = |name: &str| {
-        let passes = |&times: &usize| try_run(&server, &format!("{name}{}", " k".repeat(times))).is_some();
+        let passes =
+            |&times: &usize| try_run(&server, &format!("{name}{}", " k".repeat(times))).is_some();
         (980..1140).step_by(10).filter(passes).max().expect("one that passes")
     };
     let (hosts, midis) = (most("MGET"), most("MIDI.MGET"));

@@ -105,7 +105,9 @@ fn large_values_are_read_and_changed_in_parts() {
             twin.push_line("GETRANGE big 100 -100");
             twin.push_line("GETRANGE big -20 -1");
             twin.push_line("PEXPIRE big 1000000");
-            for (offset, part) in [(0, "start"), (len, "end"), (5, "in"), (len + 1000, "beyond"), (9, "")] {
+            for (offset, part) in
+                [(0, "start"), (len, "end"), (5, "in"), (len + 1000, "beyond"), (9, "")]
+            {
                 twin.push(&["SETRANGE", "big", &offset.to_string(), part]);
                 twin.push_line("STRLEN big");
             }

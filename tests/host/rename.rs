@@ -2,7 +2,9 @@
 //! the stock commands do to the host's: value and expiry go along, nobody sees
 //! half of it, and the books of both databases stay right.
 
-use crate::common::{Client, Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
+use crate::common::{
+    Client, Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols,
+};
 
 /// What both keyspaces hold under a few names, in a few databases.
 fn push_look(twin: &mut Twin) {
@@ -67,8 +69,10 @@ fn the_same_is_refused_in_the_same_words() {
         twin.push_line("MSET a 1 b 2");
         for name in ["RENAME", "RENAMENX", "COPY", "MOVE", "SWAPDB", "swapDb"] {
             for count in 0..6 {
-                let words: Vec<String> =
-                    [name.to_owned()].into_iter().chain((0..count).map(|n| n.to_string())).collect();
+                let words: Vec<String> = [name.to_owned()]
+                    .into_iter()
+                    .chain((0..count).map(|n| n.to_string()))
+                    .collect();
                 twin.push(&words);
             }
         }
@@ -89,8 +93,12 @@ fn the_same_is_refused_in_the_same_words() {
             "9223372036854775808",
         ];
         for number in numbers {
-            for head in [&["MOVE", "a"][..], &["MOVE", "nosuch"], &["COPY", "a", "b", "DB"], &["SWAPDB", "0"]]
-            {
+            for head in [
+                &["MOVE", "a"][..],
+                &["MOVE", "nosuch"],
+                &["COPY", "a", "b", "DB"],
+                &["SWAPDB", "0"],
+            ] {
                 twin.push(&[head, &[number]].concat());
             }
             twin.push(&["SWAPDB", number, "0"]);
@@ -98,7 +106,8 @@ fn the_same_is_refused_in_the_same_words() {
             twin.push(&["COPY", "a", "a", "DB", number, "what"]);
             twin.push_line("MGET a b");
         }
-        for options in ["DB", "REPLACE DB", "what", "DB 1 what", "NX", "DB DB", "REPLACE x REPLACE"] {
+        for options in ["DB", "REPLACE DB", "what", "DB 1 what", "NX", "DB DB", "REPLACE x REPLACE"]
+        {
             twin.push_line(&format!("COPY a b {options}"));
             twin.push_line(&format!("COPY nosuch b {options}"));
         }
@@ -119,9 +128,12 @@ fn every_shape_of_value_goes_along() {
             let long = "n".repeat(len.min(300));
             for at in [&[][..], &[b"PXAT".as_slice(), b"4000000000123"]] {
                 twin.push(&[&[b"SET".as_slice(), b"a", &value], at].concat());
-                for words in
-                    [["RENAME", "a", &long], ["COPY", &long, "b"], ["RENAMENX", "b", "c"], ["MOVE", "c", "2"]]
-                {
+                for words in [
+                    ["RENAME", "a", &long],
+                    ["COPY", &long, "b"],
+                    ["RENAMENX", "b", "c"],
+                    ["MOVE", "c", "2"],
+                ] {
                     twin.push(&words);
                 }
                 twin.push(&["GET", &long]);
@@ -165,7 +177,10 @@ fn swapdb_exchanges_midis_keys_alone() {
         client.ok("SET native 1");
         client.ok("MIDI.SWAPDB 0 1");
         client.ok("MIDI.SWAPDB 3 3");
-        assert_eq!(client.run("MIDI.MGET a x"), Value::Array(vec![Value::bulk("0"), Value::bulk("0")]));
+        assert_eq!(
+            client.run("MIDI.MGET a x"),
+            Value::Array(vec![Value::bulk("0"), Value::bulk("0")])
+        );
         assert_eq!(client.run("GET native"), Value::bulk("1"));
         assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (2, 1));
         client.ok("SELECT 0");
@@ -223,7 +238,12 @@ fn a_random_run_is_the_same() {
                 0 => twin.script(&random_command(&mut random)),
                 1 => {
                     let commands: Vec<Vec<Vec<u8>>> = (0..4)
-                        .map(|_| random_command(&mut random).into_iter().map(String::into_bytes).collect())
+                        .map(|_| {
+                            random_command(&mut random)
+                                .into_iter()
+                                .map(String::into_bytes)
+                                .collect()
+                        })
                         .collect();
                     twin.transaction(&commands);
                 }

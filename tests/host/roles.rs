@@ -57,7 +57,9 @@ fn the_host_writes_on_with_aof() {
     client.ok("MIDI.MSET a 1 b 2 c 3");
     client.ok("CONFIG SET appendonly yes");
     client.ok("CONFIG REWRITE");
-    wait_until("the AOF is written", || client.info_number("persistence", "aof_rewrite_in_progress") == 0);
+    wait_until("the AOF is written", || {
+        client.info_number("persistence", "aof_rewrite_in_progress") == 0
+    });
     client.ok("SET native 1");
     // What goes into the host is logged as the host's own.
     assert_eq!(client.run("MIDI.EXPORT *"), Value::integers(&[3, 0, 0]));
@@ -147,7 +149,8 @@ fn export_is_replicated() {
         client.ok("MIDI.SET far v PXAT 4102444800000");
         client.ok("SELECT 2");
         client.ok("MIDI.SET two 2");
-        let replica = Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
+        let replica =
+            Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
         wait_until("it is attached", || client.info_number("replication", "connected_slaves") == 1);
         client.ok("MULTI");
         client.run("SET before 1");
@@ -186,7 +189,11 @@ fn work_ends_well_when_the_role_changes() {
             assert!(client.run("MIDI.SET k v").text().starts_with("READONLY"));
             busy.read();
             server.wait_until_idle();
-            assert_eq!(client.integer("DBSIZE"), 1, "a replica must not differ from its primary: {line}");
+            assert_eq!(
+                client.integer("DBSIZE"),
+                1,
+                "a replica must not differ from its primary: {line}"
+            );
             client.ok("REPLICAOF NO ONE");
             wait_until("a write works", || client.run("MIDI.SET k v") == Value::ok());
             assert_eq!(client.run("MIDI.GET k"), Value::bulk("v"));
@@ -209,7 +216,10 @@ fn debug_reload_harms_nobody() {
             };
             beside(server, 2, busy, || client.ok("DEBUG RELOAD"));
             assert_eq!(client.run("GET native"), Value::bulk("1"));
-            assert_eq!(client.integer("MIDI.DBSIZE"), client.run("MIDI.KEYS *").array().len() as i64);
+            assert_eq!(
+                client.integer("MIDI.DBSIZE"),
+                client.run("MIDI.KEYS *").array().len() as i64
+            );
             client.ok(&format!("MIDI.SET k {round}"));
             assert_eq!(client.run("MIDI.GET k"), Value::bulk(round.to_string()));
         }

@@ -12,8 +12,9 @@ fn stable_key(number: usize) -> Vec<u8> {
 }
 
 fn set_stable(client: &mut Client) {
-    let commands: Vec<Vec<Vec<u8>>> =
-        (0..STABLE).map(|number| vec![b"MIDI.SET".to_vec(), stable_key(number), b"v".to_vec()]).collect();
+    let commands: Vec<Vec<Vec<u8>>> = (0..STABLE)
+        .map(|number| vec![b"MIDI.SET".to_vec(), stable_key(number), b"v".to_vec()])
+        .collect();
     client.pipeline(&commands);
 }
 
@@ -22,8 +23,10 @@ fn set_stable(client: &mut Client) {
 fn check_known(keys: &[Vec<u8>]) {
     for key in keys {
         let text = String::from_utf8_lossy(key);
-        let (prefix, number) = text.split_once(':').unwrap_or_else(|| panic!("no such key: {text}"));
-        let known = matches!(prefix, "stable" | "churn" | "grow") && number.parse::<usize>().is_ok();
+        let (prefix, number) =
+            text.split_once(':').unwrap_or_else(|| panic!("no such key: {text}"));
+        let known =
+            matches!(prefix, "stable" | "churn" | "grow") && number.parse::<usize>().is_ok();
         assert!(known, "no such key: {text}");
     }
 }
@@ -32,7 +35,8 @@ fn check_known(keys: &[Vec<u8>]) {
 fn check_all_stable(keys: &[Vec<u8>]) {
     check_known(keys);
     let seen: HashSet<&Vec<u8>> = keys.iter().collect();
-    let missing: Vec<usize> = (0..STABLE).filter(|&number| !seen.contains(&stable_key(number))).collect();
+    let missing: Vec<usize> =
+        (0..STABLE).filter(|&number| !seen.contains(&stable_key(number))).collect();
     assert!(missing.is_empty(), "{} stable keys were not seen: {missing:?}", missing.len());
 }
 
@@ -129,7 +133,8 @@ fn scan_between_steps(server: &Server, count: usize, grow: bool) {
             if grow {
                 client.ok(&format!("MIDI.POPULATE {next} grow"));
             } else {
-                let gone: Vec<String> = (done..next).map(|number| format!("grow:{number}")).collect();
+                let gone: Vec<String> =
+                    (done..next).map(|number| format!("grow:{number}")).collect();
                 client.integer(&format!("MIDI.DEL {}", gone.join(" ")));
             }
             done = next;
@@ -209,7 +214,8 @@ fn at_rest_every_key_is_given_whatever_the_options() {
             assert!(none.is_empty());
             client.ok("SELECT 0");
         }
-        let matched: HashSet<_> = client.scan_all("MATCH grow:1234? COUNT 2000").into_iter().collect();
+        let matched: HashSet<_> =
+            client.scan_all("MATCH grow:1234? COUNT 2000").into_iter().collect();
         assert_eq!(matched.len(), 10);
     });
 }
@@ -240,7 +246,8 @@ fn invented_cursors_do_no_harm() {
             let cursor = random.next() >> random.below(64);
             let count = [1, 50, 3000][random.below(3)];
             let reply = client.run(&format!("MIDI.SCAN {cursor} COUNT {count}")).array();
-            let keys: Vec<_> = reply[1].clone().array().iter().map(|key| key.bytes().to_vec()).collect();
+            let keys: Vec<_> =
+                reply[1].clone().array().iter().map(|key| key.bytes().to_vec()).collect();
             check_known(&keys);
         }
     });

@@ -2,7 +2,9 @@
 //! store exactly what the stock commands do; the conditions of SET, and DELEX,
 //! DIGEST and MSETEX, do what Redis 8.4 does.
 
-use crate::common::{Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms};
+use crate::common::{
+    Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms,
+};
 
 /// Numbers as people and programs get them wrong, for an expiry. None is over during a run.
 const NUMBERS: &[&str] = &[
@@ -28,7 +30,8 @@ const NUMBERS: &[&str] = &[
 ];
 
 /// What may be under the key before.
-const BEFORE: [&str; 5] = ["DEL k", "SET k old", "SET k old EX 500", "SET k old PXAT 1", "SET k 12345"];
+const BEFORE: [&str; 5] =
+    ["DEL k", "SET k old", "SET k old EX 500", "SET k old PXAT 1", "SET k 12345"];
 
 fn push_state(twin: &mut Twin) {
     for look in ["GET k", "PTTL k", "EXISTS k"] {
@@ -203,7 +206,8 @@ fn too_long_keys_and_values_change_nothing() {
         client.ok("CONFIG SET midi.max-value-bytes 5");
         client.ok("CONFIG SET midi.max-key-bytes 3");
         let key = Value::error("ERR key exceeds maximum allowed size (midi.max-key-bytes 3)");
-        let value = Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 5)");
+        let value =
+            Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 5)");
         client.run("MIDI.SET k old");
         for line in [
             "SETNX k 123456",
@@ -247,7 +251,8 @@ fn check_table(client: &mut Client, table: &str) {
         let expected = expected.replace("DIGEST_WANTED", DIGEST_WANTED);
         let expected = expected.replace("CONDITION_WANTED", CONDITION_WANTED);
         let command = command.replace("HELLO", HELLO).replace("OTHER", OTHER);
-        let args: Vec<&str> = command.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
+        let args: Vec<&str> =
+            command.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
         let reply = client.call(&args);
         let shown = match &reply {
             Value::Simple(text) => format!("+{}", String::from_utf8_lossy(text)),
@@ -258,7 +263,9 @@ fn check_table(client: &mut Client, table: &str) {
             other => panic!("{command}: {other:?}"),
         };
         match expected.strip_prefix(":~").and_then(|most| most.parse::<i64>().ok()) {
-            Some(most) => assert!((most - 60..=most).contains(&reply.integer()), "{command}: {shown}"),
+            Some(most) => {
+                assert!((most - 60..=most).contains(&reply.integer()), "{command}: {shown}")
+            }
             None => assert_eq!(shown, expected, "{command}"),
         }
     }
@@ -483,18 +490,30 @@ fn large_values_are_compared() {
                 client.call(&[b"MIDI.APPEND", &b"k"[..], &value]);
             }
             let digest = client.run("MIDI.DIGEST k");
-            assert_eq!(client.call(&[b"MIDI.DELEX", &b"k"[..], b"IFEQ", &other]), Value::Integer(0));
+            assert_eq!(
+                client.call(&[b"MIDI.DELEX", &b"k"[..], b"IFEQ", &other]),
+                Value::Integer(0)
+            );
             assert!(client.call(&[b"MIDI.SET", &b"k"[..], b"z", b"IFNE", &value]).is_null());
-            assert!(client.call(&[b"MIDI.SET", &b"k"[..], b"z", b"IFDEQ", b"0123456789abcdef"]).is_null());
-            assert_eq!(client.call(&["MIDI.DELEX", "k", "IFDEQ", &digest.text()]), Value::Integer(1));
+            assert!(
+                client
+                    .call(&[b"MIDI.SET", &b"k"[..], b"z", b"IFDEQ", b"0123456789abcdef"])
+                    .is_null()
+            );
+            assert_eq!(
+                client.call(&["MIDI.DELEX", "k", "IFDEQ", &digest.text()]),
+                Value::Integer(1)
+            );
         }
     });
 }
 
 /// A string command on one of a few keys, with arguments that fit more often than not.
 fn random_command(random: &mut Random) -> Vec<String> {
-    const NUMBERS: &[&str] = &["0", "1", "-1", "7", "100", "-100", "9223372036854775807", "0.5", "x", "1e3"];
-    const TEXTS: &[&str] = &["", "a", "12", "-7", "3.25", "hello world", "9223372036854775800", "\0"];
+    const NUMBERS: &[&str] =
+        &["0", "1", "-1", "7", "100", "-100", "9223372036854775807", "0.5", "x", "1e3"];
+    const TEXTS: &[&str] =
+        &["", "a", "12", "-7", "3.25", "hello world", "9223372036854775800", "\0"];
     // Seconds or milliseconds, over at once or not during a run.
     const TIMES: &[&str] = &["10000000", "20000000", "0", "-5", "x"];
     let key = |random: &mut Random| random.pick(&["a", "b", "c", "d", "e", "f"]).to_owned();
@@ -538,7 +557,9 @@ fn random_command(random: &mut Random) -> Vec<String> {
         "SETEX" | "PSETEX" => args.extend([random.pick(TIMES).to_owned(), text(random)]),
         "GETEX" if random.below(2) == 0 => args.push("PERSIST".into()),
         "GETEX" => args.extend(["PX".into(), random.pick(TIMES).to_owned()]),
-        "GETRANGE" | "SUBSTR" => args.extend([random.pick(NUMBERS), random.pick(NUMBERS)].map(str::to_owned)),
+        "GETRANGE" | "SUBSTR" => {
+            args.extend([random.pick(NUMBERS), random.pick(NUMBERS)].map(str::to_owned))
+        }
         "SETRANGE" => args.extend([random.below(40_000).to_string(), text(random)]),
         "INCRBY" | "DECRBY" | "INCRBYFLOAT" => args.push(random.pick(NUMBERS).to_owned()),
         "MSETNX" | "MSET" => args.extend([text(random), key(random), text(random)]),
@@ -558,7 +579,8 @@ fn a_random_run_is_the_same() {
         let mut random = Random::new(31 + shards);
         for _ in 0..4000 {
             let args = random_command(&mut random);
-            let bytes = |args: Vec<String>| args.into_iter().map(String::into_bytes).collect::<Vec<_>>();
+            let bytes =
+                |args: Vec<String>| args.into_iter().map(String::into_bytes).collect::<Vec<_>>();
             match random.below(30) {
                 0 => twin.script(&args),
                 1 => {

@@ -5,8 +5,8 @@
 use std::sync::Mutex;
 
 use crate::common::{
-    Builder, Client, Mode, Random, Server, Value, beside, free_port, in_all_modes, module, redis_server,
-    wait_until,
+    Builder, Client, Mode, Random, Server, Value, beside, free_port, in_all_modes, module,
+    redis_server, wait_until,
 };
 
 /// A setting as CONFIG GET shows it.
@@ -73,7 +73,10 @@ fn the_least_and_the_most_work() {
 #[test]
 fn load_arguments_take_units() {
     let server = Builder::new().load("keep-bytes 64kb max-value-bytes 1mb").start();
-    check_settings(&mut server.client(), &[("keep-bytes", "65536"), ("max-value-bytes", "1048576")]);
+    check_settings(
+        &mut server.client(),
+        &[("keep-bytes", "65536"), ("max-value-bytes", "1048576")],
+    );
 }
 
 #[test]
@@ -84,13 +87,19 @@ fn a_refused_module_load_leaves_nothing() {
     client.ok("SET native 1");
     for (arguments, reason) in [
         ("SAFEMODE threads 7 shards 64 nosuch", "unknown load argument 'nosuch'"),
-        ("max-jobs 3 dispatch fast", "load argument dispatch must be one of adaptive, pool, not 'fast'"),
+        (
+            "max-jobs 3 dispatch fast",
+            "load argument dispatch must be one of adaptive, pool, not 'fast'",
+        ),
         ("shards 3", "midi.shards must be a power of two, not 3"),
         ("shards 99999999999999999999", "load argument shards must be between"),
         ("max-key-bytes 4294967296", "load argument max-key-bytes must be between 1 and"),
     ] {
         let reply = client.run(&format!("MODULE LOAD {path} {arguments}"));
-        assert_eq!(reply, Value::error("ERR Error loading the extension. Please check the server logs."));
+        assert_eq!(
+            reply,
+            Value::error("ERR Error loading the extension. Please check the server logs.")
+        );
         assert!(server.log().contains(&format!("<midi> Not loaded: {reason}")), "{arguments}");
         assert_eq!(client.run("COMMAND LIST FILTERBY MODULE midi"), Value::Array(vec![]));
         assert!(client.run("MIDI.GET k").text().starts_with("ERR unknown command"));
@@ -120,13 +129,22 @@ fn module_loadex() {
     let server = Builder::plain().start();
     let mut client = server.client();
     let loadex = format!("MODULE LOADEX {}", module().display());
-    for wrong in
-        ["CONFIG midi.max-jobs 0", "CONFIG midi.shards 3", "ARGS nosuch", "CONFIG midi.threads 2 ARGS x"]
-    {
+    for wrong in [
+        "CONFIG midi.max-jobs 0",
+        "CONFIG midi.shards 3",
+        "ARGS nosuch",
+        "CONFIG midi.threads 2 ARGS x",
+    ] {
         assert!(client.run(&format!("{loadex} {wrong}")).is_error(), "{wrong}");
-        assert_eq!(client.run("COMMAND LIST FILTERBY MODULE midi"), Value::Array(vec![]), "{wrong}");
+        assert_eq!(
+            client.run("COMMAND LIST FILTERBY MODULE midi"),
+            Value::Array(vec![]),
+            "{wrong}"
+        );
     }
-    client.ok(&format!("{loadex} CONFIG midi.max-jobs 5 CONFIG midi.max-key-bytes 1kb ARGS threads 2"));
+    client.ok(&format!(
+        "{loadex} CONFIG midi.max-jobs 5 CONFIG midi.max-key-bytes 1kb ARGS threads 2"
+    ));
     check_settings(&mut client, &[("max-jobs", "5"), ("max-key-bytes", "1024"), ("threads", "2")]);
     smoke(&mut client);
 }
@@ -138,9 +156,14 @@ fn module_loadex_with_an_unknown_setting_harms_nobody() {
     let server = Builder::plain().start();
     let mut client = server.client();
     let port = free_port();
-    let line = format!("MODULE LOADEX {} CONFIG midi.nosuch 1 ARGS port {port}", module().display());
+    let line =
+        format!("MODULE LOADEX {} CONFIG midi.nosuch 1 ARGS port {port}", module().display());
     assert!(client.run(&line).is_error());
-    assert!(server.log().contains("LOADEX names a setting that midi does not have"), "{}", server.log());
+    assert!(
+        server.log().contains("LOADEX names a setting that midi does not have"),
+        "{}",
+        server.log()
+    );
     let version = client.info("server")["redis_version"].clone();
     if version.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(8) {
         assert!(server.log().contains("midi stays all the same"), "{}", server.log());
@@ -158,7 +181,10 @@ fn module_loadex_with_an_unknown_setting_harms_nobody() {
 #[test]
 fn wrong_lines_of_redis_conf_are_named() {
     for (line, reason) in [
-        ("midi.threads abc", "<midi> Not loaded: a midi.* setting in the configuration file is not valid"),
+        (
+            "midi.threads abc",
+            "<midi> Not loaded: a midi.* setting in the configuration file is not valid",
+        ),
         ("midi.threads 257", "midi.threads : argument must be between 0 and 256"),
         ("midi.shards 100", "<midi> Not loaded: midi.shards must be a power of two, not 100"),
         ("midi.dispatch fast", "adaptive, pool"),
@@ -166,7 +192,9 @@ fn wrong_lines_of_redis_conf_are_named() {
         ("midi.max-jobs 0", "midi.max-jobs"),
         ("midi.nosuch 1", "Module Configuration detected without loadmodule directive"),
     ] {
-        let Err(log) = Builder::new().config(line).try_start() else { panic!("{line} was accepted") };
+        let Err(log) = Builder::new().config(line).try_start() else {
+            panic!("{line} was accepted")
+        };
         assert!(log.contains(reason) && log.contains("abort"), "{line}: {log}");
     }
 }
@@ -254,8 +282,9 @@ fn max_jobs_is_kept() {
         one.send_line("MIDI.POPULATE 30000000 a");
         two.send_line("MIDI.POPULATE 30000000 b");
         wait_until("two jobs run", || three.run("MIDI.JOBS").array().len() == 2);
-        let refused =
-            Value::error("BUSY too many long commands are running (midi.max-jobs 2). See MIDI.JOBS.");
+        let refused = Value::error(
+            "BUSY too many long commands are running (midi.max-jobs 2). See MIDI.JOBS.",
+        );
         for line in ["MIDI.KEYS *", "MIDI.POPULATE 1000", "MIDI.IMPORT *", "MIDI.EXPORT nosuch"] {
             assert_eq!(three.run(line), refused, "{line}");
         }
@@ -346,7 +375,9 @@ fn fill(server: &Server, line: &str) -> i64 {
 #[test]
 fn populate_stops_at_maxmemory_whatever_the_size() {
     in_all_modes(|mode, server| {
-        for line in ["MIDI.POPULATE 2000000", "MIDI.POPULATE 200000 p 2000", "MIDI.POPULATE 300 p 1000000"] {
+        for line in
+            ["MIDI.POPULATE 2000000", "MIDI.POPULATE 200000 p 2000", "MIDI.POPULATE 300 p 1000000"]
+        {
             let above = fill(server, line);
             println!("{mode:?} {line}: {above} bytes above maxmemory");
             assert!(above < OVERSHOOT, "{line} went {above} bytes above maxmemory");

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Client, Mode, Random, Server, Value, at_once, encoded, in_all_modes, wait_until};
+use crate::common::{
+    Client, Mode, Random, Server, Value, at_once, encoded, in_all_modes, wait_until,
+};
 
 /// The modes in which long commands are jobs.
 const WITH_JOBS: [Mode; 2] = [Mode::Adaptive, Mode::Pool];
@@ -15,7 +17,9 @@ fn check_healthy(server: &Server) {
     wait_until("nobody is blocked", || client.info_number("clients", "blocked_clients") == 0);
     wait_until("the dead are gone", || client.info_number("clients", "connected_clients") == 1);
     // What the last of the dead had queued may still be on its way.
-    wait_until("nothing is queued", || client.info_number("midi_dispatch", "midi_queue_depth") == 0);
+    wait_until("nothing is queued", || {
+        client.info_number("midi_dispatch", "midi_queue_depth") == 0
+    });
     assert_eq!(client.info_number("midi_shards", "midi_panics"), 0);
     client.ok("MIDI.SET health good");
     assert_eq!(client.run("MIDI.GET health"), Value::bulk("good"));
@@ -49,7 +53,8 @@ fn clients_that_send_and_vanish() {
                     (0..1 + random.below(40)).map(|_| short_command(&mut random)).collect();
                 let bytes = commands.concat();
                 // Often the last command is not whole.
-                let end = if random.below(2) == 0 { bytes.len() } else { random.below(bytes.len()) };
+                let end =
+                    if random.below(2) == 0 { bytes.len() } else { random.below(bytes.len()) };
                 let _ = client.try_send(&bytes[..end]);
                 if end == bytes.len() {
                     for _ in 0..random.below(4).min(commands.len()) {
@@ -143,7 +148,8 @@ fn job_of(server: &Server, client: i64) -> i64 {
     wait_until("the job runs", || {
         let jobs = watcher.run("MIDI.JOBS").array();
         let mut jobs = jobs.into_iter().map(Value::map);
-        found = jobs.find(|job| job["client"] == Value::Integer(client)).map(|job| job["id"].integer());
+        found =
+            jobs.find(|job| job["client"] == Value::Integer(client)).map(|job| job["id"].integer());
         found.is_some()
     });
     found.expect("just found")
@@ -174,7 +180,10 @@ fn a_cancelled_job_stops_and_says_so() {
         let server = mode.server();
         let mut admin = server.client();
         for id in ["0", "-1", "12345678"] {
-            assert_eq!(admin.run(&format!("MIDI.JOBS CANCEL {id}")), Value::error("ERR no such job"));
+            assert_eq!(
+                admin.run(&format!("MIDI.JOBS CANCEL {id}")),
+                Value::error("ERR no such job")
+            );
         }
         let (mut client, job) = populating(&server, MANY);
         admin.ok(&format!("MIDI.JOBS CANCEL {job}"));
@@ -241,7 +250,10 @@ fn a_storm_of_jobs_meets_its_limit() {
                 }
                 Value::Error(text) => {
                     let text = String::from_utf8_lossy(&text).into_owned();
-                    assert!(text.starts_with("BUSY ") && text.contains("midi.max-jobs 8"), "{text}");
+                    assert!(
+                        text.starts_with("BUSY ") && text.contains("midi.max-jobs 8"),
+                        "{text}"
+                    );
                     refused += 1;
                 }
                 other => panic!("{other:?}"),
@@ -300,7 +312,9 @@ fn a_storm_of_connections_beside_work() {
 fn set_and_get(client: &mut Client, random: &mut Random) {
     let key = random.next();
     let commands: Vec<Vec<String>> = (0..20)
-        .flat_map(|number| [format!("MIDI.SET {key}:{number} {number}"), format!("MIDI.GET {key}:{number}")])
+        .flat_map(|number| {
+            [format!("MIDI.SET {key}:{number} {number}"), format!("MIDI.GET {key}:{number}")]
+        })
         .map(|line| line.split(' ').map(str::to_owned).collect())
         .collect();
     for (number, pair) in client.pipeline(&commands).chunks_exact(2).enumerate() {
@@ -312,7 +326,8 @@ fn set_and_get(client: &mut Client, random: &mut Random) {
 #[test]
 fn io_threads_of_the_host() {
     for mode in Mode::ALL {
-        let server = mode.builder().config("io-threads 3").config("io-threads-do-reads yes").start();
+        let server =
+            mode.builder().config("io-threads 3").config("io-threads-do-reads yes").start();
         at_once(8, |number| {
             let mut client = server.client();
             let mut random = Random::new(number as u64);

@@ -1,7 +1,9 @@
 //! The promise: MIDI.GET, SET, MGET and MSET answer exactly what the stock
 //! commands answer, in RESP2 and RESP3, whatever their arguments.
 
-use crate::common::{Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms};
+use crate::common::{
+    Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms,
+};
 
 /// Numbers as people and programs get them wrong.
 const NUMBERS: &[&str] = &[
@@ -158,9 +160,16 @@ fn an_expiry_in_the_past_hides_the_key() {
         for option in ["EXAT 1", "PXAT 1", "PXAT 1000"] {
             twin.push_line("SET k old");
             twin.push_line(&format!("SET k new {option}"));
-            for look in
-                ["GET k", "EXISTS k", "TTL k", "TYPE k", "MGET k k", "PERSIST k", "KEYS *", "SET k v XX"]
-            {
+            for look in [
+                "GET k",
+                "EXISTS k",
+                "TTL k",
+                "TYPE k",
+                "MGET k k",
+                "PERSIST k",
+                "KEYS *",
+                "SET k v XX",
+            ] {
                 twin.push_line(look);
             }
             twin.push_line("SET k v GET NX");

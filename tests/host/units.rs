@@ -135,7 +135,11 @@ fn pauses_do_not_break_units() {
         };
         beside(server, 12, noise, || {
             for round in 0..60 {
-                client.ok(if round % 2 == 0 { "CLIENT PAUSE 10 WRITE" } else { "CLIENT PAUSE 10 ALL" });
+                client.ok(if round % 2 == 0 {
+                    "CLIENT PAUSE 10 WRITE"
+                } else {
+                    "CLIENT PAUSE 10 ALL"
+                });
                 std::thread::sleep(std::time::Duration::from_millis(15));
             }
         });
@@ -147,16 +151,19 @@ fn pauses_do_not_break_units() {
 fn what_a_unit_has_read_does_not_change() {
     in_all_crowded_modes(|_, server| {
         let write = |client: &mut Client, random: &mut Random| {
-            let commands: Vec<_> =
-                (0..30).map(|_| words(&format!("MIDI.SET k{} {}", random.below(8), random.next()))).collect();
+            let commands: Vec<_> = (0..30)
+                .map(|_| words(&format!("MIDI.SET k{} {}", random.below(8), random.next())))
+                .collect();
             client.pipeline(&commands);
         };
         let read = "MIDI.MGET k0 k1 k2 k3 k4 k5 k6 k7";
         beside(server, 6, write, || {
             let mut client = server.client();
             for _ in 0..150 {
-                let replies =
-                    exec(&mut client, &[read, "MIDI.KEYS x*", PAUSE, read, PAUSE, "MIDI.GET k3", read]);
+                let replies = exec(
+                    &mut client,
+                    &[read, "MIDI.KEYS x*", PAUSE, read, PAUSE, "MIDI.GET k3", read],
+                );
                 assert_eq!(replies[0], replies[3]);
                 assert_eq!(replies[0], replies[6]);
                 assert_eq!(replies[0].clone().array()[3], replies[5]);
@@ -184,7 +191,8 @@ fn jobs_stay_out_of_units() {
         beside(server, 3, noise, || {
             let mut client = server.client();
             for _ in 0..150 {
-                let replies = exec(&mut client, &[exists, PAUSE, exists, "MIDI.TYPE n:7", PAUSE, exists]);
+                let replies =
+                    exec(&mut client, &[exists, PAUSE, exists, "MIDI.TYPE n:7", PAUSE, exists]);
                 assert!(replies[0] == replies[2] && replies[0] == replies[5], "{replies:?}");
             }
         });
@@ -205,13 +213,21 @@ fn flushes_and_swaps_are_part_of_their_unit() {
             let mut client = server.client();
             for _ in 0..60 {
                 for flush in ["MIDI.FLUSHALL", "MIDI.FLUSHDB SYNC", "FLUSHALL", "FLUSHDB ASYNC"] {
-                    let replies = exec(&mut client, &[flush, "MIDI.KEYS *", "MIDI.SET own 1", "MIDI.KEYS *"]);
+                    let replies =
+                        exec(&mut client, &[flush, "MIDI.KEYS *", "MIDI.SET own 1", "MIDI.KEYS *"]);
                     assert_eq!(replies[1], Value::Array(vec![]), "{flush}");
                     assert_eq!(replies[3], Value::Array(vec![Value::bulk("own")]), "{flush}");
                 }
                 let replies = exec(
                     &mut client,
-                    &["FLUSHALL", "MIDI.SET own 1", "SWAPDB 0 1", "MIDI.KEYS *", "SWAPDB 0 1", "MIDI.KEYS *"],
+                    &[
+                        "FLUSHALL",
+                        "MIDI.SET own 1",
+                        "SWAPDB 0 1",
+                        "MIDI.KEYS *",
+                        "SWAPDB 0 1",
+                        "MIDI.KEYS *",
+                    ],
                 );
                 assert_eq!(replies[3], Value::Array(vec![]), "SWAPDB");
                 assert_eq!(replies[5], Value::Array(vec![Value::bulk("own")]), "SWAPDB back");
@@ -220,8 +236,8 @@ fn flushes_and_swaps_are_part_of_their_unit() {
     });
 }
 
-/// The clock stands still in a unit, as the host's does. Scripts that take time count: newer hosts stop
-/// TIME while a script runs.
+/// The clock stands still in a unit, as the host's does. Scripts that take time count: newer hosts
+/// stop TIME while a script runs.
 #[test]
 fn nothing_expires_within_a_unit() {
     const SCRIPT: &str = "redis.call('MIDI.SET', 'k', 'v', 'PX', '30') \
@@ -303,9 +319,14 @@ fn tokens_are_given_back_at_the_end_of_each_unit() {
         let mut other = server.client();
         for round in 0..200 {
             // The first command blocks in `pool`, so the rest comes after BEFORE_SLEEP.
-            let commands = [&format!("MIDI.SET k {round}"), "MULTI", "MIDI.KEYS *", "EXEC"].map(words);
+            let commands =
+                [&format!("MIDI.SET k {round}"), "MULTI", "MIDI.KEYS *", "EXEC"].map(words);
             client.pipeline(&commands);
-            other.pipeline(&[words("MIDI.GET k"), words("MIDI.MGET k l m n"), words("MIDI.KEYS *")]);
+            other.pipeline(&[
+                words("MIDI.GET k"),
+                words("MIDI.MGET k l m n"),
+                words("MIDI.KEYS *"),
+            ]);
         }
     }
 }
@@ -363,8 +384,15 @@ fn copies_are_part_of_their_unit() {
             let mut client = server.client();
             for round in 0..150 {
                 let set = format!("SET c:7 {round}");
-                let lines =
-                    [&set, "MIDI.IMPORT c:7 REPLACE", PAUSE, "DEL c:7", "MIDI.EXPORT c:7", PAUSE, "GET c:7"];
+                let lines = [
+                    &set,
+                    "MIDI.IMPORT c:7 REPLACE",
+                    PAUSE,
+                    "DEL c:7",
+                    "MIDI.EXPORT c:7",
+                    PAUSE,
+                    "GET c:7",
+                ];
                 let replies = exec(&mut client, &lines);
                 assert_eq!(replies[6], Value::bulk(round.to_string()));
                 exec(&mut client, &["DEL c:7"]);

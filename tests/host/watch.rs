@@ -42,8 +42,13 @@ fn survives(server: &Server, before: &[&str], key: &str, then: &[&str]) -> bool 
     exec(&mut client)
 }
 
-const SET_UP: &[&str] =
-    &["MIDI.MSET k 1 a 1 b 1 n:7 1", "MIDI.SET t 1 EX 1000", "SELECT 1", "MIDI.SET k other", "SELECT 0"];
+const SET_UP: &[&str] = &[
+    "MIDI.MSET k 1 a 1 b 1 n:7 1",
+    "MIDI.SET t 1 EX 1000",
+    "SELECT 1",
+    "MIDI.SET k other",
+    "SELECT 0",
+];
 
 #[test]
 fn every_kind_of_change_is_seen() {
@@ -110,14 +115,31 @@ fn every_kind_of_change_is_seen() {
 #[test]
 fn nothing_else_is() {
     let others: &[(&str, &[&str])] = &[
-        ("k", &["MIDI.GET k", "MIDI.TTL k", "MIDI.EXISTS k", "MIDI.MGET k a", "MIDI.KEYS *", "MIDI.SCAN 0"]),
+        (
+            "k",
+            &[
+                "MIDI.GET k",
+                "MIDI.TTL k",
+                "MIDI.EXISTS k",
+                "MIDI.MGET k a",
+                "MIDI.KEYS *",
+                "MIDI.SCAN 0",
+            ],
+        ),
         ("k", &["MIDI.SET a 2", "MIDI.MSET a 3 b 3", "MIDI.DEL a b"]),
         ("k", &["MIDI.SET k 2 NX"]),
         (
             "k",
-            &["MIDI.SETBIT k 0 0", "MIDI.BITFIELD k SET u8 0 49 INCRBY u8 0 0", "MIDI.BITFIELD k GET u8 0"],
+            &[
+                "MIDI.SETBIT k 0 0",
+                "MIDI.BITFIELD k SET u8 0 49 INCRBY u8 0 0",
+                "MIDI.BITFIELD k GET u8 0",
+            ],
         ),
-        ("k", &["MIDI.BITCOUNT k", "MIDI.BITPOS k 1", "MIDI.BITOP OR other k a", "MIDI.DELIFEQ k 2"]),
+        (
+            "k",
+            &["MIDI.BITCOUNT k", "MIDI.BITPOS k 1", "MIDI.BITOP OR other k a", "MIDI.DELIFEQ k 2"],
+        ),
         ("new", &["MIDI.BITOP OR new nosuch"]),
         ("new", &["MIDI.SET new 2 XX", "MIDI.DEL new", "MIDI.EXPIRE new 100", "MIDI.PERSIST new"]),
         ("new", &["MIDI.DEL a new b"]),
@@ -162,7 +184,10 @@ fn nothing_else_is() {
         // One shard for all keys, and changes from before the WATCH.
         let crowded = mode.builder().load("shards 1").start();
         for (key, then) in others {
-            assert!(survives(&crowded, SET_UP, key, then), "{mode:?}, one shard: WATCH {key}, then {then:?}");
+            assert!(
+                survives(&crowded, SET_UP, key, then),
+                "{mode:?}, one shard: WATCH {key}, then {then:?}"
+            );
         }
         let (mut client, mut other) = (crowded.client(), crowded.client());
         other.ok("WATCH k a b");
@@ -204,7 +229,8 @@ fn expiry_is_a_change() {
         let mut client = server.client();
         for touch in [false, true] {
             // In one go, so that it is still there.
-            let lines = ["MIDI.SET k 1 PX 400", "WATCH k", "MULTI", "MIDI.SET done 1", "EXEC", "WATCH k"];
+            let lines =
+                ["MIDI.SET k 1 PX 400", "WATCH k", "MULTI", "MIDI.SET done 1", "EXEC", "WATCH k"];
             let replies = client.pipeline(&lines.map(words));
             assert!(!replies[4].is_null(), "{mode:?}: still there");
             std::thread::sleep(std::time::Duration::from_millis(450));
@@ -277,7 +303,8 @@ fn no_update_is_lost() {
                 for _ in 0..steps {
                     loop {
                         client.ok("WATCH n");
-                        let next = client.run("MIDI.GET n").text().parse::<i64>().expect("a number") + 1;
+                        let next =
+                            client.run("MIDI.GET n").text().parse::<i64>().expect("a number") + 1;
                         let set = format!("MIDI.SET n {next}");
                         let replies = client.pipeline(&["MULTI", &set, "EXEC"].map(words));
                         if !replies[2].is_null() {
@@ -288,7 +315,11 @@ fn no_update_is_lost() {
             });
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!(server.client().run("MIDI.GET n"), Value::bulk((clients * steps).to_string()), "{mode:?}");
+        assert_eq!(
+            server.client().run("MIDI.GET n"),
+            Value::bulk((clients * steps).to_string()),
+            "{mode:?}"
+        );
     }
 }
 

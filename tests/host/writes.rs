@@ -113,7 +113,10 @@ fn replica(of: &Server, mode: Mode) -> Server {
     let (mut client, mut master) = (replica.client(), of.client());
     wait_until("the replica has synced", || {
         client.info("replication").get("master_link_status").is_some_and(|status| status == "up")
-            && master.info("replication").get("slave0").is_some_and(|line| line.contains("state=online"))
+            && master
+                .info("replication")
+                .get("slave0")
+                .is_some_and(|line| line.contains("state=online"))
     });
     replica
 }
@@ -127,7 +130,9 @@ fn a_replica_attached_and_detached() {
         check_refused(&mut client, "replica");
         client.ok("SET native w");
         follower.client().ok("REPLICAOF NO ONE");
-        wait_until("the replica is gone", || client.info_number("replication", "connected_slaves") == 0);
+        wait_until("the replica is gone", || {
+            client.info_number("replication", "connected_slaves") == 0
+        });
         check_allowed(&mut client);
     });
 }
@@ -140,7 +145,9 @@ fn a_replica_that_dies() {
     let follower = replica(&server, Mode::Adaptive);
     check_refused(&mut client, "replica");
     drop(follower);
-    wait_until("the replica is gone", || client.info_number("replication", "connected_slaves") == 0);
+    wait_until("the replica is gone", || {
+        client.info_number("replication", "connected_slaves") == 0
+    });
     check_allowed(&mut client);
 }
 
@@ -150,14 +157,19 @@ fn a_replica_without_the_module_follows() {
     let server = Mode::Adaptive.server();
     let mut client = server.client();
     set_up(&mut client);
-    let follower = Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
+    let follower =
+        Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
     let mut other = follower.client();
     wait_until("it has the data", || other.run("GET native") == Value::bulk("v"));
     check_refused(&mut client, "replica");
     assert_eq!(client.run("MIDI.EXPORT k"), Value::integers(&[1, 0, 0]));
     client.ok("SET native w");
     wait_until("it follows", || other.run("GET native") == Value::bulk("w"));
-    assert_eq!(other.run("GET k"), Value::bulk("old"), "EXPORT is replicated as the host's own SET");
+    assert_eq!(
+        other.run("GET k"),
+        Value::bulk("old"),
+        "EXPORT is replicated as the host's own SET"
+    );
 }
 
 #[test]
@@ -260,7 +272,9 @@ fn background_saves_disturb_nobody() {
         beside(server, 3, work, || {
             for _ in 0..5 {
                 client.run("BGSAVE");
-                wait_until("the save ends", || client.info("persistence")["rdb_bgsave_in_progress"] == "0");
+                wait_until("the save ends", || {
+                    client.info("persistence")["rdb_bgsave_in_progress"] == "0"
+                });
             }
             client.ok("SAVE");
         });

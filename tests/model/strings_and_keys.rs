@@ -141,8 +141,12 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         Outcome::TooLarge => {
             assert!(transcript.is_empty(), "nothing has been said");
             call.limits = engine.settings.limits(usize::MAX);
-            let outcome =
-                engine.attempt(engine.main_slot(locked()), &call, Taking::Wait(locked()), &mut record);
+            let outcome = engine.attempt(
+                engine.main_slot(locked()),
+                &call,
+                Taking::Wait(locked()),
+                &mut record,
+            );
             assert_eq!(outcome, Outcome::Done);
         }
         Outcome::Long => match long_work(engine, &call, Some(locked())) {
@@ -328,14 +332,20 @@ impl Model {
     }
 
     /// A value, and the bits that two offsets and BIT are about; none where there is no key.
-    fn range_of_bits(&self, db: u32, key: &[u8], range: &[Vec<u8>]) -> Option<(Vec<u8>, Range<usize>)> {
+    fn range_of_bits(
+        &self,
+        db: u32,
+        key: &[u8],
+        range: &[Vec<u8>],
+    ) -> Option<(Vec<u8>, Range<usize>)> {
         let (value, _) = self.live(db, key)?;
         let bits = 8 * value.len() as i64;
         let offset = |at: usize| {
             let number = integer_argument(&range[at]).expect("made so");
             if number < 0 { (bits + number).max(0) } else { number }
         };
-        let (start, end) = if range.is_empty() { (0, bits) } else { (offset(0), (offset(1) + 1).min(bits)) };
+        let (start, end) =
+            if range.is_empty() { (0, bits) } else { (offset(0), (offset(1) + 1).min(bits)) };
         Some((value.clone(), start as usize..end as usize))
     }
 
@@ -514,7 +524,10 @@ impl Model {
                 "gt" => gt = true,
                 "lt" => lt = true,
                 _ => {
-                    return error(&format!("ERR Unsupported option {}", String::from_utf8_lossy(word)));
+                    return error(&format!(
+                        "ERR Unsupported option {}",
+                        String::from_utf8_lossy(word)
+                    ));
                 }
             }
         }
@@ -527,7 +540,8 @@ impl Model {
         let Some(number) = integer_argument(&args[2]) else {
             return error("ERR value is not an integer or out of range");
         };
-        let fits = i64::try_from(i128::from(number) * i128::from(unit)).is_ok_and(|ms| ms <= i64::MAX - base);
+        let fits = i64::try_from(i128::from(number) * i128::from(unit))
+            .is_ok_and(|ms| ms <= i64::MAX - base);
         if !fits {
             return error(&format!("ERR invalid expire time in 'midi.{name}' command"));
         }
@@ -551,8 +565,8 @@ impl Model {
     }
 }
 
-/// Whether both offsets count from the end, and the range is the wrong way round: BITCOUNT judges that as they are
-/// written, and BITPOS where they come to lie.
+/// Whether both offsets count from the end, and the range is the wrong way round: BITCOUNT judges
+/// that as they are written, and BITPOS where they come to lie.
 fn is_backwards(range: &[Vec<u8>]) -> bool {
     let numbers: Vec<i64> = range.iter().filter_map(|word| integer_argument(word)).collect();
     numbers.len() == 2 && numbers[1] < 0 && numbers[0] < 0 && numbers[0] > numbers[1]
@@ -573,7 +587,9 @@ fn database(text: &[u8]) -> Result<u32, Vec<Said>> {
         return Err(error("ERR value is not an integer or out of range"));
     };
     if i32::try_from(number).is_err() {
-        return Err(error("ERR value is out of range, value must between -2147483648 and 2147483647"));
+        return Err(error(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
     }
     let db = u32::try_from(number).ok().filter(|&db| db < DATABASES);
     db.ok_or_else(|| error("ERR DB index is out of range"))
@@ -626,8 +642,16 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn number() -> impl Strategy<Value = String> {
-    let odd =
-        &["0", "-1", "abc", "", "01", "9223372036854775807", "9223372036854775", "-9223372036854775808"];
+    let odd = &[
+        "0",
+        "-1",
+        "abc",
+        "",
+        "01",
+        "9223372036854775807",
+        "9223372036854775",
+        "-9223372036854775808",
+    ];
     prop_oneof![
         12 => (1..20i64).prop_map(|n| n.to_string()),
         6 => (1..20_000i64).prop_map(|n| n.to_string()),
@@ -675,7 +699,8 @@ fn expire_conditions() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 /// The number of a database, as a rule.
 fn db_number() -> impl Strategy<Value = Vec<u8>> {
-    const ODD: &[&str] = &["-1", "3", "01", "x", "2147483648", "-2147483649", "9223372036854775808"];
+    const ODD: &[&str] =
+        &["-1", "3", "01", "x", "2147483648", "-2147483649", "9223372036854775808"];
     prop_oneof![
         15 => (0..DATABASES).prop_map(|db| db.to_string().into_bytes()),
         1 => proptest::sample::select(ODD).prop_map(|text| text.as_bytes().to_vec()),
@@ -824,7 +849,10 @@ impl Tested {
         let got = run(&self.engine, self.db, &words(&["dbsize"]), usize::MAX);
         let live = self.model.live_keys(self.db).len() as i64;
         let with_due = self.model.dbs[self.db as usize].len() as i64;
-        assert!(matches!(got[..], [Said::Integer(n)] if (live..=with_due).contains(&n)), "{got:?} {live}");
+        assert!(
+            matches!(got[..], [Said::Integer(n)] if (live..=with_due).contains(&n)),
+            "{got:?} {live}"
+        );
     }
 
     fn random_key(&self) {
@@ -853,7 +881,8 @@ impl Tested {
         let mut between = between.iter();
         let mut cursor = b"0".to_vec();
         loop {
-            let args = [vec![b"scan".to_vec(), cursor], words(&["count", &count.to_string()])].concat();
+            let args =
+                [vec![b"scan".to_vec(), cursor], words(&["count", &count.to_string()])].concat();
             let got = run(&self.engine, self.db, &args, usize::MAX);
             let [Said::Array(2), Said::Bulk(next), Said::Array(len), keys @ ..] = &got[..] else {
                 panic!("{got:?}");
@@ -875,7 +904,11 @@ impl Tested {
         assert!(always.is_subset(&set), "a key that was there all the time was not seen");
         assert!(set.is_subset(&ever), "a key was seen that was never there");
         for key in always {
-            assert_eq!(seen.iter().filter(|&other| *other == key).count(), 1, "seen more than once");
+            assert_eq!(
+                seen.iter().filter(|&other| *other == key).count(),
+                1,
+                "seen more than once"
+            );
         }
     }
 
@@ -930,7 +963,8 @@ fn bulks(said: &[Said]) -> BTreeSet<Vec<u8>> {
 }
 
 fn check(shards: usize, max_reply_bytes: usize, steps: &[Step]) {
-    let mut tested = Tested { engine: engine(shards), model: Model::default(), db: 0, max_reply_bytes };
+    let mut tested =
+        Tested { engine: engine(shards), model: Model::default(), db: 0, max_reply_bytes };
     steps.iter().for_each(|step| tested.step(step));
     tested.end();
 }
@@ -962,8 +996,12 @@ fn a_long_program_answers_as_redis_does() {
 #[test]
 fn a_random_key_is_found_where_there_is_one() {
     for shards in [1, 4, 1024] {
-        let mut tested =
-            Tested { engine: engine(shards), model: Model::default(), db: 0, max_reply_bytes: usize::MAX };
+        let mut tested = Tested {
+            engine: engine(shards),
+            model: Model::default(),
+            db: 0,
+            max_reply_bytes: usize::MAX,
+        };
         for number in 0..200 {
             let key = format!("key:{number}");
             tested.command(&words(&["set", &key, "value"]));

@@ -55,7 +55,10 @@ fn logins_are_answered_as_by_the_host() {
     let mut admin = ported.host();
     admin.ok("AUTH secret");
     same(&ported, &["MIDI.GET k", "PING", "MIDI.GET", "AUTH", "AUTH wrong", "AUTH default wrong"]);
-    same(&ported, &["HELLO 3 AUTH default wrong", "HELLO 3", "HELLO 9 AUTH default secret", "MIDI.GET k"]);
+    same(
+        &ported,
+        &["HELLO 3 AUTH default wrong", "HELLO 3", "HELLO 9 AUTH default secret", "MIDI.GET k"],
+    );
     same(&ported, &["AUTH wrong", "AUTH secret", "MIDI.GET k", "PING"]);
     same(&ported, &["AUTH default secret", "AUTH default wrong", "PING"]);
     let mut port = ported.client();
@@ -203,7 +206,8 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
             }
         });
         for round in 0..300 {
-            let (rule, allowed) = if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
+            let (rule, allowed) =
+                if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
             let change = format!("ACL SETUSER u {rule}");
             if round % 3 == 0 {
                 admin.pipeline(&["MULTI", &change, "EXEC"].map(words));
@@ -220,8 +224,8 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
     });
 }
 
-/// What was said of the same user before does not hide a change, be it in one breath or in a transaction whose EXEC
-/// comes later.
+/// What was said of the same user before does not hide a change, be it in one breath or in a
+/// transaction whose EXEC comes later.
 #[test]
 fn a_change_among_many_that_are_none_is_seen() {
     let ported = ported();
@@ -231,7 +235,8 @@ fn a_change_among_many_that_are_none_is_seen() {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let none = vec![words("ACL SETUSER u on"); 50];
     for round in 0..30 {
-        let (rule, allowed) = if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
+        let (rule, allowed) =
+            if round % 2 == 0 { ("-midi.get", false) } else { ("+midi.get", true) };
         let change = vec![words(&format!("ACL SETUSER u {rule}"))];
         let said = [none.clone(), change, none.clone()].concat();
         if round % 3 == 0 {
@@ -252,7 +257,8 @@ fn split_rules(rules: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = rules;
     while !rest.is_empty() {
-        let end = if rest.starts_with('(') { rest.find(')').map(|at| at + 1) } else { rest.find(' ') };
+        let end =
+            if rest.starts_with('(') { rest.find(')').map(|at| at + 1) } else { rest.find(' ') };
         let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
         words.push(word);
         rest = after.trim_start();
@@ -312,7 +318,8 @@ fn who_is_changed_stays_whatever_was_deleted_before() {
     }
 }
 
-/// As on the host, whoever is deleted and made again has to log in again, whatever is the same about it.
+/// As on the host, whoever is deleted and made again has to log in again, whatever is the same
+/// about it.
 #[test]
 fn who_is_made_anew_is_another() {
     let ported = ported();
@@ -350,9 +357,11 @@ fn acl_load_is_seen() {
     let mut clients = users.map(|user| [ported.host_of(user), ported.client_of(user)]);
     clients.iter_mut().flatten().for_each(|client| client.ok("MIDI.SET k v"));
     let text = fs::read_to_string(&file).expect("users");
-    let line_of =
-        |user: &str| text.lines().find(|line| line.starts_with(&format!("user {user} "))).expect("saved");
-    let sum = |user: &str| line_of(user).split(' ').find(|word| word.starts_with('#')).expect("a sum");
+    let line_of = |user: &str| {
+        text.lines().find(|line| line.starts_with(&format!("user {user} "))).expect("saved")
+    };
+    let sum =
+        |user: &str| line_of(user).split(' ').find(|word| word.starts_with('#')).expect("a sum");
     let text = [
         line_of("default").to_owned(),
         line_of("stays").to_owned(),
@@ -364,7 +373,8 @@ fn acl_load_is_seen() {
     for (user, clients) in users.iter().zip(&mut clients) {
         for line in ["MIDI.GET k", "MIDI.SET k v"] {
             let said = clients.each_mut().map(|client| client.try_call(&words(line)).map_err(drop));
-            let refused = |said: &Result<Value, ()>| said.as_ref().map(|reply| reply.is_error()).ok();
+            let refused =
+                |said: &Result<Value, ()>| said.as_ref().map(|reply| reply.is_error()).ok();
             assert_eq!(refused(&said[0]), refused(&said[1]), "{line} of {user}: {said:?}");
         }
     }
@@ -376,7 +386,8 @@ fn acl_load_is_seen() {
     assert_eq!(ported.client_of("stays").run("GET k"), Value::bulk("v"));
 }
 
-/// Nobody who comes early, before the host serves its own clients, is sent away for want of a password.
+/// Nobody who comes early, before the host serves its own clients, is sent away for want of a
+/// password.
 #[test]
 fn who_comes_early_is_let_in() {
     let mut ported = ported();
@@ -393,7 +404,8 @@ fn who_comes_early_is_let_in() {
     });
 }
 
-/// Connects again and again; each connection asks until it is served, or the server ends. How many were served.
+/// Connects again and again; each connection asks until it is served, or the server ends. How many
+/// were served.
 fn come_and_ask(number: u16, stop: &AtomicBool) -> usize {
     let mut served = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -422,7 +434,9 @@ mod users_file {
 
 fn log_entries(admin: &mut Client) -> Vec<(String, String, String)> {
     let entries = admin.run("ACL LOG").array().into_iter().map(Value::map);
-    entries.map(|entry| (entry["reason"].text(), entry["object"].text(), entry["username"].text())).collect()
+    entries
+        .map(|entry| (entry["reason"].text(), entry["object"].text(), entry["username"].text()))
+        .collect()
 }
 
 #[test]
@@ -489,8 +503,9 @@ const KEYS: [&str; 6] = ["a", "b", "ab", "ba", "", "k[1]"];
 const PATTERNS: [&str; 9] = ["*", "a*", "b", "?b", "[^a]*", "k\\[1]", "", "**", "ab"];
 const CATEGORIES: [&str; 7] = ["read", "write", "keyspace", "string", "fast", "slow", "dangerous"];
 const NAMES: [&str; 22] = [
-    "get", "set", "mget", "mset", "del", "unlink", "exists", "rename", "renamenx", "copy", "move", "getdel",
-    "getset", "append", "expire", "object", "memory", "msetex", "lcs", "keys", "dbsize", "swapdb",
+    "get", "set", "mget", "mset", "del", "unlink", "exists", "rename", "renamenx", "copy", "move",
+    "getdel", "getset", "append", "expire", "object", "memory", "msetex", "lcs", "keys", "dbsize",
+    "swapdb",
 ];
 
 fn random_selector(random: &mut Random) -> Vec<String> {

@@ -100,7 +100,8 @@ fn scans_give_every_key() {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), 3000);
-        let some: Vec<String> = redis.scan_match("key:299?").unwrap().collect::<RedisResult<_>>().unwrap();
+        let some: Vec<String> =
+            redis.scan_match("key:299?").unwrap().collect::<RedisResult<_>>().unwrap();
         assert_eq!(some.len(), 10);
     });
 }
@@ -199,7 +200,8 @@ fn users_log_in() {
         admin.ok("ACL SETUSER alice on >secret -@all +midi.get +get +@connection ~key*");
         admin.ok("MIDI.MSET key1 1 other 2");
         for protocol in ["", "?protocol=resp3"] {
-            let mut alice = connect(server, &format!("redis://alice:secret@{{}}/{protocol}")).unwrap();
+            let mut alice =
+                connect(server, &format!("redis://alice:secret@{{}}/{protocol}")).unwrap();
             let _: Option<String> = alice.get("key1").unwrap();
             for (what, refused) in
                 [("SET", alice.set::<_, _, ()>("key1", 1)), ("GET", alice.get::<_, ()>("other"))]
@@ -210,8 +212,8 @@ fn users_log_in() {
             for login in ["alice:wrong", "nobody:secret"] {
                 let error = connect(server, &format!("redis://{login}@{{}}/{protocol}")).err();
                 let error = error.unwrap_or_else(|| panic!("{login} got in"));
-                let refused =
-                    error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS");
+                let refused = error.kind() == ErrorKind::AuthenticationFailed
+                    || error.code() == Some("WRONGPASS");
                 assert!(refused, "{login}: {error}");
             }
         }

@@ -7,7 +7,9 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{Client, Mode, Random, Server, Value, at_once, beside, encoded, text, wait_until};
+use crate::common::{
+    Client, Mode, Random, Server, Value, at_once, beside, encoded, text, wait_until,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -73,7 +75,9 @@ fn said_to(server: &Server, bytes: &[u8]) -> Vec<u8> {
 fn said(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
-        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {
+            panic!("not closed: {error}")
+        }
         _ => all,
     }
 }
@@ -98,7 +102,10 @@ fn nonsense_is_answered_and_the_connection_closed() {
             (&endless, "-ERR Protocol error: too big bulk count string\r\n"),
             (&too_long_inline, "-ERR Protocol error: too big inline request\r\n"),
             // What came before has been answered.
-            (b"*1\r\n$4\r\nPING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
+            (
+                b"*1\r\n$4\r\nPING\r\n*x\r\n",
+                "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n",
+            ),
             // Nothing at all is no command.
             (b"\r\n*0\r\n*-5\r\n\r\nPING\r\n", "+PONG\r\n"),
         ] {
@@ -119,7 +126,8 @@ fn noise_harms_nobody() {
                     0 => (0..random.below(5000)).map(|_| random.next() as u8).collect(),
                     // Nearly commands.
                     1 => {
-                        let mut bytes = encoded(&["SET", "noise", &"v".repeat(random.below(300))]).repeat(3);
+                        let mut bytes =
+                            encoded(&["SET", "noise", &"v".repeat(random.below(300))]).repeat(3);
                         for _ in 0..1 + random.below(4) {
                             let at = random.below(bytes.len());
                             bytes[at] = random.next() as u8;
@@ -336,7 +344,8 @@ fn half_closed_connections_are_answered_to_the_end() {
             stream.shutdown(Shutdown::Write).expect("a connection");
             std::thread::sleep(Duration::from_millis(100));
             let reply = said(&mut stream);
-            let expected = "+OK\r\n+PONG\r\n".len() + 80 * "$100000\r\n\r\n".len() + 80 * value.len();
+            let expected =
+                "+OK\r\n+PONG\r\n".len() + 80 * "$100000\r\n\r\n".len() + 80 * value.len();
             assert!(reply.ends_with(b"+PONG\r\n"), "{} bytes of {expected}", reply.len());
             assert_eq!(reply.len(), expected);
         }
@@ -363,7 +372,8 @@ fn half_closed_connections_get_no_half_replies() {
             stream.shutdown(Shutdown::Write).expect("a connection");
             let reply = String::from_utf8(said(&mut stream)).expect("text");
             let told: Vec<&str> = reply.split("\r\n").collect();
-            let keys = told[2].strip_prefix('*').map(|count| count.parse::<usize>().expect("a number"));
+            let keys =
+                told[2].strip_prefix('*').map(|count| count.parse::<usize>().expect("a number"));
             let expected = match keys {
                 Some(count) => 3 + 2 * count,
                 None => 3,
@@ -379,8 +389,8 @@ fn half_closed_connections_get_no_half_replies() {
     });
 }
 
-/// A client that says it has nothing more to send still gets its replies. (Not those of jobs: for all that
-/// can be seen it has gone away, and jobs end then. So no KEYS here.)
+/// A client that says it has nothing more to send still gets its replies. (Not those of jobs: for
+/// all that can be seen it has gone away, and jobs end then. So no KEYS here.)
 #[test]
 fn half_closed_connections_are_answered() {
     in_all_modes(|server| {
@@ -390,7 +400,9 @@ fn half_closed_connections_are_answered() {
         }
         // Over several shards, and on its way elsewhere in some modes.
         let names: Vec<String> = (990..1000).map(|number| format!("k{number}")).collect();
-        all.extend(encoded(&[&["MGET"], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat()));
+        all.extend(encoded(
+            &[&["MGET"], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
+        ));
         all.extend(encoded(&["GET", "k7"]));
         let reply = said_to(server, &all);
         let oks = b"+OK\r\n".repeat(1000);
@@ -406,7 +418,11 @@ fn half_closed_connections_are_answered() {
 /// Programs that are killed while they are at work.
 #[test]
 fn killed_programs_leave_nothing() {
-    if !Command::new("redis-benchmark").arg("--version").output().is_ok_and(|out| out.status.success()) {
+    if !Command::new("redis-benchmark")
+        .arg("--version")
+        .output()
+        .is_ok_and(|out| out.status.success())
+    {
         println!("skipped: no redis-benchmark");
         return;
     }
@@ -461,8 +477,12 @@ fn ten_thousand_idle_connections_beside_the_hosts_clients() {
     if idle < 10_000 {
         println!("only {idle} idle connections: this process may not have more descriptors");
     }
-    let server =
-        Mode::Adaptive.builder().load("maxclients 20000").config("maxclients 1100").with_port().start();
+    let server = Mode::Adaptive
+        .builder()
+        .load("maxclients 20000")
+        .config("maxclients 1100")
+        .with_port()
+        .start();
     let mut host = server.client();
     let before = used(&mut host);
     let idle_ones: Vec<TcpStream> = (0..idle).map(|_| open(&server)).collect();

@@ -1,5 +1,5 @@
-//! The promise: what one client of midi's port causes is bounded, in memory and in time, and others are
-//! served meanwhile.
+//! The promise: what one client of midi's port causes is bounded, in memory and in time, and others
+//! are served meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -194,7 +194,11 @@ fn a_reply_beyond_the_limit_is_not_made() {
         let last = std::iter::from_fn(|| greedy.try_read().ok()).last();
         assert!(last.is_none_or(|last| last.text() == "QUEUED"), "it was answered");
     }
-    assert_eq!(other.run("EXISTS at-once later on-main"), Value::Integer(3), "EXEC does all or nothing");
+    assert_eq!(
+        other.run("EXISTS at-once later on-main"),
+        Value::Integer(3),
+        "EXEC does all or nothing"
+    );
     // Who wants no reply gets none, however large.
     other.send(format!("CLIENT REPLY OFF\r\n{mget}CLIENT REPLY ON\r\n").as_bytes());
     assert_eq!(other.read(), Value::ok());

@@ -15,8 +15,15 @@ fn ported() -> Ported {
 }
 
 /// Commands that read, write, may need memory, and the port's own.
-const LINES: [&str; 7] =
-    ["PING", "ECHO x", "MIDI.GET k", "MIDI.SET k v", "MIDI.DEL nosuch", "MIDI.EXPIRE k 1000", "MIDI.DBSIZE"];
+const LINES: [&str; 7] = [
+    "PING",
+    "ECHO x",
+    "MIDI.GET k",
+    "MIDI.SET k v",
+    "MIDI.DEL nosuch",
+    "MIDI.EXPIRE k 1000",
+    "MIDI.DBSIZE",
+];
 
 /// Both ports answer the same; the errors among the answers.
 #[track_caller]
@@ -50,7 +57,10 @@ fn a_replica_is_read_only_and_perhaps_stale() {
     host.ok("CONFIG SET replica-serve-stale-data no");
     let stale = same(&mut host, &mut port);
     assert_eq!(stale.len(), 6, "{stale:?}");
-    assert_eq!(kinds(&stale), ["MASTERDOWN", "MASTERDOWN", "READONLY", "READONLY", "READONLY", "MASTERDOWN"]);
+    assert_eq!(
+        kinds(&stale),
+        ["MASTERDOWN", "MASTERDOWN", "READONLY", "READONLY", "READONLY", "MASTERDOWN"]
+    );
     host.ok("CONFIG SET replica-read-only no");
     assert_eq!(kinds(&same(&mut host, &mut port)), ["MASTERDOWN"; 6]);
     host.ok("CONFIG SET replica-serve-stale-data yes");
@@ -118,7 +128,10 @@ fn what_was_queued_before_a_gate_closed_is_refused_as_a_whole() {
                     "{native:?}"
                 );
                 let alike = own_words && midi.is_error();
-                assert!(midi == native || alike, "{gate:?}: {lines:?}: {midi:?} and not {native:?}");
+                assert!(
+                    midi == native || alike,
+                    "{gate:?}: {lines:?}: {midi:?} and not {native:?}"
+                );
             } else {
                 assert!(!midi.is_error(), "{gate:?}: {lines:?}: {midi:?} and not {native:?}");
             }
@@ -169,7 +182,10 @@ fn memory_above_the_limit_is_refused() {
     assert!(same(&mut host, &mut port).is_empty());
     host.ok("CONFIG SET maxmemory 1");
     assert_eq!(kinds(&same(&mut host, &mut port)), ["OOM"]);
-    assert_eq!(port.run("SET k v").text(), "OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(
+        port.run("SET k v").text(),
+        "OOM command not allowed when used memory > 'maxmemory'."
+    );
     host.ok("CONFIG SET maxmemory 0");
     assert!(same(&mut host, &mut port).is_empty());
 }
@@ -233,7 +249,9 @@ fn no_worker_goes_far_beyond_maxmemory() {
         overshoot(&ported, |at| words(&["SET", &format!("key:{at}"), &large])),
         overshoot(&ported, |at| words(&["APPEND", &format!("key:{}", at % 50), &small.repeat(3)])),
         overshoot(&ported, |at| words(&["SETRANGE", &format!("key:{at}"), "400000", "end"])),
-        overshoot(&ported, |at| words(&["MSET", &format!("a:{at}"), &small, &format!("b:{at}"), &large])),
+        overshoot(&ported, |at| {
+            words(&["MSET", &format!("a:{at}"), &small, &format!("b:{at}"), &large])
+        }),
     ];
     println!("{above:?} bytes above maxmemory");
     assert!(above.iter().all(|above| *above < OVERSHOOT), "{above:?}");
@@ -330,8 +348,9 @@ fn a_server_that_starts_says_so() {
             while started.elapsed() < Duration::from_secs(20) && !seen.contains(&Value::ok()) {
                 thread::sleep(Duration::from_millis(5));
                 let Ok(mut port) = Client::connect(number) else { continue };
-                let replies = ["AUTH u u", "GET k", "SET k v"]
-                    .map(|line| port.try_call(&line.split(' ').collect::<Vec<_>>()).unwrap_or(Value::Null));
+                let replies = ["AUTH u u", "GET k", "SET k v"].map(|line| {
+                    port.try_call(&line.split(' ').collect::<Vec<_>>()).unwrap_or(Value::Null)
+                });
                 // The old server may still have answered.
                 if replies[1].is_error() || !seen.is_empty() {
                     assert_eq!(replies[0], Value::ok());
@@ -351,7 +370,8 @@ fn a_server_that_starts_says_so() {
     assert_eq!(seen.last(), Some(&Value::ok()));
 }
 
-const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+const BUSY: &str =
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// Whether the host says so, in words of its own.
 fn is_busy(host: &mut Client, line: &str) -> bool {
@@ -461,7 +481,9 @@ fn told(address: IpAddr, port: u16) -> String {
 
 #[test]
 fn strangers_are_kept_out_in_protected_mode() {
-    let Some(address) = outer_address() else { return println!("skipped: no address but 127.0.0.1") };
+    let Some(address) = outer_address() else {
+        return println!("skipped: no address but 127.0.0.1");
+    };
     let ported = Ported::start(Mode::Adaptive.builder().config("bind 0.0.0.0"));
     let (there, here) = (told(address, ported.server.port()), told(address, ported.number()));
     let first = "-DENIED Redis is running in protected mode because protected mode is enabled and no password \

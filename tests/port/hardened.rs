@@ -1,5 +1,6 @@
-//! The promise: what an operator has taken from the server by `rename-command` is not to be had on midi's port, and
-//! the port opens, with what it can know, where CONFIG is gone or `bind` names no address.
+//! The promise: what an operator has taken from the server by `rename-command` is not to be had on
+//! midi's port, and the port opens, with what it can know, where CONFIG is gone or `bind` names no
+//! address.
 
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, Value, free_port, module};
@@ -30,7 +31,9 @@ fn what_is_renamed_to_nothing_is_unknown() {
     let ported = hardened();
     let (mut client, mut host) = (ported.client(), ported.host());
     client.ok("SET k v");
-    for line in ["FLUSHALL", "flushall ASYNC", "DEBUG POPULATE 10", "TIME", "TIME too many", "MULTI"] {
+    for line in
+        ["FLUSHALL", "flushall ASYNC", "DEBUG POPULATE 10", "TIME", "TIME too many", "MULTI"]
+    {
         // Newer hosts put it into other words.
         is_unknown(&mut host, line);
         is_unknown(&mut client, line);
@@ -46,7 +49,8 @@ fn what_is_renamed_to_nothing_is_unknown() {
 fn it_is_unknown_to_command_too() {
     let ported = hardened();
     let mut client = ported.client();
-    let names: Vec<String> = client.run("COMMAND LIST").array().into_iter().map(|name| name.text()).collect();
+    let names: Vec<String> =
+        client.run("COMMAND LIST").array().into_iter().map(|name| name.text()).collect();
     for gone in ["flushall", "midi.flushall", "debug", "time", "multi"] {
         assert!(!names.iter().any(|name| name == gone), "{gone}");
         assert_eq!(client.run(&format!("COMMAND INFO {gone}")).array().len(), 1);
@@ -83,7 +87,10 @@ fn what_has_another_name_keeps_its_own_on_the_port() {
     is_unknown(&mut client, "erase");
     let log = ported.server.log();
     let said = |what: &str, names: &[&str]| {
-        let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}\n{log}"));
+        let line = log
+            .lines()
+            .find(|line| line.contains(what))
+            .unwrap_or_else(|| panic!("no {what}\n{log}"));
         assert!(names.iter().all(|name| line.contains(name)), "{line}");
     };
     said("rename-command took", &["FLUSHALL", "DEBUG", "TIME", "MULTI"]);
@@ -105,7 +112,8 @@ fn what_the_host_never_had_is_there() {
 /// Nobody can tell then what has only got another name.
 #[test]
 fn without_command_all_that_is_renamed_is_gone() {
-    let builder = Builder::new().config("rename-command COMMAND \"\"").config("rename-command FLUSHDB erase");
+    let builder =
+        Builder::new().config("rename-command COMMAND \"\"").config("rename-command FLUSHDB erase");
     let ported = Ported::start(builder);
     let mut client = ported.client();
     for line in ["FLUSHDB", "MIDI.FLUSHDB", "COMMAND COUNT", "LPUSH k v"] {
@@ -117,8 +125,10 @@ fn without_command_all_that_is_renamed_is_gone() {
 /// Hosts from 8.2 or so on tell modules their settings whatever CONFIG is called.
 #[test]
 fn without_config_the_port_says_what_it_does_not_know() {
-    let builder =
-        Builder::new().config("rename-command CONFIG settings").config("timeout 77").config("maxclients 60");
+    let builder = Builder::new()
+        .config("rename-command CONFIG settings")
+        .config("timeout 77")
+        .config("maxclients 60");
     let ported = Ported::start(builder);
     let mut client = ported.client();
     client.ok("SET k v");
@@ -135,7 +145,8 @@ fn without_config_the_port_says_what_it_does_not_know() {
 #[test]
 fn without_info_and_module_it_tells_of_midi() {
     let lines = ["INFO stats2", "MODULE \"\""];
-    let builder = lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
+    let builder =
+        lines.iter().fold(Builder::new(), |all, line| all.config(format!("rename-command {line}")));
     let ported = Ported::start(builder);
     let mut client = ported.client();
     assert!(client.run("INFO").text().starts_with("# midi_"));
@@ -166,16 +177,26 @@ fn an_empty_bind_leaves_the_unix_socket() {
     let mut client = server.client();
     client.call(&["CONFIG", "SET", "bind", ""]);
     let (port, socket) = (free_port(), server.dir().join("midi.sock"));
-    client.ok(&format!("MODULE LOAD {} port {port} unixsocket {}", module().display(), socket.display()));
+    client.ok(&format!(
+        "MODULE LOAD {} port {port} unixsocket {}",
+        module().display(),
+        socket.display()
+    ));
     assert!(Client::connect(port).is_err());
     assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
-    assert!(server.log().contains("midi.port stays closed: the server's bind is empty"), "{}", server.log());
+    assert!(
+        server.log().contains("midi.port stays closed: the server's bind is empty"),
+        "{}",
+        server.log()
+    );
 }
 
 #[test]
 fn without_acl_users_get_in_all_the_same() {
-    let lines = ["rename-command ACL \"\"", "user alice on >alice ~* +@all", "user bob on >bob ~b* +@all"];
-    let ported = Ported::start(lines.iter().fold(Builder::new(), |builder, line| builder.config(*line)));
+    let lines =
+        ["rename-command ACL \"\"", "user alice on >alice ~* +@all", "user bob on >bob ~b* +@all"];
+    let ported =
+        Ported::start(lines.iter().fold(Builder::new(), |builder, line| builder.config(*line)));
     ported.client().ok("SET k v");
     ported.client_of("alice").ok("SET k v");
     let mut bob = ported.client_of("bob");

@@ -1,5 +1,5 @@
-//! The promise: MGET of values that are large together answers them as they were at one moment, and others are
-//! served meanwhile, on both doors; and the memory that it takes is bounded.
+//! The promise: MGET of values that are large together answers them as they were at one moment, and
+//! others are served meanwhile, on both doors; and the memory that it takes is bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,8 @@ fn keys(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key:{number}")).collect()
 }
 
-/// Keys of so many bytes each, through a door with this prefix; a port's values are copied, the host's kept.
+/// Keys of so many bytes each, through a door with this prefix; a port's values are copied, the
+/// host's kept.
 fn fill(client: &mut Client, prefix: &str, keys: &[String], bytes: usize) {
     let value = vec![b'v'; bytes];
     for key in keys {
@@ -136,7 +137,10 @@ fn keys_that_expire_together_are_there_together() {
     let keys = keys(200);
     for (mut client, prefix) in doors(&ported) {
         fill(&mut client, prefix, &keys, 40_000);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("after 1970")
+            .as_millis();
         let at = now + 150;
         for key in &keys {
             assert_eq!(client.integer(&format!("{prefix}PEXPIREAT {key} {at}")), 1);
@@ -245,7 +249,9 @@ fn beside_writes_to_other_keys_it_ends() {
     fill(&mut ported.host(), "MIDI.", &keys[150..], 100_000);
     let noise = |client: &mut Client, random: &mut Random| {
         let commands: Vec<_> = (0..50)
-            .map(|_| vec!["MIDI.SET".to_owned(), format!("other:{}", random.below(1000)), "x".to_owned()])
+            .map(|_| {
+                vec!["MIDI.SET".to_owned(), format!("other:{}", random.below(1000)), "x".to_owned()]
+            })
             .collect();
         client.pipeline(&commands);
     };

@@ -1,6 +1,6 @@
-//! The promise: one rule says what a user may do with midi's commands, whatever they are called and whichever
-//! host it is: docs/port/access.md has it. On Redis 7.0 it holds at the host's door, too; on later hosts that
-//! door goes by the host's own verdict.
+//! The promise: one rule says what a user may do with midi's commands, whatever they are called and
+//! whichever host it is: docs/port/access.md has it. On Redis 7.0 it holds at the host's door, too;
+//! on later hosts that door goes by the host's own verdict.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,8 @@ const USERS: [&[&str]; 19] = [
     &["+@read", "-@all +midi.set +midi.jobs"],
 ];
 
-/// Whether these rules speak of categories only: then midi's commands are to be had as their twins are.
+/// Whether these rules speak of categories only: then midi's commands are to be had as their twins
+/// are.
 fn is_of_categories(sets: &[&str]) -> bool {
     sets.iter().all(|rules| rules.split(' ').all(|rule| rule[1..].starts_with('@')))
 }
@@ -45,7 +46,8 @@ struct Verdicts<'a> {
 impl Verdicts<'_> {
     /// `None` where the host has no such command.
     fn allows(&mut self, name: &str, arguments: &[&str]) -> Option<bool> {
-        let (container, sub) = name.split_once('|').map_or((name, None), |(name, sub)| (name, Some(sub)));
+        let (container, sub) =
+            name.split_once('|').map_or((name, None), |(name, sub)| (name, Some(sub)));
         let mut call = vec!["ACL", "DRYRUN", &self.user, container];
         call.extend(sub);
         call.extend(arguments);
@@ -103,7 +105,8 @@ fn judged_by_host(admin: &mut Client, user: &str, row: &Command) -> Host {
     }
 }
 
-/// The rules of a user as the host keeps them: newer hosts keep what was said, older ones make them anew.
+/// The rules of a user as the host keeps them: newer hosts keep what was said, older ones make them
+/// anew.
 fn kept_rules(admin: &mut Client, user: &str) -> String {
     admin.run(&format!("ACL GETUSER {user}")).map()["commands"].text()
 }
@@ -126,7 +129,8 @@ fn every_row_is_to_be_had_by_those_who_may() {
         let password = format!(">{user}");
         let mut create = vec!["ACL", "SETUSER", &user, "on", &password, "~*"];
         create.extend(sets[0].split(' '));
-        let selectors: Vec<String> = sets[1..].iter().map(|rules| format!("(~* {rules})")).collect();
+        let selectors: Vec<String> =
+            sets[1..].iter().map(|rules| format!("(~* {rules})")).collect();
         create.extend(selectors.iter().map(String::as_str));
         assert_eq!(admin.call(&create), Value::ok(), "{create:?}");
         // A user for each set of rules: the host judges all of a user's together.
@@ -153,10 +157,18 @@ fn every_row_is_to_be_had_by_those_who_may() {
             }
             let given = arguments(row);
             for name in [row.name, name.as_str()] {
-                assert_eq!(!is_refused(&mut port, name, &given), at_port, "{name} at the port with {sets:?}");
+                assert_eq!(
+                    !is_refused(&mut port, name, &given),
+                    at_port,
+                    "{name} at the port with {sets:?}"
+                );
             }
             let at_host = if knows_categories { at_host } else { at_port };
-            assert_eq!(!is_refused(&mut host, &name, &given), at_host, "{name} at the host with {sets:?}");
+            assert_eq!(
+                !is_refused(&mut host, &name, &given),
+                at_host,
+                "{name} at the host with {sets:?}"
+            );
             if at_port { allowed += 1 } else { refused += 1 }
         }
     }
@@ -192,7 +204,8 @@ fn who_is_another_user_has_other_rights() {
         admin.ok("ACL SETUSER reader on >reader ~* +@all -@write");
         admin.ok("ACL SETUSER writer on >writer ~* +@all");
         let mut client = ported.host();
-        let refused = Value::error("NOPERM this user has no permissions to run the 'midi.set' command");
+        let refused =
+            Value::error("NOPERM this user has no permissions to run the 'midi.set' command");
         let may = |client: &mut Client, yes: bool| {
             let reply = client.run("MIDI.SET k v");
             assert_eq!(reply, if yes { Value::ok() } else { refused.clone() });
@@ -226,7 +239,10 @@ fn who_is_another_user_has_other_rights() {
         may(&mut client, false);
         let entries = admin.run("ACL LOG").array();
         let entry = entries[0].clone().map();
-        assert_eq!((entry["object"].text(), entry["username"].text()), ("midi.set".into(), "reader".into()));
+        assert_eq!(
+            (entry["object"].text(), entry["username"].text()),
+            ("midi.set".into(), "reader".into())
+        );
     }
 }
 
@@ -247,9 +263,15 @@ fn renamed_commands_change_users_too() {
             return;
         }
         let auth = if renamed.starts_with("AUTH") { "login" } else { "AUTH" };
-        for (user, allowed) in [("writer", true), ("reader", false), ("writer", true), ("reader", false)] {
+        for (user, allowed) in
+            [("writer", true), ("reader", false), ("writer", true), ("reader", false)]
+        {
             client.ok(&format!("{auth} {user} x"));
-            assert_eq!(!is_refused(&mut client, "MIDI.SET", &["k", "v"]), allowed, "{user} with {renamed}");
+            assert_eq!(
+                !is_refused(&mut client, "MIDI.SET", &["k", "v"]),
+                allowed,
+                "{user} with {renamed}"
+            );
             assert!(!is_refused(&mut client, "MIDI.GET", &["k"]), "{user} with {renamed}");
         }
     }
@@ -305,11 +327,17 @@ fn a_pattern_for_all_keys_is_not_all_keys() {
         admin.ok(&format!("ACL SETUSER {user} on >{user} +@all {keys}"));
         let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
         for key in ["", "k"] {
-            for call in
-                [["MIDI.GET", key].to_vec(), ["MIDI.SET", key, "v"].to_vec(), ["MIDI.DEL", key, key].to_vec()]
-            {
+            for call in [
+                ["MIDI.GET", key].to_vec(),
+                ["MIDI.SET", key, "v"].to_vec(),
+                ["MIDI.DEL", key, key].to_vec(),
+            ] {
                 let refused = |reply: Value| reply.is_error() && reply.text().starts_with("NOPERM");
-                assert_eq!(refused(port.call(&call)), refused(host.call(&call)), "{call:?} with {keys}");
+                assert_eq!(
+                    refused(port.call(&call)),
+                    refused(host.call(&call)),
+                    "{call:?} with {keys}"
+                );
             }
         }
     }

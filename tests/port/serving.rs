@@ -153,7 +153,8 @@ fn a_port_that_is_taken_is_not_shared() {
 
 #[test]
 fn limits_are_kept_and_named() {
-    let server = Ported::start(Builder::new().load("maxclients 3 client-query-buffer-limit 1mb timeout 0"));
+    let server =
+        Ported::start(Builder::new().load("maxclients 3 client-query-buffer-limit 1mb timeout 0"));
     let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.run("ECHO here"), Value::bulk("here")));
     let mut refused = TcpStream::connect(("127.0.0.1", server.number())).expect("a connection");
@@ -184,8 +185,8 @@ fn limits_are_kept_and_named() {
     lazy.try_call(&["PING"]).expect("it is let in");
     let closed = || server.host().info_number("midi_net", "midi_net_closed_for_limits");
     let before = closed();
-    // A single reply must be above the limit by more than the system's buffers take: nobody who has much
-    // left lying gets another.
+    // A single reply must be above the limit by more than the system's buffers take: nobody who has
+    // much left lying gets another.
     let mget: Vec<&str> = std::iter::once("MGET").chain(std::iter::repeat_n("large", 40)).collect();
     lazy.try_send(&encoded(&mget)).expect("it is still let in");
     wait_until("it is closed", || closed() > before);
@@ -204,7 +205,11 @@ fn a_child_that_outlives_the_server_does_not_keep_the_port() {
         host.ok(&format!("SET key:{number} v"));
     }
     host.run("BGSAVE");
-    wait_until("the child saves", || server.host().info_number("persistence", "rdb_bgsave_in_progress") == 1);
+    wait_until("the child saves", || {
+        server.host().info_number("persistence", "rdb_bgsave_in_progress") == 1
+    });
     server.server.kill_hard();
-    wait_until("nobody listens any more", || TcpStream::connect(("127.0.0.1", server.number())).is_err());
+    wait_until("nobody listens any more", || {
+        TcpStream::connect(("127.0.0.1", server.number())).is_err()
+    });
 }

@@ -37,9 +37,13 @@ fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
             native = without_newer_fields(native, &midi);
         }
         // midi's port has none of the commands that are newer than Redis 7.0.
-        let newer = host().is_newer() && !native.is_error() && midi.is_error() && NEWER.contains(&line);
+        let newer =
+            host().is_newer() && !native.is_error() && midi.is_error() && NEWER.contains(&line);
         let command = line.split(' ').next().unwrap_or_default();
-        assert!(newer || same_answer(command, &native, &midi), "{line}: {midi:?}, and not {native:?}");
+        assert!(
+            newer || same_answer(command, &native, &midi),
+            "{line}: {midi:?}, and not {native:?}"
+        );
     }
 }
 
@@ -48,7 +52,8 @@ fn greeting_of_its_own() -> &'static [&'static str] {
     if host().valkey { &["server", "version", "id", "modules"] } else { &["id", "modules"] }
 }
 
-/// More commands have this flag on newer hosts, and Valkey gives subcommands as an array, Redis as a set.
+/// More commands have this flag on newer hosts, and Valkey gives subcommands as an array, Redis as
+/// a set.
 fn without_allow_busy(reply: Value) -> Value {
     let kept = |value: &Value| *value != Value::Simple(b"allow_busy".to_vec());
     match reply {
@@ -78,14 +83,20 @@ fn masked(line: &str, reply: Value) -> Value {
     match reply {
         Value::Integer(_) if line == "CLIENT ID" => Value::Integer(0),
         Value::Array(list) if line == "TIME" => Value::Array(
-            list.iter().map(|number| Value::bulk("0".repeat(number.bytes().len().min(3)))).collect(),
+            list.iter()
+                .map(|number| Value::bulk("0".repeat(number.bytes().len().min(3))))
+                .collect(),
         ),
         Value::Map(pairs) if line.starts_with("HELLO") => {
             let own = |name: &Value| greeting_of_its_own().contains(&name.text().as_str());
             Value::Map(
                 pairs
                     .into_iter()
-                    .map(|(name, value)| if own(&name) { (name, Value::Null) } else { (name, value) })
+                    .map(
+                        |(name, value)| {
+                            if own(&name) { (name, Value::Null) } else { (name, value) }
+                        },
+                    )
                     .collect(),
             )
         }
@@ -104,11 +115,12 @@ fn masked(line: &str, reply: Value) -> Value {
     }
 }
 
-/// Fields of a client's line that are neither its own nor sizes of buffers; of the others, their names.
+/// Fields of a client's line that are neither its own nor sizes of buffers; of the others, their
+/// names.
 fn fields(line: &[u8]) -> Vec<Value> {
     const COMPARED: [&str; 13] = [
-        "name", "flags", "db", "sub", "psub", "ssub", "multi", "argv-mem", "events", "cmd", "user", "redir",
-        "resp",
+        "name", "flags", "db", "sub", "psub", "ssub", "multi", "argv-mem", "events", "cmd", "user",
+        "redir", "resp",
     ];
     // Those that Redis 7.2 added.
     const NEWER: [&str; 2] = ["lib-name", "lib-ver"];
@@ -119,7 +131,8 @@ fn fields(line: &[u8]) -> Vec<Value> {
     fields
         .filter(|(name, _)| !NEWER.contains(name))
         .map(|(name, value)| {
-            // After EXEC Valkey says that there are no commands, and not that there is no transaction.
+            // After EXEC Valkey says that there are no commands, and not that there is no
+            // transaction.
             let compared = COMPARED.contains(&name) && !(name == "multi" && host().valkey);
             if compared { Value::bulk(format!("{name}={value}")) } else { Value::bulk(name) }
         })
@@ -354,8 +367,27 @@ const SCENES: [&[&str]; 12] = [
         "EXEC",
         "CLIENT GETNAME",
     ],
-    &["MULTI", "HELLO 3 SETNAME y", "DISCARD", "CLIENT GETNAME", "MULTI", "RESET", "EXEC", "CLIENT INFO"],
-    &["MULTI", "PING a b", "ECHO", "SELECT abc", "EXEC", "MULTI", "SELECT abc", "CLIENT KILL ID 0", "EXEC"],
+    &[
+        "MULTI",
+        "HELLO 3 SETNAME y",
+        "DISCARD",
+        "CLIENT GETNAME",
+        "MULTI",
+        "RESET",
+        "EXEC",
+        "CLIENT INFO",
+    ],
+    &[
+        "MULTI",
+        "PING a b",
+        "ECHO",
+        "SELECT abc",
+        "EXEC",
+        "MULTI",
+        "SELECT abc",
+        "CLIENT KILL ID 0",
+        "EXEC",
+    ],
     &["QUIT x y"],
 ];
 
@@ -386,7 +418,10 @@ fn newer_subcommands_are_answered_as_newer_servers_do() {
             "CLIENT SETINFO LIB-NAME a\\nb",
             "-ERR LIB-NAME cannot contain spaces, newlines or special characters.",
         ),
-        ("CLIENT SETINFO lib-ver \\0", "-ERR lib-ver cannot contain spaces, newlines or special characters."),
+        (
+            "CLIENT SETINFO lib-ver \\0",
+            "-ERR lib-ver cannot contain spaces, newlines or special characters.",
+        ),
         ("CLIENT SETINFO LIB-NAME", "-ERR wrong number of arguments for 'client|setinfo' command"),
         ("CLIENT NO-TOUCH ON", "+OK"),
         ("CLIENT NO-TOUCH off", "+OK"),
@@ -608,8 +643,9 @@ fn settings_and_counts_of_connections_are_the_ports() {
     let builder = Mode::Adaptive.builder().load("midi.maxclients 77");
     let ported = Ported::start(builder);
     let (mut host, mut port) = (ported.host().resp3(), ported.client().resp3());
-    let setting =
-        |client: &mut Client, name: &str| client.run(&format!("CONFIG GET {name}")).map()[name].text();
+    let setting = |client: &mut Client, name: &str| {
+        client.run(&format!("CONFIG GET {name}")).map()[name].text()
+    };
     assert_eq!(setting(&mut port, "port"), ported.number().to_string());
     assert_eq!(setting(&mut port, "maxclients"), "77");
     assert_ne!(setting(&mut host, "maxclients"), "77");
@@ -651,12 +687,16 @@ fn clients_are_listed_and_killed() {
     let ids: Vec<i64> = others.iter_mut().map(|other| other.id()).collect();
     let text = client.run("CLIENT LIST").text();
     assert_eq!(text.lines().count(), 7, "{text}");
-    assert!(text.lines().any(|line| line.contains(" name=boss ") && line.contains(" db=4 ")), "{text}");
+    assert!(
+        text.lines().any(|line| line.contains(" name=boss ") && line.contains(" db=4 ")),
+        "{text}"
+    );
     let two = client.run(&format!("CLIENT LIST ID {} {} 12345", ids[1], ids[4])).text();
     let found: Vec<&str> = two.lines().map(|line| line.split(' ').next().expect("an id")).collect();
     assert_eq!(found, [format!("id={}", ids[1]), format!("id={}", ids[4])]);
     let line = client.run(&format!("CLIENT LIST ID {}", ids[2])).text();
-    let address = line.split(' ').nth(1).and_then(|field| field.strip_prefix("addr=")).expect("an address");
+    let address =
+        line.split(' ').nth(1).and_then(|field| field.strip_prefix("addr=")).expect("an address");
     client.ok(&format!("CLIENT KILL {address}"));
     assert_eq!(client.integer(&format!("CLIENT KILL ID {}", ids[3])), 1);
     assert_eq!(client.integer(&format!("CLIENT KILL ID {}", ids[3])), 0);
@@ -730,7 +770,8 @@ fn texts(list: &Value) -> BTreeSet<String> {
 fn same_or_fewer(own: &Value, of_host: &Value, what: &str) {
     // What Valkey has renamed.
     let renamed = |text: String| text.replace("skip_commandlog", "skip_slowlog");
-    let (own, of_host): (_, BTreeSet<_>) = (texts(own), texts(of_host).into_iter().map(renamed).collect());
+    let (own, of_host): (_, BTreeSet<_>) =
+        (texts(own), texts(of_host).into_iter().map(renamed).collect());
     let same = own == of_host || host().is_newer() && own.is_subset(&of_host);
     assert!(same, "{what}: {own:?}, and not {of_host:?}");
 }
@@ -846,7 +887,10 @@ fn command_list_filters() {
     let of_module = names(client.run("COMMAND LIST FILTERBY MODULE midi"));
     assert_eq!(of_module, names(ported.host().run("COMMAND LIST FILTERBY MODULE midi")));
     let admin = names(client.run("COMMAND LIST FILTERBY ACLCAT admin"));
-    assert!(admin.contains("client|kill") && admin.contains("jobs") && !admin.contains("get"), "{admin:?}");
+    assert!(
+        admin.contains("client|kill") && admin.contains("jobs") && !admin.contains("get"),
+        "{admin:?}"
+    );
     let found = names(client.run("COMMAND LIST FILTERBY PATTERN *GETSET"));
     assert_eq!(found, ["getset", "midi.getset"].map(str::to_owned).into());
 }
@@ -858,7 +902,10 @@ fn help_lists_subcommands() {
     for container in ["CLIENT", "COMMAND"] {
         let lines: Vec<String> =
             client.run(&format!("{container} HELP")).array().iter().map(Value::text).collect();
-        assert_eq!(lines[0], format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+        assert_eq!(
+            lines[0],
+            format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+        );
         assert_eq!(lines[lines.len() - 2], "HELP");
         assert!(lines.len() > 10);
     }
@@ -880,8 +927,13 @@ fn info_is_the_hosts_and_then_midis() {
             expected.extend(of_midi.clone());
             assert_eq!(sections(&client.run(ask).text()), expected, "{ask}");
         }
-        for ask in ["INFO everything", "INFO server clients", "INFO midi_net", "INFO modules", "INFO nosuch"]
-        {
+        for ask in [
+            "INFO everything",
+            "INFO server clients",
+            "INFO midi_net",
+            "INFO modules",
+            "INFO nosuch",
+        ] {
             assert_eq!(sections(&client.run(ask).text()), sections(&host.run(ask).text()), "{ask}");
         }
         let mut client = ported.client().resp3();
@@ -946,7 +998,8 @@ fn net_is_counted() {
     assert!(number("midi_net_received_bytes") > 200 && number("midi_net_sent_bytes") > 80);
     let of_worker = |worker: usize| -> u64 {
         let text = &fields[&format!("midi_net_worker{worker}")];
-        let commands = text.split(',').find_map(|field| field.strip_prefix("commands=")).expect("commands");
+        let commands =
+            text.split(',').find_map(|field| field.strip_prefix("commands=")).expect("commands");
         commands.parse().expect("a number")
     };
     assert_eq!(of_worker(0) + of_worker(1), 13);
@@ -980,15 +1033,19 @@ fn import_and_export_through_the_port() {
         assert_eq!(host.run("GET own:2"), Value::bulk("2"));
         client.ok("SELECT 3");
         assert_eq!(client.run("IMPORT *"), Value::integers(&[0, 0, 0]));
-        assert_eq!(client.run("IMPORT"), Value::error("ERR wrong number of arguments for 'import' command"));
+        assert_eq!(
+            client.run("IMPORT"),
+            Value::error("ERR wrong number of arguments for 'import' command")
+        );
         assert_eq!(client.run("IMPORT * FOO"), Value::error("ERR syntax error"));
         assert_eq!(client.run("JOBS"), Value::Array(vec![]));
         assert_eq!(client.run("JOBS CANCEL 99"), Value::error("ERR no such job"));
         assert_eq!(client.run("HELP"), host.run("MIDI.HELP"));
         host.ok("ACL SETUSER some on >some +@all ~host:1*");
         let mut some = ported.client_of("some");
-        let refusal =
-            Value::error("NOPERM this user has no permissions to access one of the keys used as arguments");
+        let refusal = Value::error(
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        );
         assert_eq!(some.run("IMPORT * REPLACE"), refusal);
         assert_eq!(some.run("EXPORT own:*"), refusal);
         assert_eq!(some.run("IMPORT host:1* REPLACE"), Value::integers(&[111, 0, 0]));
@@ -1011,7 +1068,8 @@ fn hello_tells_of_modules() {
     let ported = ported();
     let (mut client, mut host) = (ported.client(), ported.host());
     for protocol in ["2", "3"] {
-        let modules = |client: &mut Client| client.run(&format!("HELLO {protocol}")).map()["modules"].clone();
+        let modules =
+            |client: &mut Client| client.run(&format!("HELLO {protocol}")).map()["modules"].clone();
         let (of_host, of_port) = (modules(&mut host), modules(&mut client));
         assert_eq!(of_port, of_host);
         let mut modules = of_host.array().into_iter().map(Value::map);
@@ -1035,7 +1093,10 @@ fn jobs_of_a_port_are_cancelled() {
         let id = job["id"].integer();
         let door = if cancelled_from_host { &mut host } else { &mut client };
         door.ok(&format!("MIDI.JOBS CANCEL {id}"));
-        assert_eq!(busy.read(), Value::error(&format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL")));
+        assert_eq!(
+            busy.read(),
+            Value::error(&format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL"))
+        );
         busy.ok("FLUSHALL SYNC");
     }
     let mut busy = ported.client();

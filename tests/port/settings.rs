@@ -98,11 +98,15 @@ fn redis_conf_and_config_set_them() {
         client.ok(&format!("CONFIG SET midi.{name} {value}"));
     }
     are_set(&server, &changes);
-    for (name, value) in [("port", "1"), ("bind", "::1"), ("unixsocket", "/x"), ("unixsocketperm", "700")] {
+    for (name, value) in
+        [("port", "1"), ("bind", "::1"), ("unixsocket", "/x"), ("unixsocketperm", "700")]
+    {
         let reply = client.run(&format!("CONFIG SET midi.{name} {value}"));
         assert!(reply.is_error() && reply.text().contains("immutable"), "{name}: {reply:?}");
     }
-    for line in ["maxclients 0", "client-query-buffer-limit 1000", "timeout -1", "protected-mode maybe"] {
+    for line in
+        ["maxclients 0", "client-query-buffer-limit 1000", "timeout -1", "protected-mode maybe"]
+    {
         assert!(client.run(&format!("CONFIG SET midi.{line}")).is_error(), "{line}");
     }
     client.ok("CONFIG REWRITE");
@@ -168,9 +172,13 @@ fn there_is_room_for_all_clients() {
 
 #[test]
 fn a_cluster_node_has_no_port() {
-    let server = Builder::new().load(&format!("port {}", free_port())).config("cluster-enabled yes").start();
+    let server =
+        Builder::new().load(&format!("port {}", free_port())).config("cluster-enabled yes").start();
     let log = server.log();
-    assert!(log.contains("midi.port and midi.unixsocket stay closed: cluster-enabled is yes"), "{log}");
+    assert!(
+        log.contains("midi.port and midi.unixsocket stay closed: cluster-enabled is yes"),
+        "{log}"
+    );
 }
 
 /// A setting for values bounds values: the error names it, and nothing else becomes shorter.
@@ -184,10 +192,17 @@ fn short_values_leave_names_and_keys_alone() {
     client.ok(&format!("CLIENT SETNAME {name}"));
     assert_eq!(client.run("CLIENT GETNAME"), Value::bulk(name));
     assert_eq!(client.run(&format!("ECHO {key}")), Value::bulk(&key));
-    assert_eq!(client.run("nosuchcommandofthatname x"), server.client().run("nosuchcommandofthatname x"));
+    assert_eq!(
+        client.run("nosuchcommandofthatname x"),
+        server.client().run("nosuchcommandofthatname x")
+    );
     let refused = Value::error("ERR string exceeds maximum allowed size (midi.max-value-bytes 10)");
-    for line in ["SET k 01234567890", "APPEND k 01234567890", "MSET a 1 k 01234567890", "SETRANGE k 5 012345"]
-    {
+    for line in [
+        "SET k 01234567890",
+        "APPEND k 01234567890",
+        "MSET a 1 k 01234567890",
+        "SETRANGE k 5 012345",
+    ] {
         assert_eq!(client.run(line), refused, "{line}");
     }
     // Keys have a limit of their own.

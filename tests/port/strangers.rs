@@ -1,4 +1,5 @@
-//! The promise: what somebody may not do, or has not logged in for, costs others nothing that matters: docs/security.md.
+//! The promise: what somebody may not do, or has not logged in for, costs others nothing that
+//! matters: docs/security.md.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +18,8 @@ fn used_memory_peak(admin: &mut Client) -> i64 {
     admin.info_number("memory", "used_memory_peak")
 }
 
-/// A change of users that is only said, and refused, holds the port up no longer than the main thread needs to look.
+/// A change of users that is only said, and refused, holds the port up no longer than the main
+/// thread needs to look.
 #[test]
 fn changes_of_users_that_are_refused_hold_nobody_up() {
     let ported = ported();
@@ -25,7 +27,9 @@ fn changes_of_users_that_are_refused_hold_nobody_up() {
     admin.ok("ACL SETUSER sleeper on >sleeper +debug");
     let mut reader = ported.client();
     reader.ok("SET k v");
-    for said in ["ACL SETUSER other on +@all", "ACL DELUSER other", "ACL LOAD", "CONFIG SET requirepass x"] {
+    for said in
+        ["ACL SETUSER other on +@all", "ACL DELUSER other", "ACL LOAD", "CONFIG SET requirepass x"]
+    {
         let mut sleeper = ported.host_of("sleeper");
         // In one turn of the main loop, which then does not turn for a while.
         let both = [encoded(&words(said)), encoded(&["DEBUG", "SLEEP", "1.5"])].concat();
@@ -41,8 +45,8 @@ fn changes_of_users_that_are_refused_hold_nobody_up() {
     }
 }
 
-/// What users are refused waits for the host's list in bounded memory, however fast they ask and however long
-/// the names are.
+/// What users are refused waits for the host's list in bounded memory, however fast they ask and
+/// however long the names are.
 #[test]
 fn refusals_wait_in_bounded_memory() {
     let ported = ported();
@@ -94,7 +98,8 @@ fn wrong_logins_are_all_the_same() {
     assert_eq!(failed, 12);
 }
 
-/// Those who ask for INFO at the same time are told the same text, but never one that is older than their question.
+/// Those who ask for INFO at the same time are told the same text, but never one that is older than
+/// their question.
 #[test]
 fn info_is_as_new_as_the_question() {
     let ported = ported();

@@ -77,7 +77,11 @@ impl Pair {
         self.asked.push(format!("{who}: {line}"));
         let redis = greetings_aside(self.redis[who].run(line));
         let midi = greetings_aside(self.midi[who].run(line));
-        assert!(same(line, &redis, &midi), "{midi:?}, and not {redis:?}\n{}", self.asked.join("\n"));
+        assert!(
+            same(line, &redis, &midi),
+            "{midi:?}, and not {redis:?}\n{}",
+            self.asked.join("\n")
+        );
         midi
     }
 }
@@ -86,15 +90,18 @@ impl Pair {
 fn same(line: &str, native: &Value, midi: &Value) -> bool {
     let command = line.split(' ').next().unwrap_or_default();
     match (native, midi) {
-        (Value::Array(natives), Value::Array(midis)) if command == "EXEC" && natives.len() == midis.len() => {
+        (Value::Array(natives), Value::Array(midis))
+            if command == "EXEC" && natives.len() == midis.len() =>
+        {
             natives.iter().zip(midis).all(|(native, midi)| same_answer("", native, midi))
         }
         _ => same_answer(command, native, midi),
     }
 }
 
-/// Whether a transaction is open on a connection. A host that refuses a nested MULTI or WATCH by its flags
-/// gives up the whole transaction for it, which Redis and midi do not: there it is left out.
+/// Whether a transaction is open on a connection. A host that refuses a nested MULTI or WATCH by
+/// its flags gives up the whole transaction for it, which Redis and midi do not: there it is left
+/// out.
 #[derive(Default)]
 struct Opened(bool);
 
@@ -179,7 +186,8 @@ const COMMANDS: [&str; 47] = [
     "OBJECT FREQ K N",
 ];
 
-const WRONG: [&str; 8] = ["NOSUCH K", "GET", "SET K", "EXEC N", "MULTI N", "DISCARD N", "WATCH", "UNWATCH N"];
+const WRONG: [&str; 8] =
+    ["NOSUCH K", "GET", "SET K", "EXEC N", "MULTI N", "DISCARD N", "WATCH", "UNWATCH N"];
 
 fn filled(random: &mut Random, line: &str) -> String {
     let filled = line.split(' ').map(|word| match word {
@@ -213,7 +221,9 @@ fn every_reply_is_redis_s() {
                     6 | 7 => random.pick(&["WATCH K", "WATCH K K", "WATCH K"]),
                     8 => "UNWATCH",
                     9 if random.below(3) == 0 => random.pick(&WRONG),
-                    9 if random.below(4) == 0 => random.pick(&["HELLO 2", "HELLO 3", "RESET", "HELLO 9"]),
+                    9 if random.below(4) == 0 => {
+                        random.pick(&["HELLO 2", "HELLO 3", "RESET", "HELLO 9"])
+                    }
                     10 if random.below(3) == 0 => "SET K v PX 1",
                     _ => random.pick(&COMMANDS),
                 };
@@ -252,7 +262,10 @@ fn pipelines_are_answered_as_by_redis() {
             let commands: Vec<Vec<String>> = lines.iter().map(|line| words(line)).collect();
             let [expected, found] = clients.each_mut().map(|client| client.pipeline(&commands));
             for (line, (found, expected)) in lines.iter().zip(found.iter().zip(&expected)) {
-                assert!(same(line, expected, found), "{line}: {found:?}, and not {expected:?}, in {lines:?}");
+                assert!(
+                    same(line, expected, found),
+                    "{line}: {found:?}, and not {expected:?}, in {lines:?}"
+                );
             }
         }
     }
@@ -283,7 +296,9 @@ fn rights_are_judged_again_and_memory_at_once() {
         admins[0].ok(line);
         admins[1].ok(&line.replace("-set", "-midi.set").replace("-get", "-midi.get"));
     };
-    for line in ["AUTH u u", "MULTI", "SET k 1", "INCR k", "EXEC", "MULTI", "SET k 1", "GET k", "DEL k"] {
+    for line in
+        ["AUTH u u", "MULTI", "SET k 1", "INCR k", "EXEC", "MULTI", "SET k 1", "GET k", "DEL k"]
+    {
         ask(line);
     }
     both("ACL SETUSER u -get");
@@ -312,7 +327,9 @@ fn rights_are_judged_again_and_memory_at_once() {
     both("CONFIG SET maxmemory 1");
     wait_until("memory is out", || ported.client().run("SET x 1").is_error());
     assert!(ask("EXEC").contains("EXECABORT"));
-    for line in ["MULTI", "PING", "GET k", "MULTI", "WATCH k", "DISCARD", "MULTI", "UNWATCH", "EXEC"] {
+    for line in
+        ["MULTI", "PING", "GET k", "MULTI", "WATCH k", "DISCARD", "MULTI", "UNWATCH", "EXEC"]
+    {
         ask(line);
     }
     both("CONFIG SET maxmemory 0");
@@ -326,8 +343,9 @@ fn nobody_sees_half_a_transaction() {
     in_crowded_modes(|ported| {
         ported.client().ok("MSET a 0 b 0 c 0");
         let numbers = AtomicU64::new(1);
-        let same =
-            |values: Vec<Value>| assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+        let same = |values: Vec<Value>| {
+            assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}")
+        };
         let noise = |[port, host]: &mut [Client; 2], random: &mut Random| {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
             let set = |prefix: &str, key: &str| format!("{prefix}SET {key} {number}");
@@ -340,7 +358,8 @@ fn nobody_sees_half_a_transaction() {
                 1 => {
                     // One for the main thread.
                     let [a, b, c] = ["a", "b", "c"].map(|key| set("", key));
-                    let replies = exec(port, &[&a, "DBSIZE", &b, "LCS a b LEN", &c, "MGET a b c"]).array();
+                    let replies =
+                        exec(port, &[&a, "DBSIZE", &b, "LCS a b LEN", &c, "MGET a b c"]).array();
                     assert_eq!(replies[5], Value::Array(vec![Value::bulk(number.to_string()); 3]));
                 }
                 2 => {
@@ -389,7 +408,8 @@ fn no_update_is_lost_between_the_doors() {
                 }
                 loop {
                     client.ok("WATCH n");
-                    let value: i64 = client.run(&format!("{prefix}GET n")).text().parse().expect("a number");
+                    let value: i64 =
+                        client.run(&format!("{prefix}GET n")).text().parse().expect("a number");
                     let set = format!("{prefix}SET n {}", value + 1);
                     let touch = format!("{prefix}INCR m");
                     if !exec(client, &[&set, &touch]).is_null() {
@@ -404,8 +424,8 @@ fn no_update_is_lost_between_the_doors() {
     });
 }
 
-/// Two that each write a key if the other's is as it was: both cannot be right. What is watched is held,
-/// too, while a transaction is judged and run.
+/// Two that each write a key if the other's is as it was: both cannot be right. What is watched is
+/// held, too, while a transaction is judged and run.
 #[test]
 fn what_is_watched_and_not_written_counts_as_well() {
     in_crowded_modes(|ported| {
@@ -580,7 +600,10 @@ fn every_kind_of_change_is_seen() {
                     assert!(!client.run(&line).is_error(), "{line}");
                 }
             };
-            assert!(!survives(&ported, &SET_UP, key, |port, _| run(port, "")), "{mode:?} {key} {lines:?}");
+            assert!(
+                !survives(&ported, &SET_UP, key, |port, _| run(port, "")),
+                "{mode:?} {key} {lines:?}"
+            );
             assert!(
                 !survives(&ported, &SET_UP, key, |_, host| run(host, "MIDI.")),
                 "{mode:?} {key} {lines:?}"
@@ -589,13 +612,19 @@ fn every_kind_of_change_is_seen() {
             let by_both = survives(&marked, &SET_UP, key, |port, host| {
                 assert!(!host.run(&format!("WATCH {key}")).is_error());
                 run(port, "");
-                assert!(exec(host, &["PING"]).is_null(), "{mode:?} {key} {lines:?}: the host's client");
+                assert!(
+                    exec(host, &["PING"]).is_null(),
+                    "{mode:?} {key} {lines:?}: the host's client"
+                );
             });
             assert!(!by_both, "{mode:?} {key} {lines:?}");
         }
         // The host's own FLUSHALL and SWAPDB are midi's, and what a script does.
         for line in ["FLUSHALL", "SWAPDB 0 1", "EVAL redis.call('MIDI.SET','k',1) 0"] {
-            assert!(!survives(&ported, &SET_UP, "k", |_, host| drop(host.run(line))), "{mode:?} {line}");
+            assert!(
+                !survives(&ported, &SET_UP, "k", |_, host| drop(host.run(line))),
+                "{mode:?} {line}"
+            );
         }
     }
 }
@@ -616,7 +645,10 @@ fn what_is_no_change_is_none() {
             let run = |port: &mut Client| {
                 lines.iter().for_each(|line| assert!(!port.run(line).is_error(), "{line}"))
             };
-            assert!(survives(&ported, &SET_UP, key, |port, _| run(port)), "{mode:?} {key} {lines:?}");
+            assert!(
+                survives(&ported, &SET_UP, key, |port, _| run(port)),
+                "{mode:?} {key} {lines:?}"
+            );
         }
     }
 }
@@ -640,7 +672,10 @@ fn expiry_is_judged_as_by_redis() {
     for mode in Mode::ALL {
         let ported = Ported::start(mode.builder());
         let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
-        assert!(!survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(260)), "{mode:?}: it has expired");
+        assert!(
+            !survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(260)),
+            "{mode:?}: it has expired"
+        );
         assert!(
             !survives(&ported, &["SET e 1 PX 200"], "e", |_, _| pause(700)),
             "{mode:?}: and was taken out"
@@ -649,8 +684,14 @@ fn expiry_is_judged_as_by_redis() {
             pause(260);
             assert!(port.run("GET e").is_null());
         };
-        assert!(!survives(&ported, &["SET e 1 PX 200"], "e", read), "{mode:?}: and somebody has met it");
-        assert!(survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)), "{mode:?}: it has not");
+        assert!(
+            !survives(&ported, &["SET e 1 PX 200"], "e", read),
+            "{mode:?}: and somebody has met it"
+        );
+        assert!(
+            survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)),
+            "{mode:?}: it has not"
+        );
         // Expired before: nothing happens to it any more.
         let mut client = ported.client();
         client.ok("SET e 1 PX 1");
@@ -740,11 +781,24 @@ fn keys_and_memory_are_bounded() {
     let mut replies =
         |lines: &[&str]| client.pipeline(&lines.iter().map(|line| words(line)).collect::<Vec<_>>());
     let five = "MGET 1 2 3 4 5";
-    let found = replies(&["MULTI", five, five, "PING", "EXEC", "MULTI", five, five, "GET 6", "PING", "EXEC"]);
+    let found = replies(&[
+        "MULTI", five, five, "PING", "EXEC", "MULTI", five, five, "GET 6", "PING", "EXEC",
+    ]);
     assert_eq!(found[4].clone().array().len(), 3);
     assert_eq!(found[8], Value::error(text));
-    assert_eq!(found[10], Value::error("EXECABORT Transaction discarded because of previous errors."));
-    let found = replies(&["WATCH 1 2 3 4 5 6", "WATCH a b c d e", "WATCH a", "MULTI", "GET 1", five, "EXEC"]);
+    assert_eq!(
+        found[10],
+        Value::error("EXECABORT Transaction discarded because of previous errors.")
+    );
+    let found = replies(&[
+        "WATCH 1 2 3 4 5 6",
+        "WATCH a b c d e",
+        "WATCH a",
+        "MULTI",
+        "GET 1",
+        five,
+        "EXEC",
+    ]);
     assert_eq!(found[1], Value::error(text));
     assert_eq!((&found[2], &found[5]), (&Value::ok(), &Value::error(text)));
     // What is queued stays below the limit of a query.
@@ -792,7 +846,8 @@ fn a_unit_of_the_host_is_waited_for() {
     host.read();
 }
 
-/// WATCH whose keys are not all to be had at once is tried again; those that it has got do not count twice.
+/// WATCH whose keys are not all to be had at once is tried again; those that it has got do not
+/// count twice.
 #[test]
 fn watch_waits_for_a_unit_of_the_host() {
     let ported = Ported::start(Mode::Adaptive.builder().load("max-atomic-keys 2"));

@@ -14,8 +14,7 @@ use crate::common::grammar::{Argument, arguments};
 use crate::common::{Client, Mode, Value};
 use midi::command::{Command, host_commands};
 
-const BEGIN: &str =
-    "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs -->\n";
+const BEGIN: &str = "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs -->\n";
 const END: &str = "<!-- written by hand from here on; tests/tools/docs.rs runs the examples -->\n";
 
 /// What every page has below its made part.
@@ -42,11 +41,16 @@ fn host_name(command: &Command) -> String {
 fn every_command_has_its_page_and_every_page_its_command() {
     let wanted: BTreeSet<PathBuf> =
         host_commands().map(page_path).chain([folder().join("README.md")]).collect();
-    let found: BTreeSet<PathBuf> =
-        fs::read_dir(folder()).expect("docs/commands").map(|file| file.expect("a file").path()).collect();
+    let found: BTreeSet<PathBuf> = fs::read_dir(folder())
+        .expect("docs/commands")
+        .map(|file| file.expect("a file").path())
+        .collect();
     let missing: Vec<_> = wanted.difference(&found).collect();
     let needless: Vec<_> = found.difference(&wanted).collect();
-    assert!(updating() || missing.is_empty(), "no page: {missing:#?}; make them with MIDI_UPDATE_DOCS=1");
+    assert!(
+        updating() || missing.is_empty(),
+        "no page: {missing:#?}; make them with MIDI_UPDATE_DOCS=1"
+    );
     assert!(needless.is_empty(), "no command: {needless:#?}");
 }
 
@@ -77,7 +81,8 @@ fn refresh(path: PathBuf, title: &str, made: &str, hand: &str) {
 
 fn made_part(client: &mut Client, command: &Command) -> String {
     let name = host_name(command);
-    let mut docs = client.call(&["COMMAND", "DOCS", &name]).map().into_values().next().expect("docs").map();
+    let mut docs =
+        client.call(&["COMMAND", "DOCS", &name]).map().into_values().next().expect("docs").map();
     let info = client.call(&["COMMAND", "INFO", &name]).array().remove(0).array();
     let list = docs.remove("arguments").map_or(Vec::new(), arguments);
     let mut page = format!("{}\n\n```\n{name}", docs["summary"].text());
@@ -116,7 +121,8 @@ fn argument_count(arity: i64) -> String {
 }
 
 fn flags(flags: Value) -> String {
-    let names: Vec<String> = flags.array().iter().map(Value::text).filter(|name| name != "module").collect();
+    let names: Vec<String> =
+        flags.array().iter().map(Value::text).filter(|name| name != "module").collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
@@ -140,7 +146,9 @@ fn key_spec(spec: Value) -> String {
             match (number("lastkey"), number("keystep")) {
                 (0, _) => format!("argument {first}"),
                 (-1, 1) => format!("all arguments from {first} on"),
-                (-1, step) => format!("every {step}nd argument from {first} on").replace("3nd", "3rd"),
+                (-1, step) => {
+                    format!("every {step}nd argument from {first} on").replace("3nd", "3rd")
+                }
                 (last, _) => format!("arguments {first} to {}", first + last),
             }
         }
@@ -205,14 +213,19 @@ fn index() -> String {
         match () {
             _ if is("string") => 0,
             _ if is("bitmap") => 1,
-            _ if command.key_arguments(&midi::command::Args::new(&[b"", b"", b"", b""])).next().is_some() => {
+            _ if command
+                .key_arguments(&midi::command::Args::new(&[b"", b"", b"", b""]))
+                .next()
+                .is_some() =>
+            {
                 2
             }
             _ => 3,
         }
     };
     let mut page = String::new();
-    for (number, title) in ["Strings", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
+    for (number, title) in
+        ["Strings", "Bitmaps", "Keys", "The keyspace, and midi itself"].iter().enumerate()
     {
         let _ = write!(page, "## {title}\n\n| | |\n|---|---|\n");
         for command in host_commands().filter(|command| family(command) == number) {
@@ -249,8 +262,10 @@ fn the_examples_are_right() {
     }
     let server = Mode::Adaptive.server();
     let mut wrong = String::new();
-    let mut pages: Vec<PathBuf> =
-        fs::read_dir(folder()).expect("docs/commands").map(|file| file.expect("a file").path()).collect();
+    let mut pages: Vec<PathBuf> = fs::read_dir(folder())
+        .expect("docs/commands")
+        .map(|file| file.expect("a file").path())
+        .collect();
     pages.sort();
     pages.push(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     for path in pages {
@@ -264,8 +279,11 @@ fn the_examples_are_right() {
             for (command, printed) in &session.commands {
                 let got = rendered(&client.call(&split(command)));
                 if !fits(printed, &got) {
-                    let _ =
-                        writeln!(wrong, "{}:\n> {command}\n{got}\ninstead of\n{printed}\n", path.display());
+                    let _ = writeln!(
+                        wrong,
+                        "{}:\n> {command}\n{got}\ninstead of\n{printed}\n",
+                        path.display()
+                    );
                 }
             }
         }
@@ -393,10 +411,13 @@ fn rendered(value: &Value) -> String {
         Value::Array(list) if list.is_empty() => "(empty array)".to_owned(),
         Value::Set(list) if list.is_empty() => "(empty set)".to_owned(),
         Value::Map(pairs) if pairs.is_empty() => "(empty hash)".to_owned(),
-        Value::Array(list) | Value::Push(list) => numbered(list.iter().map(rendered).collect(), ")"),
+        Value::Array(list) | Value::Push(list) => {
+            numbered(list.iter().map(rendered).collect(), ")")
+        }
         Value::Set(list) => numbered(list.iter().map(rendered).collect(), "~"),
         Value::Map(pairs) => {
-            let pair = |pair: &(Value, Value)| format!("{} => {}", rendered(&pair.0), rendered(&pair.1));
+            let pair =
+                |pair: &(Value, Value)| format!("{} => {}", rendered(&pair.0), rendered(&pair.1));
             numbered(pairs.iter().map(pair).collect(), "#")
         }
     }
@@ -406,8 +427,9 @@ fn rendered(value: &Value) -> String {
 fn numbered(elements: Vec<String>, mark: &str) -> String {
     let width = elements.len().to_string().len();
     let shift = format!("\n{}", " ".repeat(width + 2));
-    let element =
-        |(at, text): (usize, &String)| format!("{:>width$}{mark} {}", at + 1, text.replace('\n', &shift));
+    let element = |(at, text): (usize, &String)| {
+        format!("{:>width$}{mark} {}", at + 1, text.replace('\n', &shift))
+    };
     elements.iter().enumerate().map(element).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,5 +1,6 @@
-//! The promise: the pages can be read and followed. Prose has lines of a bounded length, every link leads
-//! somewhere, and docs/configuration.md has every setting once, with its default and when it can be changed.
+//! The promise: the pages can be read and followed. Prose has lines of a bounded length, every link
+//! leads somewhere, and docs/configuration.md has every setting once, with its default and when it
+//! can be changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -103,9 +104,11 @@ fn leads_somewhere(page: &Path, link: &str) -> bool {
     if link.starts_with("https://") {
         return true;
     }
-    let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+    let (file, heading) =
+        link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
     let target = if file.is_empty() { page.to_owned() } else { page.with_file_name(file) };
-    target.exists() && heading.is_none_or(|heading| headings(&text(&target)).any(|other| other == heading))
+    target.exists()
+        && heading.is_none_or(|heading| headings(&text(&target)).any(|other| other == heading))
 }
 
 /// The headings of a page, as links name them.
@@ -129,7 +132,8 @@ struct Row {
 fn rows() -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for line in text(&root().join("docs/configuration.md")).lines() {
-        let Some((name, rest)) = line.strip_prefix("| `").and_then(|line| line.split_once('`')) else {
+        let Some((name, rest)) = line.strip_prefix("| `").and_then(|line| line.split_once('`'))
+        else {
             continue;
         };
         let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
@@ -142,8 +146,13 @@ fn rows() -> BTreeMap<String, Row> {
 /// A number as CONFIG GET has it; other words as they are.
 fn unfolded(value: &str) -> String {
     let units = [("kb", 1_u64 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
-    let sized = |(unit, factor)| value.strip_suffix(unit)?.parse::<u64>().ok().map(|number| number * factor);
-    units.into_iter().find_map(sized).map_or_else(|| value.replace("empty", ""), |number| number.to_string())
+    let sized = |(unit, factor)| {
+        value.strip_suffix(unit)?.parse::<u64>().ok().map(|number| number * factor)
+    };
+    units
+        .into_iter()
+        .find_map(sized)
+        .map_or_else(|| value.replace("empty", ""), |number| number.to_string())
 }
 
 #[test]
@@ -152,7 +161,8 @@ fn every_setting_has_one_row() {
     let mut client = server.client();
     let settings = client.call(&["CONFIG", "GET", "midi.*"]).map();
     let rows = rows();
-    let (named, known): (Vec<&String>, Vec<&String>) = (rows.keys().collect(), settings.keys().collect());
+    let (named, known): (Vec<&String>, Vec<&String>) =
+        (rows.keys().collect(), settings.keys().collect());
     assert!(known.iter().all(|name| named.contains(name)), "{known:?} and {named:?}");
     assert_eq!(named.len(), known.len(), "{known:?} and {named:?}");
     for (name, row) in rows {

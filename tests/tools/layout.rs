@@ -1,7 +1,7 @@
 //! The promise: data flows one way, and the folders do not lie.
 //!
-//! `store ← command ← shard ← net, host`, and `sync ← shard`; only `host` (and the entry in lib.rs) names
-//! the module API; `unsafe` lives where the design allows it, with its reason.
+//! `store ← command ← shard ← net, host`, and `sync ← shard`; only `host` (and the entry in lib.rs)
+//! names the module API; `unsafe` lives where the design allows it, with its reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// Every source file: its path from the project's root, and its text.
 fn all_sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let relative = |path: &Path| path.strip_prefix(root).expect("below the root").display().to_string();
+    let relative =
+        |path: &Path| path.strip_prefix(root).expect("below the root").display().to_string();
     sources(&root.join("src"))
         .iter()
         .map(|path| (relative(path), fs::read_to_string(path).expect("readable text")))
@@ -83,7 +84,10 @@ fn only_the_host_layer_names_the_module_api() {
             continue;
         }
         for (number, line) in code(&text) {
-            assert!(!line.contains("redis_module") && !line.contains("RedisModule_"), "{path}:{number}");
+            assert!(
+                !line.contains("redis_module") && !line.contains("RedisModule_"),
+                "{path}:{number}"
+            );
         }
     }
 }
@@ -91,7 +95,8 @@ fn only_the_host_layer_names_the_module_api() {
 #[test]
 fn every_function_of_the_module_api_is_asked_for_at_load() {
     let sources = all_sources();
-    let (_, api) = sources.iter().find(|(path, _)| path == "src/host/api.rs").expect("the list's file");
+    let (_, api) =
+        sources.iter().find(|(path, _)| path == "src/host/api.rs").expect("the list's file");
     let (_, list) = api.split_once("first_missing! {\n").expect("the list");
     let (list, _) = list.split_once('}').expect("the list's end");
     let listed: Vec<&str> = list.split_whitespace().collect();
@@ -125,13 +130,16 @@ fn unsafe_stands_only_where_it_may() {
 fn keys_are_changed_in_one_place() {
     // The rest the compiler sees to: what else changes a table is private to the store.
     let doors = ["Edit::new(", "Edit {", ".take_db(", ".swap_dbs(", "table.remove_due("];
-    let places = ["src/store/", "src/engine/edit.rs", "src/engine/attempt.rs", "src/engine/keyspace.rs"];
+    let places =
+        ["src/store/", "src/engine/edit.rs", "src/engine/attempt.rs", "src/engine/keyspace.rs"];
     for (path, text) in all_sources() {
         if places.iter().any(|place| path.starts_with(place)) {
             continue;
         }
         for (number, line) in code(&text) {
-            let found = doors.iter().find(|door| line.contains(**door) && !line.contains("engine.swap_dbs("));
+            let found = doors
+                .iter()
+                .find(|door| line.contains(**door) && !line.contains("engine.swap_dbs("));
             assert!(found.is_none(), "{path}:{number}: {line}");
         }
     }

@@ -31,7 +31,9 @@ fn run(variable: &str) {
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).env("MIDI_PORT", server.midi_port().to_string());
-        command.env("MIDI_SOCKET", server.midi_socket()).env("MIDI_HOST_PORT", server.port().to_string());
+        command
+            .env("MIDI_SOCKET", server.midi_socket())
+            .env("MIDI_HOST_PORT", server.port().to_string());
         let output = command.output().unwrap_or_else(|error| panic!("{line}: {error}"));
         check(&line, &output);
         println!("{}", String::from_utf8_lossy(&output.stdout));
@@ -91,7 +93,8 @@ fn lettuce() {
 
 /// Whether there is such a program; says so where there is none.
 fn have(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let found =
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
         println!("skipped: no {program}");
     }
@@ -248,7 +251,8 @@ fn redis_benchmark_works() {
             "-n 2000 --csv MIDI.GET key:__rand_int__",
             "-n 2000 --csv GETRANGE key:1 0 3",
         ] {
-            let output = Command::new("redis-benchmark").args(["-p", &port]).args(args.split(' ')).output();
+            let output =
+                Command::new("redis-benchmark").args(["-p", &port]).args(args.split(' ')).output();
             let output = output.expect("redis-benchmark");
             check(args, &output);
             let told = [output.stdout, output.stderr].concat();
@@ -268,8 +272,22 @@ fn memtier_benchmark_works() {
     for server in servers() {
         let port = server.midi_port().to_string();
         for protocol in ["resp2", "resp3"] {
-            let args = ["-p", &port, "-P", protocol, "-n", "2000", "-c", "5", "-t", "2", "--pipeline", "10"];
-            let output = Command::new("memtier_benchmark").args(args).arg("--hide-histogram").output();
+            let args = [
+                "-p",
+                &port,
+                "-P",
+                protocol,
+                "-n",
+                "2000",
+                "-c",
+                "5",
+                "-t",
+                "2",
+                "--pipeline",
+                "10",
+            ];
+            let output =
+                Command::new("memtier_benchmark").args(args).arg("--hide-histogram").output();
             let output = output.expect("memtier_benchmark");
             check("memtier_benchmark", &output);
             assert!(!String::from_utf8_lossy(&output.stderr).contains("error"));

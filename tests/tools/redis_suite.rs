@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Words, proxy};
 
-/// Tests that use other types in a roundabout way, or count on what such a test leaves; and one that looks at how much
-/// there is to be saved, which midi's writes are no part of.
+/// Tests that use other types in a roundabout way, or count on what such a test leaves; and one
+/// that looks at how much there is to be saved, which midi's writes are no part of.
 const SKIPPED: [&str; 4] = [
     "SETBIT/BITFIELD only increase dirty when the value changed",
     "COPY basic usage for skiplist sorted set",
@@ -73,8 +73,8 @@ fn transactions_on_the_port() {
     for name in ported.client().run("COMMAND LIST").array() {
         missing.remove(&name.text());
     }
-    // The suite begins with FUNCTION FLUSH; some tests keep keys from expiring unseen, but do not need
-    // that. Neither while anything is watched.
+    // The suite begins with FUNCTION FLUSH; some tests keep keys from expiring unseen, but do not
+    // need that. Neither while anything is watched.
     let change = |args: &mut Words| {
         if ["function", "debug"].iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes())) {
             *args = vec![b"UNWATCH".to_vec()];
@@ -108,7 +108,8 @@ fn run(mode: Mode) {
     let (renamed, missing) = names(&mut server.client());
     let rename = move |args: &mut Words| proxy::rename(args, &renamed);
     let port = proxy::start(server.port(), rename).expect("a proxy");
-    let skipped: Vec<String> = UNITS.iter().flat_map(|unit| tests_with(&tests, unit, &missing)).collect();
+    let skipped: Vec<String> =
+        UNITS.iter().flat_map(|unit| tests_with(&tests, unit, &missing)).collect();
     println!("{mode:?}: left out, because they use what midi does not have: {skipped:#?}");
     judge(&format!("{mode:?}"), 50, &run_units(&tests, port, &UNITS, TAGS, &skipped));
 }
@@ -160,9 +161,9 @@ fn tests_with(tests: &Path, unit: &str, missing: &HashSet<String>) -> Vec<String
         }
         let words: Vec<&str> = body.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
         // `r` and `$rd` are the units' connections.
-        words
-            .windows(2)
-            .any(|pair| ["r", "rd"].contains(&pair[0]) && missing.contains(&pair[1].to_ascii_lowercase()))
+        words.windows(2).any(|pair| {
+            ["r", "rd"].contains(&pair[0]) && missing.contains(&pair[1].to_ascii_lowercase())
+        })
     };
     text.split("\n    test ")
         .flat_map(|part| part.split("\n        test "))
@@ -193,7 +194,9 @@ fn name_pattern(test: &str) -> String {
 
 fn run_units(tests: &Path, port: u16, units: &[&str], tags: &str, skipped: &[String]) -> Output {
     let mut command = Command::new("tclsh");
-    command.current_dir(tests.parent().expect("the directory of the sources")).arg("tests/test_helper.tcl");
+    command
+        .current_dir(tests.parent().expect("the directory of the sources"))
+        .arg("tests/test_helper.tcl");
     command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--durable", "--tags", tags]);
     // midi tells an encoding by the value alone; Redis remembers what APPEND or SETRANGE made.
     command.arg("--ignore-encoding");

@@ -47,7 +47,8 @@ fn both_ports_are_open_and_told() {
         return;
     }
     let (port, midi_port) = (free_port(), free_port());
-    let mut running = Running(script([("PORT", port), ("MIDI_PORT", midi_port)]).spawn().expect("bash"));
+    let mut running =
+        Running(script([("PORT", port), ("MIDI_PORT", midi_port)]).spawn().expect("bash"));
     let lines = BufReader::new(running.0.stdout.take().expect("a pipe")).lines();
     let mut told = String::new();
     for line in lines {

@@ -34,11 +34,23 @@ pub struct Plan {
 
 impl Plan {
     /// For figures to quote.
-    pub const FULL: Plan =
-        Plan { quick: false, rounds: 3, seconds: 0.9, warmup: 0.2, keys: 1_000_000, populate: 10_000_000 };
+    pub const FULL: Plan = Plan {
+        quick: false,
+        rounds: 3,
+        seconds: 0.9,
+        warmup: 0.2,
+        keys: 1_000_000,
+        populate: 10_000_000,
+    };
     /// For a look, in a few minutes.
-    pub const QUICK: Plan =
-        Plan { quick: true, rounds: 1, seconds: 0.25, warmup: 0.1, keys: 1_000_000, populate: 1_000_000 };
+    pub const QUICK: Plan = Plan {
+        quick: true,
+        rounds: 1,
+        seconds: 0.25,
+        warmup: 0.1,
+        keys: 1_000_000,
+        populate: 1_000_000,
+    };
 }
 
 /// What is compared, and how.
@@ -253,7 +265,8 @@ impl Bench {
         let bar = progress(experiment.title, self.plan.rounds as usize * experiment.legs.len());
         for fill in &experiment.data {
             bar.set_message(format!("filling {}", fill.server));
-            let server = servers.get(&fill.server).context("data for a server that is not there")?;
+            let server =
+                servers.get(&fill.server).context("data for a server that is not there")?;
             match &fill.how {
                 How::Each(load, keys) => drop(self.fill(server, load.clone(), *keys)?),
                 How::Once(command) => drop(server.control()?.command(command)?),
@@ -271,12 +284,15 @@ impl Bench {
                 let round = match &leg.on {
                     On::Nothing => self.alone(leg, number).with_context(at)?,
                     On::Shared(name) => {
-                        let server = servers.get(name).with_context(|| format!("no server {name}"))?;
+                        let server =
+                            servers.get(name).with_context(|| format!("no server {name}"))?;
                         self.leg(leg, server, number, &outcome).with_context(at)?
                     }
                     On::Fresh(spec) => {
                         let server = Server::start(spec, &self.placement, &self.dir)?;
-                        if number == 0 && !outcome.servers.iter().any(|known| known.name == spec.name) {
+                        if number == 0
+                            && !outcome.servers.iter().any(|known| known.name == spec.name)
+                        {
                             outcome.servers.push(info(&server));
                         }
                         self.leg(leg, &server, number, &outcome).with_context(at)?
@@ -303,7 +319,9 @@ impl Bench {
                 let grown = peak_bytes(&server.pids())?.saturating_sub(before);
                 round.figures.insert(GROWTH.into(), grown as f64 / f64::from(1 << 20));
             }
-            Work::Timed(command, probe) => self.timed(command, probe, server, so_far, &mut round)?,
+            Work::Timed(command, probe) => {
+                self.timed(command, probe, server, so_far, &mut round)?
+            }
             Work::Memory(command, keys) => {
                 let before = Usage::of(&server.pids())?;
                 round.commands.push(self.fill(server, Load::new("fill", command), *keys)?);
@@ -334,14 +352,25 @@ impl Bench {
         let running = self.start(&load, server, &[])?;
         let line = running.line.clone();
         let summary = running.finish()?;
-        ensure!(summary.operations == keys, "only {} of {keys} keys were stored", summary.operations);
+        ensure!(
+            summary.operations == keys,
+            "only {} of {keys} keys were stored",
+            summary.operations
+        );
         Ok(line)
     }
 
-    fn loads(&self, loads: &[Load], server: &Server, so_far: &Outcome, round: &mut Round) -> Result<()> {
+    fn loads(
+        &self,
+        loads: &[Load],
+        server: &Server,
+        so_far: &Outcome,
+        round: &mut Round,
+    ) -> Result<()> {
         let seconds = self.plan.seconds.max(so_far.least_seconds);
-        let window = ["--duration", &seconds.to_string(), "--warmup", &self.plan.warmup.to_string()]
-            .map(str::to_owned);
+        let window =
+            ["--duration", &seconds.to_string(), "--warmup", &self.plan.warmup.to_string()]
+                .map(str::to_owned);
         let mut running = Vec::new();
         for load in loads {
             let args = [window.to_vec(), rate_args(load, so_far, round)?].concat();
@@ -356,7 +385,11 @@ impl Bench {
                 summary.first_error
             );
             // An empty server is fast.
-            ensure!(summary.nulls == 0, "{role}: {} replies for keys that are not there", summary.nulls);
+            ensure!(
+                summary.nulls == 0,
+                "{role}: {} replies for keys that are not there",
+                summary.nulls
+            );
             round.loads.insert((*role).into(), summary);
         }
         Ok(())
@@ -388,19 +421,29 @@ impl Bench {
         Ok(())
     }
 
-    fn redis_benchmark(&self, args: &str, requests: u64, server: &Server, round: &mut Round) -> Result<()> {
+    fn redis_benchmark(
+        &self,
+        args: &str,
+        requests: u64,
+        server: &Server,
+        round: &mut Round,
+    ) -> Result<()> {
         let port = server.ports(Door::Port)[0].to_string();
         let line = format!("redis-benchmark -p {port} -n {requests} --csv {args}");
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).stdin(Stdio::null());
         let before = Usage::of(&server.pids())?;
-        let output = on_processors(&self.placement.of_load(server.spec.cores), || command.output())??;
+        let output =
+            on_processors(&self.placement.of_load(server.spec.cores), || command.output())??;
         let used = Usage::of(&server.pids())? - before;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // "GET","123456.78","0.1",...
-        let rate =
-            text.lines().last().and_then(|line| line.split(',').nth(1)).map(|field| field.trim_matches('"'));
+        let rate = text
+            .lines()
+            .last()
+            .and_then(|line| line.split(',').nth(1))
+            .map(|field| field.trim_matches('"'));
         let Some(Ok(rate)) = rate.map(str::parse::<f64>) else { bail!("{line}: {text}") };
         let seconds = requests as f64 / rate;
         let summary = Summary {
@@ -437,7 +480,9 @@ impl Bench {
 /// A flood that is let in, or refused for another reason than it should be, tells nothing.
 fn is_refused_with(refusal: &str, summary: &Summary) -> bool {
     let error = summary.first_error.as_deref();
-    refusal.is_empty() || summary.operations == 0 || error.is_some_and(|error| error.starts_with(refusal))
+    refusal.is_empty()
+        || summary.operations == 0
+        || error.is_some_and(|error| error.starts_with(refusal))
 }
 
 /// An open loop's rate as arguments; that of a part comes from what was measured before.
@@ -527,7 +572,8 @@ fn shown(program: &str, args: &[String]) -> String {
 
 fn progress(title: &str, steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} · {eta} left · {msg}");
+    let style =
+        ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} · {eta} left · {msg}");
     style.map_or(bar.clone(), |style| bar.with_style(style)).with_prefix(title.to_owned())
 }
 

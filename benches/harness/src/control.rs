@@ -31,7 +31,8 @@ impl Control {
             text.split_whitespace().map(|word| if word == "\"\"" { "" } else { word }).collect();
         let mut bytes = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        let reply = self.exchange(bytes.as_bytes(), Protocol::Resp).with_context(|| text.to_owned())?;
+        let reply =
+            self.exchange(bytes.as_bytes(), Protocol::Resp).with_context(|| text.to_owned())?;
         match reply.strip_prefix('-') {
             Some(error) => bail!("{text}: {}", error.trim_end()),
             None => Ok(reply),

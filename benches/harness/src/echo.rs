@@ -1,4 +1,5 @@
-//! The floor: an epoll server that parses nothing and answers a fixed reply for every so many bytes.
+//! The floor: an epoll server that parses nothing and answers a fixed reply for every so many
+//! bytes.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -56,7 +57,12 @@ pub fn serve(options: &Options) -> Result<()> {
                 let (socket, _) = listener.accept()?;
                 socket.set_nodelay(true)?;
                 let number = clients.len() as u64;
-                epoll::add(&epoll, &socket, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+                epoll::add(
+                    &epoll,
+                    &socket,
+                    epoll::EventData::new_u64(number),
+                    epoll::EventFlags::IN,
+                )?;
                 clients.push(Some(Client { socket, part: 0 }));
                 continue;
             }

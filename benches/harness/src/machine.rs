@@ -9,7 +9,8 @@ use crate::results::Machine;
 /// Looks at this machine.
 pub fn this_machine() -> Machine {
     Machine {
-        processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
+        processor: field("/proc/cpuinfo", "model name")
+            .unwrap_or_else(|| std::env::consts::ARCH.into()),
         cores: processors().len(),
         memory_gib: memory_kib() / (1 << 20) as f64,
         kernel: version(&rustix::system::uname().release().to_string_lossy()).into(),
@@ -36,6 +37,9 @@ fn field(path: &str, name: &str) -> Option<String> {
 }
 
 fn output(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
-    output.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let output =
+        Command::new(program).args(args).output().ok().filter(|output| output.status.success());
+    output.map_or("unknown".into(), |output| {
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    })
 }

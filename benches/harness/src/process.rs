@@ -40,8 +40,9 @@ impl Usage {
         // The name in parentheses may contain anything.
         let fields = stat.rsplit_once(") ").context("no fields")?.1;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let number =
-            |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("no number");
+        let number = |at: usize| {
+            fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("no number")
+        };
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let (user_ns, system_ns) = (number(11)? * tick_ns, number(12)? * tick_ns);
         let cpu_ns = schedstat_ns(pid).unwrap_or(user_ns + system_ns);

@@ -115,7 +115,8 @@ pub enum Metric {
     P999,
     /// The slowest, in microseconds.
     Max,
-    /// Open loop: microseconds that 99 of 100 commands were sent late at most, by the load generator's own fault.
+    /// Open loop: microseconds that 99 of 100 commands were sent late at most, by the load
+    /// generator's own fault.
     LateP99,
     /// A figure of the leg, by name.
     Figure(&'static str),
@@ -133,7 +134,9 @@ impl Round {
         match metric {
             Metric::Throughput => Some(load.ops_per_second),
             Metric::ServerCpu => is_alone.then(|| load.server_cpu_us()),
-            Metric::LoadCpu => (load.own_cpu_ns > 0 && load.operations > 0).then(|| load.own_cpu_us()),
+            Metric::LoadCpu => {
+                (load.own_cpu_ns > 0 && load.operations > 0).then(|| load.own_cpu_us())
+            }
             Metric::P50 => load.latency(|latency| latency.p50),
             Metric::P95 => load.latency(|latency| latency.p95),
             Metric::P99 => load.latency(|latency| latency.p99),
@@ -147,7 +150,11 @@ impl Round {
 
 impl Outcome {
     /// The rounds of one leg.
-    pub fn rounds_of<'a>(&'a self, series: &'a str, point: &'a str) -> impl Iterator<Item = &'a Round> {
+    pub fn rounds_of<'a>(
+        &'a self,
+        series: &'a str,
+        point: &'a str,
+    ) -> impl Iterator<Item = &'a Round> {
         self.rounds.iter().filter(move |round| round.series == series && round.point == point)
     }
 
@@ -220,9 +227,9 @@ pub fn spread(values: &[f64]) -> f64 {
 
 /// The smallest and the largest.
 pub fn extremes(values: &[f64]) -> (f64, f64) {
-    values
-        .iter()
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)))
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), &value| {
+        (least.min(value), most.max(value))
+    })
 }
 
 #[cfg(test)]
@@ -249,7 +256,8 @@ mod tests {
         for outcome in [outcome(2, "b", ""), outcome(1, "a", "old"), outcome(1, "a", "new")] {
             results.replace(outcome, &["a", "b"]);
         }
-        let titles: Vec<_> = results.outcomes.iter().map(|outcome| outcome.title.as_str()).collect();
+        let titles: Vec<_> =
+            results.outcomes.iter().map(|outcome| outcome.title.as_str()).collect();
         assert_eq!(titles, ["new", ""]);
     }
 }

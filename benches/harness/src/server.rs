@@ -51,7 +51,9 @@ impl Kind {
             }
             Kind::Garnet => vec!["--port", &port, "--bind", "127.0.0.1"],
             // Room for every experiment's data: evicting would be another experiment.
-            Kind::Memcached => vec!["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "16384", "-u", "root"],
+            Kind::Memcached => {
+                vec!["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "16384", "-u", "root"]
+            }
             Kind::Echo => vec!["echo", "--port", &port],
         };
         words.into_iter().map(str::to_owned).collect()
@@ -157,10 +159,12 @@ impl Catalogue {
     /// # Errors
     /// No module, no redis-server, `BENCH_SERVERS` that makes no sense.
     pub fn from_environment() -> Result<Self> {
-        let path = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let path =
+            |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
         let module = path("MIDI_MODULE").unwrap_or_else(|| "target/release/libmidi.so".into());
-        let module =
-            module.canonicalize().with_context(|| format!("{}: build the module first", module.display()))?;
+        let module = module
+            .canonicalize()
+            .with_context(|| format!("{}: build the module first", module.display()))?;
         let others = std::env::var("BENCH_SERVERS").unwrap_or_default();
         Ok(Catalogue {
             redis: path("MIDI_REDIS_SERVER").unwrap_or_else(|| "redis-server".into()),
@@ -192,7 +196,9 @@ impl Catalogue {
         let mut peers = vec![self.redis()];
         peers.extend(self.valkey.as_deref().map(|path| Spec::new("valkey", path)));
         peers.extend(self.others.iter().cloned());
-        peers.extend(self.memcached.as_deref().map(|path| Spec::new("memcached", path).with("-t 1")));
+        peers.extend(
+            self.memcached.as_deref().map(|path| Spec::new("memcached", path).with("-t 1")),
+        );
         peers
     }
 
@@ -207,7 +213,9 @@ impl Catalogue {
         peers.extend(self.valkey.as_deref().map(|path| Spec::new("valkey", path)));
         peers.extend(self.valkey_threads());
         peers.extend(self.others.iter().cloned());
-        peers.extend(self.memcached.as_deref().map(|path| Spec::new("memcached -t 2", path).with("-t 2")));
+        peers.extend(
+            self.memcached.as_deref().map(|path| Spec::new("memcached -t 2", path).with("-t 2")),
+        );
         peers.into_iter().map(|peer| peer.on(Cores::Shared)).collect()
     }
 
@@ -220,7 +228,8 @@ impl Catalogue {
 
 /// `name=path`, or `name=path,argument,argument`.
 fn other(text: &str) -> Result<Spec> {
-    let (name, rest) = text.split_once('=').with_context(|| format!("BENCH_SERVERS: {text}: name=path"))?;
+    let (name, rest) =
+        text.split_once('=').with_context(|| format!("BENCH_SERVERS: {text}: name=path"))?;
     let mut words = rest.split(',');
     let program = PathBuf::from(words.next().unwrap_or_default());
     ensure!(program.is_file(), "BENCH_SERVERS: {name}: {} is no file", program.display());
@@ -309,7 +318,8 @@ impl Server {
                 .map(|number| start(spec, &dir.join(format!("{}-{number}", slug(&spec.name)))))
                 .collect()
         })?;
-        let mut server = Server { spec: spec.clone(), processes: Result::from_iter::<Vec<_>>(processes)? };
+        let mut server =
+            Server { spec: spec.clone(), processes: Result::from_iter::<Vec<_>>(processes)? };
         server.wait()?;
         Ok(server)
     }
@@ -378,9 +388,11 @@ impl Server {
 /// number is also told by others, for old clients.
 fn versions(info: &str) -> String {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    for (name, prefix) in
-        [("valkey", "valkey_version:"), ("dragonfly", "dragonfly_version:"), ("garnet", "garnet_version:")]
-    {
+    for (name, prefix) in [
+        ("valkey", "valkey_version:"),
+        ("dragonfly", "dragonfly_version:"),
+        ("garnet", "garnet_version:"),
+    ] {
         if let Some(version) = field(prefix) {
             return format!("{name} {version}");
         }
@@ -444,7 +456,10 @@ mod tests {
     #[test]
     fn servers_by_configuration() {
         let spec = other("shell=/bin/sh,--a,b").expect("a server");
-        assert_eq!((spec.name.as_str(), spec.args), ("shell", vec!["--a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            (spec.name.as_str(), spec.args),
+            ("shell", vec!["--a".to_owned(), "b".to_owned()])
+        );
         assert!(other("noname").is_err());
         assert!(other("x=/no/such/file").is_err());
     }
@@ -452,7 +467,10 @@ mod tests {
     #[test]
     fn processors_are_divided() {
         let four = Placement::halves(&[0, 1, 2, 3]);
-        assert_eq!((four.of_server(Cores::Apart), four.of_load(Cores::Apart)), (vec![0, 1], vec![2, 3]));
+        assert_eq!(
+            (four.of_server(Cores::Apart), four.of_load(Cores::Apart)),
+            (vec![0, 1], vec![2, 3])
+        );
         assert_eq!(four.of_load(Cores::Shared), [0, 1, 2, 3]);
         assert_eq!(Placement::halves(&[5]).all(), [5]);
     }

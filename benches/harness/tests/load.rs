@@ -1,5 +1,6 @@
 //! The promise: the load generator sends what it was told to, counts what comes back, and does not
-//! hide what a stalled server kept it from sending. Against a real redis-server and the echo server.
+//! hide what a stalled server kept it from sending. Against a real redis-server and the echo
+//! server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -32,9 +33,13 @@ impl Running {
     fn start(program: &str, args: impl Fn(&str) -> Vec<String>) -> Running {
         let port = free_port();
         let quiet = || Stdio::null();
-        let child =
-            Command::new(program).args(args(&port.to_string())).stdout(quiet()).stderr(quiet()).spawn();
-        let running = Running { child: child.unwrap_or_else(|error| panic!("{program}: {error}")), port };
+        let child = Command::new(program)
+            .args(args(&port.to_string()))
+            .stdout(quiet())
+            .stderr(quiet())
+            .spawn();
+        let running =
+            Running { child: child.unwrap_or_else(|error| panic!("{program}: {error}")), port };
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             sleep(Duration::from_millis(10));
         }
@@ -44,7 +49,9 @@ impl Running {
     fn redis() -> Running {
         let program = std::env::var("MIDI_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
         Running::start(&program, |port| {
-            ["--port", port, "--save", "", "--enable-debug-command", "yes"].map(str::to_owned).into()
+            ["--port", port, "--save", "", "--enable-debug-command", "yes"]
+                .map(str::to_owned)
+                .into()
         })
     }
 
@@ -54,7 +61,8 @@ impl Running {
 
     /// An integer reply.
     fn ask(&self, command: &str) -> i64 {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a connection");
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a connection");
         write!(stream, "{command}\r\n").expect("sent");
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).expect("a reply");
@@ -101,7 +109,8 @@ fn load(servers: &[&Running], args: &str) -> Value {
 fn every_key_is_stored_once_and_found_again() {
     let redis = Running::redis();
     let set = "--command SET_{key}_{value} --distribution sequential --keys 5000 --requests 5000 --threads 3";
-    let stored = load(&[&redis], &format!("{set} --connections 7 --pipeline 13 --value-size 10-20"));
+    let stored =
+        load(&[&redis], &format!("{set} --connections 7 --pipeline 13 --value-size 10-20"));
     assert_eq!((&stored["operations"], redis.ask("DBSIZE")), (&5000.into(), 5000));
     assert!((10..=20).contains(&redis.ask("STRLEN key:4999")));
 
@@ -109,8 +118,10 @@ fn every_key_is_stored_once_and_found_again() {
     assert_eq!((&got["operations"], &got["nulls"]), (&9000.into(), &0.into()));
     let beyond = load(&[&redis], "--keys 5000 --key-prefix other: --requests 100");
     assert_eq!(beyond["nulls"], 100);
-    let many =
-        load(&[&redis], "--command MGET_{key}*100 --keys 5000 --requests 300 --distribution zipf:0.99");
+    let many = load(
+        &[&redis],
+        "--command MGET_{key}*100 --keys 5000 --requests 300 --distribution zipf:0.99",
+    );
     assert_eq!((&many["operations"], &many["nulls"]), (&300.into(), &0.into()));
     let all = load(&[&redis], "--command KEYS_* --requests 20 --connections 2");
     assert_eq!((&all["operations"], &all["latency"]["count"]), (&20.into(), &20.into()));
@@ -129,10 +140,12 @@ fn two_servers_have_half_of_the_keys_each() {
 #[test]
 fn a_mix_keeps_its_weights_and_set_up_comes_first() {
     let redis = Running::redis();
-    let mix = "--command SET_{key}_x --command GET_{key} --weights 1,9 --setup SELECT_3 --requests 20000";
+    let mix =
+        "--command SET_{key}_x --command GET_{key} --weights 1,9 --setup SELECT_3 --requests 20000";
     let done = load(&[&redis], &format!("{mix} --pipeline 20"));
     assert_eq!(redis.ask("DBSIZE"), 0, "database 0 is left alone");
-    let counts = [0, 1].map(|kind| done["latency_by_command"][kind]["count"].as_u64().expect("a count"));
+    let counts =
+        [0, 1].map(|kind| done["latency_by_command"][kind]["count"].as_u64().expect("a count"));
     assert_eq!(counts[0] + counts[1], 20_000);
     assert!((1500..2500).contains(&counts[0]), "{counts:?}");
 }
@@ -145,7 +158,9 @@ fn errors_are_told() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("unknown command"));
     let allowed = load(&[&redis], "--command NOSUCH --requests 10 --allow-errors");
     assert_eq!((&allowed["errors"], &allowed["operations"]), (&10.into(), &10.into()));
-    for bad in ["--command GET_{nokey}", "--threads 9 --connections 3", "--value-size 9-3", "--rate 0"] {
+    for bad in
+        ["--command GET_{nokey}", "--threads 9 --connections 3", "--value-size 9-3", "--rate 0"]
+    {
         assert!(!load_command(&[&redis], bad).output().expect("a run").status.success(), "{bad}");
     }
 }
@@ -173,7 +188,8 @@ fn a_stall_is_not_hidden() {
 #[test]
 fn a_mix_is_sent_in_turn() {
     let redis = Running::redis();
-    let args = "--in-turn --command MULTI --command PING --command EXEC --connections 3 --pipeline 7";
+    let args =
+        "--in-turn --command MULTI --command PING --command EXEC --connections 3 --pipeline 7";
     let done = load(&[&redis], &format!("{args} --requests 3000"));
     assert_eq!((&done["operations"], &done["errors"]), (&3000.into(), &0.into()));
 }
@@ -209,7 +225,10 @@ fn the_echo_server_answers_every_request() {
         ["echo", "--port", port, "--request-bytes", &request].map(str::to_owned).into()
     });
     for pipeline in [1, 10, 50, 1000] {
-        let done = load(&[&echo], &format!("--command GET_{{key:9}} --requests 30000 --pipeline {pipeline}"));
+        let done = load(
+            &[&echo],
+            &format!("--command GET_{{key:9}} --requests 30000 --pipeline {pipeline}"),
+        );
         assert_eq!(done["operations"], 30_000, "pipeline {pipeline}");
     }
 }
@@ -223,7 +242,10 @@ fn memcached_if_there_is_one() {
         ["-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "root"].map(str::to_owned).into()
     });
     let set = "--protocol memcached --command set_{key}_0_0_{value} --distribution sequential --keys 1000";
-    assert_eq!(load(&[&server], &format!("{set} --requests 1000 --pipeline 10"))["operations"], 1000);
+    assert_eq!(
+        load(&[&server], &format!("{set} --requests 1000 --pipeline 10"))["operations"],
+        1000
+    );
     let got = load(
         &[&server],
         "--protocol memcached --command get_{key} --keys 1000 --requests 5000 --pipeline 10",

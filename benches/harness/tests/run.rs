@@ -1,5 +1,5 @@
-//! The promise: an experiment runs from its description to its page, with figures for every leg. With
-//! the built module in a real redis-server.
+//! The promise: an experiment runs from its description to its page, with figures for every leg.
+//! With the built module in a real redis-server.
 
 use std::path::Path;
 use std::process::Command;

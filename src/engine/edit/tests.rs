@@ -58,7 +58,8 @@ impl Tested {
             safemode: false,
             clock: || 0,
         };
-        let engine = Engine::new(config, Settings::default(), Box::new(|| ())).expect("a few descriptors");
+        let engine =
+            Engine::new(config, Settings::default(), Box::new(|| ())).expect("a few descriptors");
         Tested { engine }
     }
 
@@ -170,7 +171,9 @@ fn before_the_horizon_reads_hide_a_key_and_writes_find_none() {
 fn what_may_go_is_removed_by_whoever_meets_it() {
     let tested = Tested::new();
     tested.engine.set_listening(LOCKED, true);
-    for line in ["get a", "mget a b", "exists a", "del a", "setrange a 0 x", "copy a b", "mset a 1 b 2"] {
+    for line in
+        ["get a", "mget a b", "exists a", "del a", "setrange a 0 x", "copy a b", "mset a 1 b 2"]
+    {
         tested.say(&format!("set a 1 pxat {DUE}"));
         tested.notifications();
         let before = tested.books().2;
@@ -204,7 +207,8 @@ fn who_watches_hears_of_the_keys_that_were_changed_and_no_others() {
     ] {
         let tested = Tested::new();
         tested.say("mset a 1 b 2");
-        let names: Vec<(u32, &str)> = (0..2).flat_map(|db| ["a", "b", "c"].map(|key| (db, key))).collect();
+        let names: Vec<(u32, &str)> =
+            (0..2).flat_map(|db| ["a", "b", "c"].map(|key| (db, key))).collect();
         let flags: Vec<_> = names.iter().map(|&(db, key)| tested.observe(db, key)).collect();
         tested.say(line);
         let raised = names.iter().zip(&flags).filter(|(_, flag)| flag.load(Ordering::Relaxed));
@@ -213,7 +217,8 @@ fn who_watches_hears_of_the_keys_that_were_changed_and_no_others() {
     }
 }
 
-/// Every command of the table, `k` being a key of a type that none of them makes. What is not said is WRONGTYPE.
+/// Every command of the table, `k` being a key of a type that none of them makes. What is not said
+/// is WRONGTYPE.
 const ROWS: &[(&str, Option<&str>)] = &[
     ("get k", None),
     ("set k v get", None),
@@ -294,7 +299,8 @@ const ROWS: &[(&str, Option<&str>)] = &[
 
 #[test]
 fn every_command_meets_a_value_of_another_type() {
-    let wrong_type = String::from_utf8(Error::WrongType.text("", &Args::new(&[]))).expect("plain text");
+    let wrong_type =
+        String::from_utf8(Error::WrongType.text("", &Args::new(&[]))).expect("plain text");
     for row in host_commands().filter(|row| !matches!(row.action, Action::Door(_))) {
         let is_called = ROWS.iter().any(|(line, _)| line.split(' ').next() == Some(row.name));
         assert!(is_called, "{} is not called", row.name);

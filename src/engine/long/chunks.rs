@@ -78,7 +78,8 @@ impl Chunks {
         self.bytes
     }
 
-    /// Whether the host would not let them pass: it judges a reply as a whole. A port sends it bit by bit.
+    /// Whether the host would not let them pass: it judges a reply as a whole. A port sends it bit
+    /// by bit.
     pub(super) fn are_too_large(&self, slice: &Slice<'_>) -> bool {
         let is_of_host = slice.job.is_some_and(|job| job.door == JobDoor::Host);
         // Of the bytes beside each key, five are sure.

@@ -65,7 +65,8 @@ impl Part for EachPart {
             }
             let taking = slice.taking();
             // Busy, or the main thread has been asked to tell of a change.
-            let Ok(count) = slice.engine.each_key(slice.slot, &call, &keys, taking, self.each) else {
+            let Ok(count) = slice.engine.each_key(slice.slot, &call, &keys, taking, self.each)
+            else {
                 return Progress::Blocked;
             };
             if slice.engine.is_listening() {

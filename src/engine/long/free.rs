@@ -66,7 +66,8 @@ impl Part for FreePart {
 }
 
 impl FreePart {
-    /// Frees as long as there is time, and `go_on`, which sees each table before the next piece of it goes, agrees.
+    /// Frees as long as there is time, and `go_on`, which sees each table before the next piece of
+    /// it goes, agrees.
     fn free(&mut self, slice: &Slice<'_>, mut go_on: impl FnMut(&Remains) -> bool) -> Progress {
         while let Some(table) = self.tables.last_mut() {
             let more = go_on(table);

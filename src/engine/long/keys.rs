@@ -13,7 +13,8 @@ use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 
 /// All keys of `db` that match.
 pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
-    let task = Arc::new(KeysTask { pattern, found: Mutex::default(), head_said: AtomicBool::new(false) });
+    let task =
+        Arc::new(KeysTask { pattern, found: Mutex::default(), head_said: AtomicBool::new(false) });
     let part = |worker| KeysPart {
         task: Arc::clone(&task),
         db,
@@ -21,7 +22,9 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
         chunk: Chunk::default(),
     };
     Work {
-        parts: (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>).collect(),
+        parts: (0..engine.config.workers)
+            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
+            .collect(),
         task: task.clone(),
         total: u64::from(engine.shard_count()),
         first_worker: 0,

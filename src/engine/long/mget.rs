@@ -1,4 +1,5 @@
-//! MGET of values that are large together: they are copied one after the other, each as it was at one moment.
+//! MGET of values that are large together: they are copied one after the other, each as it was at
+//! one moment.
 //!
 //! ```text
 //! each key gets an observer ─► each value is copied ─► the reply is made
@@ -6,8 +7,9 @@
 //!           └────────────────────────────┘ some times; then all are copied in one go
 //! ```
 //!
-//! The moment is when the last observer has been added: every key is as it was then until its value has been
-//! copied, for whoever changes it raises a flag before letting go of its shard. What expires is found by the clock.
+//! The moment is when the last observer has been added: every key is as it was then until its value
+//! has been copied, for whoever changes it raises a flag before letting go of its shard. What
+//! expires is found by the clock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 /// The values of a call's keys.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     let keys = call.args.len() - 1;
-    let task = Arc::new(MgetTask { keys, found: Mutex::default(), head_said: AtomicBool::new(false) });
+    let task =
+        Arc::new(MgetTask { keys, found: Mutex::default(), head_said: AtomicBool::new(false) });
     let asked = Asked {
         args: call.args.to_owned(usize::MAX),
         command: call.command,
@@ -35,7 +38,11 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     };
     let part = MgetPart {
         asked: Arc::new(asked),
-        stage: if keys > MGET_WATCHED { Stage::InOneGo { tries: 0 } } else { Stage::Round(Round::new(keys)) },
+        stage: if keys > MGET_WATCHED {
+            Stage::InOneGo { tries: 0 }
+        } else {
+            Stage::Round(Round::new(keys))
+        },
         rounds: 1,
         task: Arc::clone(&task),
     };
@@ -75,7 +82,8 @@ impl Asked {
     ) -> Option<Result<Vec<Copied>, Error>> {
         self.args.with(|args| {
             let limits = engine.settings.limits(usize::MAX);
-            let (command, db, prefix, author) = (self.command, self.db, self.prefix, Author::Nobody);
+            let (command, db, prefix, author) =
+                (self.command, self.db, self.prefix, Author::Nobody);
             let call = Call { command, args, db, now, limits, prefix, author };
             let keys = call.row().key_arguments(&call.args);
             let values = engine.with_many(slot, &call, keys, taking, |keys, events| {
@@ -155,14 +163,19 @@ impl MgetPart {
         }
         let is_last = self.rounds == MGET_ROUNDS;
         self.rounds += 1;
-        self.stage =
-            if is_last { Stage::InOneGo { tries: 0 } } else { Stage::Round(Round::new(self.asked.keys())) };
+        self.stage = if is_last {
+            Stage::InOneGo { tries: 0 }
+        } else {
+            Stage::Round(Round::new(self.asked.keys()))
+        };
     }
 
     fn in_one_go(&mut self, slice: &Slice<'_>) -> Progress {
         let (slot, most) = (slice.slot, most_reply(slice));
         let taking = slice.taking();
-        if let Some(copied) = self.asked.copy_in_one_go(slice.engine, slot, slice.now(), taking, most) {
+        if let Some(copied) =
+            self.asked.copy_in_one_go(slice.engine, slot, slice.now(), taking, most)
+        {
             return self.end_with(copied, slice);
         }
         let Stage::InOneGo { tries } = &mut self.stage else { return Progress::More };
@@ -217,7 +230,8 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
     if engine.is_in_unit(locked) {
         return Answer::NotNow;
     }
-    let (slot, now, taking) = (engine.main_slot(locked), engine.main_now(locked), Taking::Wait(locked));
+    let (slot, now, taking) =
+        (engine.main_slot(locked), engine.main_now(locked), Taking::Wait(locked));
     asked.copy_in_one_go(engine, slot, now, taking, most).map_or(Answer::NotNow, Answer::Copied)
 }
 
@@ -304,7 +318,8 @@ impl Round {
         let now = slice.now();
         let mut step = Step::Changed;
         if !self.has_changed(&now) {
-            let entry = held.table(db).and_then(|table| read(table, at.hash, key, &now, &Done::default()));
+            let entry =
+                held.table(db).and_then(|table| read(table, at.hash, key, &now, &Done::default()));
             if self.copy_value(entry.and_then(|entry| entry.string().ok()), slice) {
                 slice.advance(1);
                 if self.is_own[number] {
@@ -350,7 +365,8 @@ impl Round {
 
 struct MgetTask {
     keys: usize,
-    /// What is still to be said. Values go as they are said: the reply need not lie here and there.
+    /// What is still to be said. Values go as they are said: the reply need not lie here and
+    /// there.
     found: Mutex<VecDeque<Copied>>,
     head_said: AtomicBool,
 }

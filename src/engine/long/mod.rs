@@ -16,7 +16,8 @@ use super::call::Call;
 use super::state::Engine;
 use super::work::{Slice, Task, Work};
 use crate::command::{
-    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, flush_waits, key_pattern,
+    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, flush_waits,
+    key_pattern,
 };
 use crate::store::Remains;
 use crate::sync::Locked;
@@ -26,12 +27,16 @@ pub fn is_long(call: &Call<'_>) -> bool {
     call.row().long.is_known(&call.args, &call.limits)
 }
 
-/// Long work that a call asks for. A flush happens here and now, so it needs the global lock; what is left to
-/// do then is to free the memory.
+/// Long work that a call asks for. A flush happens here and now, so it needs the global lock; what
+/// is left to do then is to free the memory.
 ///
 /// # Errors
 /// What is wrong with the arguments.
-pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Result<Work, Error> {
+pub fn long_work(
+    engine: &Engine,
+    call: &Call<'_>,
+    locked: Option<Locked<'_>>,
+) -> Result<Work, Error> {
     let which = match (call.row().action, call.row().long) {
         (Action::AllKeys(which), _) => which,
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),
@@ -40,8 +45,12 @@ pub fn long_work(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -
         _ => return Err(Error::Internal),
     };
     match which {
-        OnAllKeys::Keys => Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?)),
-        OnAllKeys::Scan => Ok(scan::work(engine, call.db, &ScanArgs::parse(&call.args, &call.limits)?)),
+        OnAllKeys::Keys => {
+            Ok(keys::work(engine, call.db, key_pattern(call.args.get(1), &call.limits)?))
+        }
+        OnAllKeys::Scan => {
+            Ok(scan::work(engine, call.db, &ScanArgs::parse(&call.args, &call.limits)?))
+        }
         OnAllKeys::Populate => {
             Ok(populate::work(engine, call.db, PopulateArgs::parse(&call.args, &call.limits)?))
         }
@@ -70,8 +79,8 @@ fn flush(
 }
 
 impl Engine {
-    /// Frees what a flush of the host's took out, on the workers, bit by bit. The host tells those who
-    /// cache its keys that all are gone.
+    /// Frees what a flush of the host's took out, on the workers, bit by bit. The host tells those
+    /// who cache its keys that all are gone.
     pub fn free_later(&self, remains: Vec<Remains>) {
         self.start_freeing(remains, false);
     }

@@ -39,7 +39,9 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
     };
     Work {
         task: Arc::new(SayOk),
-        parts: (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>).collect(),
+        parts: (0..engine.config.workers)
+            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
+            .collect(),
         total: args.count,
         first_worker: 0,
     }
@@ -73,7 +75,8 @@ impl Part for PopulatePart {
         let now = slice.now();
         let mut busy = false;
         loop {
-            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_notification_backlog() {
+            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_notification_backlog()
+            {
                 return Progress::Blocked;
             }
             if let Some(error) = slice.engine.write_refusal(true) {
@@ -107,7 +110,8 @@ impl PopulatePart {
         // The last draws are small, so that all workers end together.
         let left = self.args.count.saturating_sub(self.next.load(Ordering::Relaxed));
         let fair = left / (2 * engine.config.workers as u64);
-        let wanted = fair.min(KEYS_PER_SHARD * u64::from(engine.shard_count())).clamp(DRAW.start, DRAW.end);
+        let wanted =
+            fair.min(KEYS_PER_SHARD * u64::from(engine.shard_count())).clamp(DRAW.start, DRAW.end);
         let start = self.next.fetch_add(wanted, Ordering::Relaxed).min(self.args.count);
         self.drawn = start..(start + wanted).min(self.args.count);
         !self.drawn.is_empty()
@@ -139,8 +143,8 @@ impl PopulatePart {
         self.done = 0;
     }
 
-    /// Whether the host watches none of the next `run` keys that are to be made in the held shard. Where it does,
-    /// the main thread must tell it first, and is asked to.
+    /// Whether the host watches none of the next `run` keys that are to be made in the held shard.
+    /// Where it does, the main thread must tell it first, and is asked to.
     #[cold]
     fn may_make(&mut self, slice: &Slice<'_>, held: &HeldShard<'_>, run: usize, now: &Now) -> bool {
         let mut may = true;
@@ -160,14 +164,16 @@ impl PopulatePart {
     fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
         let shard = slice.engine.shard_of(self.sorted[self.done].hash);
         let rest = &self.sorted[self.done..];
-        let run = rest.iter().take_while(|planned| slice.engine.shard_of(planned.hash) == shard).count();
+        let run =
+            rest.iter().take_while(|planned| slice.engine.shard_of(planned.hash) == shard).count();
         let Some(mut held) = slice.take(shard) else {
             self.planned.extend_from_slice(&rest[..run]);
             self.done += run;
             return false;
         };
         let run = run.min(self.between_looks);
-        if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now) {
+        if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now)
+        {
             slice.engine.release(shard, held);
             self.planned.extend_from_slice(&self.sorted[self.done..self.done + run]);
             self.done += run;

@@ -71,7 +71,9 @@ impl ScanState {
     ) {
         let wanted = self.of_type.as_deref();
         let of_type = |entry: &Entry| {
-            wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(entry.value_type().name().as_bytes()))
+            wanted.is_none_or(|wanted| {
+                wanted.eq_ignore_ascii_case(entry.value_type().name().as_bytes())
+            })
         };
         let table = held.table(self.db).filter(|table| !table.is_empty());
         let mut next = table.is_some().then_some(self.place);
@@ -102,7 +104,8 @@ impl ScanState {
         if !self.head_said {
             self.head_said = true;
             let at_end = self.shard == self.shards;
-            let cursor = if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
+            let cursor =
+                if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };
             reply.array(2);
             reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
             reply.array(self.found.keys());

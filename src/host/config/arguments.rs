@@ -15,7 +15,8 @@ pub fn read(args: &[&[u8]]) -> Result<(), String> {
     while let Some(arg) = args.next() {
         let word = String::from_utf8_lossy(arg).to_ascii_lowercase();
         let name = word.strip_prefix("midi.").unwrap_or(&word);
-        let switch = |next: &&&[u8]| next.eq_ignore_ascii_case(b"yes") || next.eq_ignore_ascii_case(b"no");
+        let switch =
+            |next: &&&[u8]| next.eq_ignore_ascii_case(b"yes") || next.eq_ignore_ascii_case(b"no");
         if word == SAFEMODE.name && !args.peek().is_some_and(switch) {
             SAFEMODE.value.store(true, Ordering::Relaxed);
             continue;
@@ -29,7 +30,10 @@ pub fn read(args: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-fn read_argument(name: &str, value: &mut dyn FnMut() -> Result<String, String>) -> Result<(), String> {
+fn read_argument(
+    name: &str,
+    value: &mut dyn FnMut() -> Result<String, String>,
+) -> Result<(), String> {
     if name == "dispatch" {
         let pool = one_of(name, &value()?, &["adaptive", "pool"])?;
         POOL.store(pool == 1, Ordering::Relaxed);
@@ -53,7 +57,9 @@ fn read_argument(name: &str, value: &mut dyn FnMut() -> Result<String, String>) 
 fn one_of(name: &str, value: &str, allowed: &[&str]) -> Result<usize, String> {
     let value = value.to_ascii_lowercase();
     let found = allowed.iter().position(|&word| word == value);
-    found.ok_or_else(|| format!("load argument {name} must be one of {}, not '{value}'", allowed.join(", ")))
+    found.ok_or_else(|| {
+        format!("load argument {name} must be one of {}, not '{value}'", allowed.join(", "))
+    })
 }
 
 fn parse_number(number: &Number, value: &str) -> Result<i64, String> {

@@ -13,8 +13,8 @@ use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, PortConfig, Settings};
 use table::{
-    BIND, LIKE_THE_HOST, NUMBERS, POOL, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET, UNIXSOCKETPERM, file_mode,
-    numbered,
+    BIND, LIKE_THE_HOST, NUMBERS, POOL, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET, UNIXSOCKETPERM,
+    file_mode, numbered,
 };
 
 /// Reads the load arguments, registers all settings with those as defaults, and

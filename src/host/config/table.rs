@@ -1,4 +1,5 @@
-//! All settings, and what they stand at: the load arguments, the host's configuration file and CONFIG SET write them.
+//! All settings, and what they stand at: the load arguments, the host's configuration file and
+//! CONFIG SET write them.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
@@ -45,9 +46,23 @@ pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 /// All numbers.
 pub static NUMBERS: [Number; 17] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
-    number("shards", limits::SHARDS_DEFAULT, *limits::SHARDS.start(), *limits::SHARDS.end(), FIXED, None),
+    number(
+        "shards",
+        limits::SHARDS_DEFAULT,
+        *limits::SHARDS.start(),
+        *limits::SHARDS.end(),
+        FIXED,
+        None,
+    ),
     number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
-    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1, 1 << 30, 0, Some(|live| &live.max_queued)),
+    number(
+        "max-queued-commands",
+        limits::MAX_QUEUED_DEFAULT,
+        1,
+        1 << 30,
+        0,
+        Some(|live| &live.max_queued),
+    ),
     number(
         "max-pattern-bytes",
         limits::MAX_PATTERN_BYTES_DEFAULT,
@@ -126,7 +141,8 @@ pub static NUMBERS: [Number; 17] = [
     ),
 ];
 
-/// Settings of the port that are the host's, unless set; and Redis's defaults, for hosts that do not tell.
+/// Settings of the port that are the host's, unless set; and Redis's defaults, for hosts that do
+/// not tell.
 pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
 
 /// A setting that is on or off.

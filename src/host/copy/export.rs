@@ -23,7 +23,11 @@ const EXPORT_BATCH: usize = 256;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn export(engine: &Engine, caller: Asker<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
+pub fn export(
+    engine: &Engine,
+    caller: Asker<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = engine.books.census(call.db).keys as u64;
     let export = Export {
@@ -75,22 +79,25 @@ impl Export {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
-            let (pattern, batch, scanned) = (&self.args.pattern, &mut self.batch, &mut self.scanned);
+            let (pattern, batch, scanned) =
+                (&self.args.pattern, &mut self.batch, &mut self.scanned);
             let not_strings = &mut self.counts.not_strings;
-            let next = held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
-                *scanned += 1;
-                if !pattern.matches(entry.key()) || entry.is_expired(&now) {
-                    return;
-                }
-                let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
-                match entry.string() {
-                    Ok(value) => {
-                        let value = value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
-                        batch.push_back(Item { key, value, expire_at });
+            let next =
+                held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
+                    *scanned += 1;
+                    if !pattern.matches(entry.key()) || entry.is_expired(&now) {
+                        return;
                     }
-                    Err(WrongType) => *not_strings += 1,
-                }
-            });
+                    let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
+                    match entry.string() {
+                        Ok(value) => {
+                            let value =
+                                value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
+                            batch.push_back(Item { key, value, expire_at });
+                        }
+                        Err(WrongType) => *not_strings += 1,
+                    }
+                });
             slice.engine.release(self.shard, held);
             match next {
                 Some(place) => self.place = place,
@@ -139,7 +146,9 @@ fn set(
         let reply = match (expire_at, condition) {
             (None, None) => call(ctx.raw(), command, c"!MESbb".as_ptr(), k, kl, v, vl),
             (None, Some(_)) => call(ctx.raw(), command, c"!MESbbc".as_ptr(), k, kl, v, vl, nx),
-            (Some(at), None) => call(ctx.raw(), command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at),
+            (Some(at), None) => {
+                call(ctx.raw(), command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at)
+            }
             (Some(at), Some(_)) => {
                 call(ctx.raw(), command, c"!MESbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx)
             }

@@ -27,7 +27,11 @@ const PLAIN_BYTES: usize = 1024;
 ///
 /// # Errors
 /// Why it was not done, or not to its end.
-pub fn import(engine: &Engine, caller: Asker<'_>, call: &Call<'_>) -> Result<Option<Transcript>, Error> {
+pub fn import(
+    engine: &Engine,
+    caller: Asker<'_>,
+    call: &Call<'_>,
+) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     let total = keys_of_host(caller.ctx, call.db);
     let import = Import::new(args, call.db, caller.rights());
@@ -156,13 +160,21 @@ impl Import {
             return self.error = Some(error);
         }
         let mut put = |value: &[u8]| {
-            if engine.put(ctx.locked(), self.db, key, Value::Inline(value), expire_at, self.args.replace) {
+            if engine.put(
+                ctx.locked(),
+                self.db,
+                key,
+                Value::Inline(value),
+                expire_at,
+                self.args.replace,
+            ) {
                 self.counts.copied += 1;
             } else {
                 self.counts.present += 1;
             }
         };
-        // Where GET is renamed the host's key has its encoding changed: better than not to be copied.
+        // Where GET is renamed the host's key has its encoding changed: better than not to be
+        // copied.
         if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, &mut put) {
             with_value_in_place(ctx, name, &mut put);
         }

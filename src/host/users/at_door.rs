@@ -1,7 +1,8 @@
-//! Rights at the host's door of Redis 7.0. That host leaves module commands out of categories, both ways:
-//! `+@all -@write` would allow every one of midi's writes, and `+@all -flushall` MIDI.FLUSHALL. So after the host
-//! has judged a command by its own rules, it is judged by midi's: see [`super::judge::verdict`]. Later hosts
-//! know the categories of midi's commands, and their verdict is the last word: there nobody is ever asked.
+//! Rights at the host's door of Redis 7.0. That host leaves module commands out of categories, both
+//! ways: `+@all -@write` would allow every one of midi's writes, and `+@all -flushall`
+//! MIDI.FLUSHALL. So after the host has judged a command by its own rules, it is judged by midi's:
+//! see [`super::judge::verdict`]. Later hosts know the categories of midi's commands, and their
+//! verdict is the last word: there nobody is ever asked.
 //!
 //! | asked | stale | |
 //! |---|---|---|
@@ -36,7 +37,8 @@ pub struct AtDoor {
     asked: AtomicBool,
     /// Whether the host's users may have changed since all of them were looked at.
     stale: AtomicBool,
-    /// What the host may allow too kindly, by client. A client's user changes with AUTH, HELLO, RESET or EXEC only.
+    /// What the host may allow too kindly, by client. A client's user changes with AUTH, HELLO,
+    /// RESET or EXEC only.
     kept: Mutex<Option<HashMap<u64, Commands>>>,
     /// Whether a filter sees these by their names: `rename-command` may hide them.
     changes_are_seen: OnceLock<bool>,
@@ -81,7 +83,9 @@ impl AtDoor {
             let names = instance().ctx(locked).call(c"ACL", &[b"USERS"]).list();
             // A host without the ACL command does not tell who there is.
             let asked = names.is_empty()
-                || names.into_iter().any(|name| name.text().is_some_and(|name| may_differ(locked, &name)));
+                || names
+                    .into_iter()
+                    .any(|name| name.text().is_some_and(|name| may_differ(locked, &name)));
             self.asked.store(asked, Ordering::Relaxed);
         }
     }
@@ -97,7 +101,13 @@ impl AtDoor {
     /// # Errors
     /// The host's words on what is not allowed.
     #[inline(never)]
-    pub fn judge(&self, known: &Known, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
+    pub fn judge(
+        &self,
+        known: &Known,
+        ctx: Ctx<'_>,
+        call: &Call<'_>,
+        in_unit: bool,
+    ) -> Result<(), Vec<u8>> {
         let id = ctx.client_id();
         // A unit may change its user half way, and a script's client has a number of its own.
         if !in_unit
@@ -111,7 +121,8 @@ impl AtDoor {
             Asker::Other(name) => (name, false),
             Asker::Nobody => return Ok(()),
         };
-        // A user that another module has made for itself is not on the host's list: what the host says of it holds.
+        // A user that another module has made for itself is not on the host's list: what the host
+        // says of it holds.
         let verdict = known.with(ctx.locked(), &name, |seen| {
             if is_real && !in_unit && self.changes_are_seen(ctx.locked()) {
                 self.keep(id, seen.host_is_too_kind);

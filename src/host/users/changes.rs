@@ -25,8 +25,8 @@ pub struct Changes {
     touched: Mutex<Option<Touched>>,
     /// Whether anything was, for a look at every turn of the main loop without the lock.
     any_touched: AtomicBool,
-    /// Whose changes are queued in a transaction, the latest first, and whom they touch; `None` where the host does
-    /// not tell who says them.
+    /// Whose changes are queued in a transaction, the latest first, and whom they touch; `None`
+    /// where the host does not tell who says them.
     queued: Mutex<Vec<(Option<u64>, Touched)>>,
     /// Whether any may ever have been.
     any_queued: AtomicBool,
@@ -99,7 +99,8 @@ impl Changes {
         queued.insert(0, (client, all));
     }
 
-    /// Those whose changes are queued for this EXEC are to be looked at. False where there are none.
+    /// Those whose changes are queued for this EXEC are to be looked at. False where there are
+    /// none.
     pub fn note_exec(&self, command: Filtered<'_>) -> bool {
         if !self.any_queued.load(Ordering::Relaxed) {
             return false;
@@ -144,9 +145,10 @@ impl Changes {
         is_time
     }
 
-    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP: from Redis 8 on by
-    /// a thread of the host's; while loading, or a script that takes too long, from within; and that of a client
-    /// that was blocked, which is served after BEFORE_SLEEP, in the same turn.
+    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP:
+    /// from Redis 8 on by a thread of the host's; while loading, or a script that takes too
+    /// long, from within; and that of a client that was blocked, which is served after
+    /// BEFORE_SLEEP, in the same turn.
     pub fn replies_leave_early(&self, locked: Locked<'_>) -> bool {
         const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
@@ -183,8 +185,8 @@ pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
     is_password.then(|| Touched::these([DEFAULT_USER].into_iter(), UserChange::Changed))
 }
 
-/// Whether ACL LOAD ends the sessions of all users. From 7.4 on, where modules can make categories of their own,
-/// it ends those of users that are gone.
+/// Whether ACL LOAD ends the sessions of all users. From 7.4 on, where modules can make categories
+/// of their own, it ends those of users that are gone.
 fn load_replaces_users() -> bool {
     // SAFETY: filled in at load, and never changed.
     unsafe { raw::RedisModule_AddACLCategory }.is_none()

@@ -1,6 +1,6 @@
-//! Which commands a set of rules allows. What its rules on commands come to, the host says itself: a user of
-//! our own gets them, and all keys, and the host is asked about one command after the other. So categories,
-//! subcommands and their order are judged as the host judges them.
+//! Which commands a set of rules allows. What its rules on commands come to, the host says itself:
+//! a user of our own gets them, and all keys, and the host is asked about one command after the
+//! other. So categories, subcommands and their order are judged as the host judges them.
 
 use super::super::PREFIX;
 use super::super::acl::{HostUser, MayCall};
@@ -18,11 +18,11 @@ pub struct Verdict {
     pub host_is_too_kind: Commands,
 }
 
-/// Judges a set of rules. What the ports alone have is allowed where the host allows its own of that name; any other
-/// command where the host allows `midi.x`, and
+/// Judges a set of rules. What the ports alone have is allowed where the host allows its own of
+/// that name; any other command where the host allows `midi.x`, and
 ///
-/// * allows its native twin as well, so that what the rules say of `x`, or of a category of it, holds for midi
-///   also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
+/// * allows its native twin as well, so that what the rules say of `x`, or of a category of it,
+///   holds for midi also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
 /// * the rules name it (`+midi.x`), or allow nothing but what they name (`-@all`).
 pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     let mut verdict = Verdict::default();
@@ -65,7 +65,8 @@ impl<'l> Judge<'l> {
     fn new(locked: Locked<'l>, rules: &RulesText) -> Option<Self> {
         let judge = Judge { user: HostUser::unknown(locked), all: rules.is_all() };
         let own = [&b"on"[..], b"allkeys"].into_iter();
-        let known = own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.user.set(rule));
+        let known =
+            own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.user.set(rule));
         // Not every host knows it.
         judge.user.set(b"alldbs");
         known.then_some(judge)
@@ -79,18 +80,21 @@ impl<'l> Judge<'l> {
 
     /// Whether the command may be called; `container|sub` is a subcommand.
     fn allows(&self, name: &str) -> bool {
-        // A subcommand that this host lacks is as good as the command. Any other that it lacks may be called by
-        // whoever may call all that there will be.
+        // A subcommand that this host lacks is as good as the command. Any other that it lacks may
+        // be called by whoever may call all that there will be.
         let container = || self.asks(name.split_once('|')?.0);
         self.asks(name).or_else(container).unwrap_or(self.all)
     }
 
     /// `None` where the host has no such command.
     fn asks(&self, name: &str) -> Option<bool> {
-        let mut words: Vec<OwnString> = name.split('|').map(|word| OwnString::new(word.as_bytes())).collect();
+        let mut words: Vec<OwnString> =
+            name.split('|').map(|word| OwnString::new(word.as_bytes())).collect();
         loop {
             match self.user.may_call(&words.iter().map(OwnString::get).collect::<Vec<_>>()) {
-                MayCall::WrongArity if words.len() < ARGUMENTS_MOST => words.push(OwnString::new(ARGUMENT)),
+                MayCall::WrongArity if words.len() < ARGUMENTS_MOST => {
+                    words.push(OwnString::new(ARGUMENT))
+                }
                 MayCall::NoCommand | MayCall::WrongArity => return None,
                 verdict => return Some(verdict == MayCall::Yes),
             }

@@ -42,9 +42,14 @@ impl Known {
         }
     }
 
-    /// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where there is no such
-    /// user.
-    pub fn with<R>(&self, locked: Locked<'_>, name: &[u8], with: impl FnOnce(&Seen) -> R) -> Option<R> {
+    /// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where
+    /// there is no such user.
+    pub fn with<R>(
+        &self,
+        locked: Locked<'_>,
+        name: &[u8],
+        with: impl FnOnce(&Seen) -> R,
+    ) -> Option<R> {
         let mut seen = self.seen.lock();
         let Some(text) = HostText::of_user(locked, name) else {
             seen.remove(name);
@@ -58,8 +63,8 @@ impl Known {
 
     fn read(&self, locked: Locked<'_>, name: &[u8], text: HostText) -> Seen {
         let description = Description::read(text.bytes());
-        let all_keys =
-            description.rules.iter().any(RulesText::may_be_all_keys) && may_touch_empty_key(locked, name);
+        let all_keys = description.rules.iter().any(RulesText::may_be_all_keys)
+            && may_touch_empty_key(locked, name);
         let mut host_is_too_kind = Commands::default();
         let rules = description.rules.into_iter().map(|rules| {
             let verdict = self.judge(locked, &rules);
@@ -85,8 +90,8 @@ impl Known {
         verdict
     }
 
-    /// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of these names, or all;
-    /// whether there were any.
+    /// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of
+    /// these names, or all; whether there were any.
     pub fn forget_changed<'a>(
         &self,
         locked: Locked<'_>,
@@ -94,8 +99,9 @@ impl Known {
     ) -> bool {
         let mut seen = self.seen.lock();
         let before = seen.len();
-        let is_the_same =
-            |name: &[u8], seen: &Seen| HostText::of_user(locked, name).is_some_and(|text| text == seen.text);
+        let is_the_same = |name: &[u8], seen: &Seen| {
+            HostText::of_user(locked, name).is_some_and(|text| text == seen.text)
+        };
         match names {
             None => seen.retain(|name, seen| is_the_same(name, seen)),
             Some(names) => names.for_each(|name| {
@@ -108,8 +114,8 @@ impl Known {
     }
 }
 
-/// The host's text of a user. It makes a new one with every change, and with every user that it makes: as long
-/// as this one is kept, another at the same address would be the same.
+/// The host's text of a user. It makes a new one with every change, and with every user that it
+/// makes: as long as this one is kept, another at the same address would be the same.
 pub struct HostText(OwnString);
 
 // SAFETY: kept in `Known`, which is looked at under the global lock only.
@@ -138,7 +144,8 @@ fn may_touch_empty_key(locked: Locked<'_>, name: &[u8]) -> bool {
     HostUser::of_name(locked, name).is_some_and(|user| user.may_touch(OwnString::new(b"").get()))
 }
 
-/// Whether that is the user's password. The host waits, so it is quick: no more is done for any name.
+/// Whether that is the user's password. The host waits, so it is quick: no more is done for any
+/// name.
 pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> bool {
     let text = HostText::of_user(locked, name);
     text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)

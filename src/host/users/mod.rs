@@ -1,14 +1,15 @@
-//! The host's users, for the ports and, on hosts that do not judge module commands by categories, for the
-//! host's door: passwords, and rules in midi's own form.
+//! The host's users, for the ports and, on hosts that do not judge module commands by categories,
+//! for the host's door: passwords, and rules in midi's own form.
 //!
-//! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL command is
-//! called, and none need be there. [`text`] reads it, [`judge`] asks the host what the rules come to, [`known`] keeps
-//! what they came to; [`changes`] finds out when to look again and [`touched`] at whom, [`at_door`] judges commands
-//! at the host's door.
+//! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL
+//! command is called, and none need be there. [`text`] reads it, [`judge`] asks the host what the
+//! rules come to, [`known`] keeps what they came to; [`changes`] finds out when to look again and
+//! [`touched`] at whom, [`at_door`] judges commands at the host's door.
 //!
-//! No event tells of a change: a command filter sees ACL and CONFIG SET before they are executed, queued or refused,
-//! and the users' texts are compared once a second besides. Anybody can say these words, so they cost no more than
-//! one look at the users that they name in a turn of the main loop.
+//! No event tells of a change: a command filter sees ACL and CONFIG SET before they are executed,
+//! queued or refused, and the users' texts are compared once a second besides. Anybody can say
+//! these words, so they cost no more than one look at the users that they name in a turn of the
+//! main loop.
 
 mod at_door;
 mod changes;
@@ -28,9 +29,11 @@ use known::{Known, default_is_open};
 use touched::{Touched, UserChange};
 
 /// What is known of the host's users.
-pub static USERS: Users = Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
+pub static USERS: Users =
+    Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
 
-/// The host's users: what was seen of them, who may have changed since, and what follows for the host's door.
+/// The host's users: what was seen of them, who may have changed since, and what follows for the
+/// host's door.
 pub struct Users {
     known: Known,
     changes: Changes,
@@ -54,7 +57,11 @@ impl Users {
     /// The host's words on what is not allowed.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
-        if self.at_door.is_asked() { self.at_door.judge(&self.known, ctx, call, in_unit) } else { Ok(()) }
+        if self.at_door.is_asked() {
+            self.at_door.judge(&self.known, ctx, call, in_unit)
+        } else {
+            Ok(())
+        }
     }
 
     /// A client's user may be about to change: AUTH and its kin.
@@ -91,9 +98,10 @@ impl Users {
         }
     }
 
-    /// Users that were noted may be about to change. Who said so may not even be logged in, so nobody is held up for
-    /// it: they are looked at once in this turn of the main loop, before any reply leaves the host. Where replies leave
-    /// sooner, the ports wait until somebody has looked.
+    /// Users that were noted may be about to change. Who said so may not even be logged in, so
+    /// nobody is held up for it: they are looked at once in this turn of the main loop, before
+    /// any reply leaves the host. Where replies leave sooner, the ports wait until somebody has
+    /// looked.
     fn may_change(&self, locked: Locked<'_>) {
         self.at_door.users_may_change();
         let engine = &instance().engine;

@@ -1,4 +1,5 @@
-//! A user in the host's words: what ACL LIST says of it, which the host keeps until the user changes.
+//! A user in the host's words: what ACL LIST says of it, which the host keeps until the user
+//! changes.
 
 use crate::command::glob::Pattern;
 use crate::engine::{KeyRule, PasswordSum};
@@ -29,14 +30,15 @@ pub struct RulesText {
 const ANY: &[u8] = b"~*";
 
 impl Description {
-    /// Reads a text such as `on #… ~a* resetchannels -@all +get (%R~* resetchannels -@all +@read)`. Words that
-    /// say nothing of what is asked here are passed over.
+    /// Reads a text such as `on #… ~a* resetchannels -@all +get (%R~* resetchannels -@all +@read)`.
+    /// Words that say nothing of what is asked here are passed over.
     pub fn read(text: &[u8]) -> Self {
         let mut user = Description { rules: vec![RulesText::default()], ..Description::default() };
         let mut in_selector = false;
         for mut word in text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
-            // Patterns may contain brackets, but a word of the user itself begins with one only here, and
-            // rules on commands, which come last in a selector, have none of their own.
+            // Patterns may contain brackets, but a word of the user itself begins with one only
+            // here, and rules on commands, which come last in a selector, have none of
+            // their own.
             if !in_selector && let Some(rest) = word.strip_prefix(b"(") {
                 user.rules.push(RulesText::default());
                 (in_selector, word) = (true, rest);
@@ -75,7 +77,8 @@ impl RulesText {
         }
     }
 
-    /// Whether all that is not taken away is allowed: then what these rules do not name is allowed as well.
+    /// Whether all that is not taken away is allowed: then what these rules do not name is allowed
+    /// as well.
     pub fn begins_with_all(&self) -> bool {
         self.commands.first().is_some_and(|rule| rule == b"+@all")
     }
@@ -90,14 +93,15 @@ impl RulesText {
         self.commands.iter().any(|known| known == rule)
     }
 
-    /// Whether `~*` is all there is about keys. The host writes both `allkeys` and `%RW~*` so: they differ in
-    /// the empty key, which the pattern does not match.
+    /// Whether `~*` is all there is about keys. The host writes both `allkeys` and `%RW~*` so: they
+    /// differ in the empty key, which the pattern does not match.
     pub fn may_be_all_keys(&self) -> bool {
         self.keys.len() == 1 && key_rule(ANY).is_some_and(|any| any == self.keys[0])
     }
 }
 
-/// Whether the user of that text may log in with that password. Reads the beginning only, and takes no memory.
+/// Whether the user of that text may log in with that password. Reads the beginning only, and takes
+/// no memory.
 pub fn lets_in(text: &[u8], password: &PasswordSum) -> bool {
     let (mut on, mut open, mut known) = (false, false, false);
     for word in text.split(|&byte| byte == b' ') {
@@ -163,9 +167,12 @@ mod tests {
     #[test]
     fn passwords_are_known_by_their_sums() {
         let sum = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940";
-        let lets_in = |text: String, password: &[u8]| lets_in(text.as_bytes(), &PasswordSum::of(password));
+        let lets_in =
+            |text: String, password: &[u8]| lets_in(text.as_bytes(), &PasswordSum::of(password));
         let two = format!("on sanitize-payload #{} #{sum} ~* -@all", "0".repeat(64));
-        assert!(lets_in(two.clone(), b"p") && !lets_in(two.clone(), b"P") && !lets_in(two.clone(), b""));
+        assert!(
+            lets_in(two.clone(), b"p") && !lets_in(two.clone(), b"P") && !lets_in(two.clone(), b"")
+        );
         assert!(!lets_in(two.replace("on ", "off "), b"p"));
         assert!(lets_in("on nopass ~* -@all".into(), b"any"));
         assert!(!lets_in(format!("on ~* -@all #{sum}"), b"p"), "a rule is no password");

@@ -1,5 +1,5 @@
-//! Users that may have changed, by name, in bounded memory: anybody can say many names to the host, whether or not
-//! that is allowed.
+//! Users that may have changed, by name, in bounded memory: anybody can say many names to the host,
+//! whether or not that is allowed.
 
 use hashbrown::HashMap;
 
@@ -10,7 +10,8 @@ use crate::limits::TOUCHED_NAME_BYTES;
 pub enum UserChange {
     /// It has other rules, or another password; its sessions go on.
     Changed,
-    /// It was deleted, and perhaps made again under the same name: its sessions end, as on the host.
+    /// It was deleted, and perhaps made again under the same name: its sessions end, as on the
+    /// host.
     Replaced,
 }
 

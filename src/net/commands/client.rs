@@ -63,7 +63,11 @@ impl<D: Driver> Service<D> {
             }
             ClientCommand::NoTouch => {
                 let result = on_or_off(args);
-                say(connection, output, result.map(|_| ()).map_err(|error| error.text("client", args)));
+                say(
+                    connection,
+                    output,
+                    result.map(|_| ()).map_err(|error| error.text("client", args)),
+                );
             }
             ClientCommand::Reply => reply_mode(connection, args, output),
             ClientCommand::TrackingInfo => {
@@ -96,7 +100,8 @@ impl<D: Driver> Service<D> {
         } else {
             return Err(Error::Syntax.text("client", args));
         };
-        let (now, mut text) = (self.shared.clock(self.now), Vec::with_capacity(clients.len() * LINE_BYTES));
+        let (now, mut text) =
+            (self.shared.clock(self.now), Vec::with_capacity(clients.len() * LINE_BYTES));
         clients.iter().for_each(|client| put_line(&self.shared, client, now, &mut text));
         Ok(text)
     }
@@ -106,7 +111,8 @@ impl<D: Driver> Service<D> {
             Ok(filter) => filter,
             Err(text) => return connection.session.reply(output).error(&text),
         };
-        // Whoever is connected is a user that the port knows; the host knows whether there is another.
+        // Whoever is connected is a user that the port knows; the host knows whether there is
+        // another.
         if let Some(user) = filter.user.filter(|user| self.engine().users.find(user).is_none()) {
             let user = user.to_vec();
             return self.ask_main(connection, move |locked, _, host| {
@@ -238,7 +244,8 @@ impl<'a> Filter<'a> {
     fn read_option(&mut self, args: &Args<'a>, at: usize, own: u64) -> Result<(), Vec<u8>> {
         let value = args.get(at + 1);
         if args.is(at, "id") {
-            let id = parse_integer(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+            let id =
+                parse_integer(value).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
             self.id = Some(id.ok_or(b"ERR client-id should be greater than 0".to_vec())?);
         } else if args.is(at, "type") {
             self.nobody = !is_normal(value)?;
@@ -249,7 +256,8 @@ impl<'a> Filter<'a> {
         } else if args.is(at, "user") {
             self.user = Some(value);
         } else if args.is(at, "maxage") {
-            let age = parse_integer(value).ok_or(b"ERR maxage is not an integer or out of range".to_vec())?;
+            let age = parse_integer(value)
+                .ok_or(b"ERR maxage is not an integer or out of range".to_vec())?;
             let age = u64::try_from(age).ok().filter(|&age| age > 0);
             self.min_age = age.ok_or(b"ERR maxage should be greater than 0".to_vec())?;
         } else if args.is(at, "skipme") && args.is(at + 1, "yes") {
@@ -263,7 +271,8 @@ impl<'a> Filter<'a> {
     }
 
     fn matches(&self, shared: &Shared, client: &Client, now: u64) -> bool {
-        let is_or_any = |wanted: Option<&[u8]>, text: &str| wanted.is_none_or(|it| it == text.as_bytes());
+        let is_or_any =
+            |wanted: Option<&[u8]>, text: &str| wanted.is_none_or(|it| it == text.as_bytes());
         !self.nobody
             && self.skip != Some(client.id)
             && self.id.is_none_or(|id| id == client.id)
@@ -290,8 +299,12 @@ fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     let (unread, unread_memory) = (of(&condition.unread), of(&condition.unread_memory));
     let (unsent, unsent_memory) = (of(&condition.unsent), of(&condition.unsent_memory));
     let (arguments, queued) = (of(&condition.arguments), of(&condition.queued_bytes));
-    let memory =
-        size_of::<Connection>() + size_of::<Client>() + unread_memory + unsent_memory + arguments + queued;
+    let memory = size_of::<Connection>()
+        + size_of::<Client>()
+        + unread_memory
+        + unsent_memory
+        + arguments
+        + queued;
     let names = client.names.lock();
     let mut line = Line(text);
     line.number("id=", client.id);
@@ -320,7 +333,8 @@ fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// A line in the making. Anybody can ask for very many of them: so no field is a text of its own first.
+/// A line in the making. Anybody can ask for very many of them: so no field is a text of its own
+/// first.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {

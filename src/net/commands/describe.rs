@@ -3,8 +3,8 @@
 use super::help::help;
 use crate::command::glob::Pattern;
 use crate::command::{
-    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, KeySpec, Named, PREFIX,
-    Reply, SINCE, find_call, subcommands,
+    Access, Arg, Args, COMMANDS, Describe, Doors, Error, FindKeys, FoundCommand, KeySpec, Named,
+    PREFIX, Reply, SINCE, find_call, subcommands,
 };
 use crate::net::resp::RespReply;
 
@@ -150,8 +150,12 @@ fn tell_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
     reply.bulk(b"find_keys");
     reply.map(2);
     let (kind, numbers) = match spec.find {
-        FindKeys::Range { last, step } => ("range", [("lastkey", last), ("keystep", step), ("limit", 0)]),
-        FindKeys::Counted { step } => ("keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", step)]),
+        FindKeys::Range { last, step } => {
+            ("range", [("lastkey", last), ("keystep", step), ("limit", 0)])
+        }
+        FindKeys::Counted { step } => {
+            ("keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", step)])
+        }
     };
     pair("type", kind, reply);
     reply.bulk(b"spec");
@@ -204,7 +208,8 @@ fn list(args: &Args<'_>, reply: &mut RespReply<'_>) {
     if args.len() != 2 && !(args.len() == 5 && args.is(2, "filterby") && known) {
         return reply.error(&Error::Syntax.text("command|list", args));
     }
-    let with_subcommands = all().flat_map(|command| [command].into_iter().chain(subcommands_of(command)));
+    let with_subcommands =
+        all().flat_map(|command| [command].into_iter().chain(subcommands_of(command)));
     let found: Vec<Named> = with_subcommands.filter(filter).collect();
     reply.array(found.len());
     found.into_iter().for_each(|command| reply.bulk(command.full_name().as_bytes()));
@@ -241,6 +246,7 @@ fn keys_of<'a>(call: &Args<'a>) -> Result<Vec<(&'a [u8], Access)>, &'static [u8]
         return Err(b"ERR Invalid number of arguments specified for command");
     }
     let positions = keys.positions(call).enumerate();
-    let keys: Vec<_> = positions.map(|(number, at)| (call.get(at), keys.access(number, call))).collect();
+    let keys: Vec<_> =
+        positions.map(|(number, at)| (call.get(at), keys.access(number, call))).collect();
     if keys.is_empty() { Err(b"ERR Invalid arguments specified for command") } else { Ok(keys) }
 }

@@ -1,4 +1,5 @@
-//! What EXEC does, command by command: on a worker that holds all shards, or on the main thread as a unit.
+//! What EXEC does, command by command: on a worker that holds all shards, or on the main thread as
+//! a unit.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -8,9 +9,12 @@ use smallvec::SmallVec;
 
 use super::login::{login_of, selected};
 use super::server::POPULATE_ARGUMENTS_MAX;
-use crate::command::{Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find};
+use crate::command::{
+    Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find,
+};
 use crate::engine::{
-    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, Shards, User,
+    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal,
+    Shards, User,
 };
 use crate::net::resp::RespReply;
 use crate::net::transaction::{ExecReply, Transaction};
@@ -88,7 +92,9 @@ impl<'a> Plan<'a> {
                         if let Some((name, password)) = login_of(engine, which, &args) {
                             plan.is_for_main |= host.is_none();
                             user = host
-                                .and_then(|(locked, host)| log_in(locked, engine, host, name, password))
+                                .and_then(|(locked, host)| {
+                                    log_in(locked, engine, host, name, password)
+                                })
                                 .unwrap_or(user);
                         }
                     }
@@ -97,8 +103,15 @@ impl<'a> Plan<'a> {
                 _ => {
                     let (Named { number: command, prefix }, now) =
                         (queued.named, Now::lazy(engine.config.clock));
-                    let call =
-                        Call { command, args, db, now, limits: *limits, prefix, author: Author::Nobody };
+                    let call = Call {
+                        command,
+                        args,
+                        db,
+                        now,
+                        limits: *limits,
+                        prefix,
+                        author: Author::Nobody,
+                    };
                     plan.step(engine, &user, call)
                 }
             };
@@ -179,7 +192,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a client.
+    /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a
+    /// client.
     pub(super) fn run(
         self,
         engine: &Engine,
@@ -236,7 +250,9 @@ fn log_in(
     password: &[u8],
 ) -> Option<Arc<User>> {
     let is_right = host.authenticate(locked, name, &PasswordSum::of(password));
-    is_right.then(|| engine.users.find_or_look(locked, name, |name| host.user(locked, name))).flatten()
+    is_right
+        .then(|| engine.users.find_or_look(locked, name, |name| host.user(locked, name)))
+        .flatten()
 }
 
 /// Runs a transaction on the main thread. `None` where a watched key has changed; the error is why

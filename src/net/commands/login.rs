@@ -11,7 +11,12 @@ use crate::net::service::Service;
 use crate::net::session::{BUSY, INVALID_NAME, is_valid_name};
 
 impl<D: Driver> Service<D> {
-    pub(super) fn select(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+    pub(super) fn select(
+        &self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
         match selected(self.engine(), connection.session.user.as_deref(), args) {
             Ok(db) => {
                 connection.session.select(db, &connection.client);
@@ -22,7 +27,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// `AUTH [user] password`.
-    pub(super) fn auth(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+    pub(super) fn auth(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
         if args.len() == 2 && self.engine().users.default_is_open() {
             return connection.session.reply(output).error(
                 b"ERR AUTH <password> called without any password configured for the default user. \
@@ -32,7 +42,9 @@ impl<D: Driver> Service<D> {
         let Some((name, password)) = login_of(self.engine(), PortCommand::Auth, args) else {
             return connection.session.reply(output).error(&Error::Syntax.text("auth", args));
         };
-        self.log_in(connection, name, password, |connection, output| connection.session.reply(output).ok());
+        self.log_in(connection, name, password, |connection, output| {
+            connection.session.reply(output).ok()
+        });
     }
 
     /// Asks the host about a name and password; goes on with `then` where they are right.
@@ -70,7 +82,12 @@ impl<D: Driver> Service<D> {
     }
 
     /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-    pub(super) fn hello(&mut self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
+    pub(super) fn hello(
+        &mut self,
+        connection: &mut Connection,
+        args: &Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
         let options = match HelloOptions::read(args) {
             Ok(options) => options,
             Err(text) => return connection.session.reply(output).error(&text),
@@ -104,7 +121,11 @@ impl<D: Driver> Service<D> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn selected(engine: &Engine, user: Option<&User>, args: &Args<'_>) -> Result<u32, Vec<u8>> {
+pub(super) fn selected(
+    engine: &Engine,
+    user: Option<&User>,
+    args: &Args<'_>,
+) -> Result<u32, Vec<u8>> {
     let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
     let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
     let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
@@ -123,7 +144,9 @@ pub(super) fn login_of<'a>(
     args: &Args<'a>,
 ) -> Option<(&'a [u8], &'a [u8])> {
     match (which, args.len()) {
-        (PortCommand::Auth, 2) if !engine.users.default_is_open() => Some((DEFAULT_USER, args.get(1))),
+        (PortCommand::Auth, 2) if !engine.users.default_is_open() => {
+            Some((DEFAULT_USER, args.get(1)))
+        }
         (PortCommand::Auth, 3) => Some((args.get(1), args.get(2))),
         (PortCommand::Hello, _) => HelloOptions::read(args).ok()?.login,
         _ => None,
@@ -157,7 +180,9 @@ impl<'a> HelloOptions<'a> {
                 Some(2) => false,
                 Some(3) => true,
                 Some(_) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
-                None => return Err(b"ERR Protocol version is not an integer or out of range".to_vec()),
+                None => {
+                    return Err(b"ERR Protocol version is not an integer or out of range".to_vec());
+                }
             });
         }
         let mut at = 2;
@@ -175,7 +200,8 @@ impl<'a> HelloOptions<'a> {
                 }
                 at += 2;
             } else {
-                options.wrong = Some(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
+                options.wrong =
+                    Some(error_about("ERR Syntax error in HELLO option '", args.get(at), "'"));
             }
         }
         Ok(options)

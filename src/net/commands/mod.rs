@@ -33,7 +33,9 @@ impl<D: Driver> Service<D> {
             PortCommand::Ping if args.len() > 2 => {
                 connection.session.reply(output).error(&Error::Arity.text(row.name, args));
             }
-            PortCommand::Ping if args.len() == 2 => connection.session.reply(output).bulk(args.get(1)),
+            PortCommand::Ping if args.len() == 2 => {
+                connection.session.reply(output).bulk(args.get(1))
+            }
             PortCommand::Ping => connection.session.reply(output).simple("PONG"),
             PortCommand::Echo => connection.session.reply(output).bulk(args.get(1)),
             PortCommand::Select => self.select(connection, args, output),
@@ -51,7 +53,9 @@ impl<D: Driver> Service<D> {
             // Without a subcommand its arity is wrong.
             PortCommand::Container => {}
             PortCommand::Client(which) => self.client(connection, which, args, output),
-            PortCommand::Describe(which) => describe(which, args, &mut connection.session.reply(output)),
+            PortCommand::Describe(which) => {
+                describe(which, args, &mut connection.session.reply(output))
+            }
             PortCommand::Info => self.info(connection, args),
             PortCommand::ConfigGet => self.config_get(connection, args),
             PortCommand::Debug => self.debug(connection, args, limits, output),

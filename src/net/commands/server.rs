@@ -64,7 +64,9 @@ impl<D: Driver> Service<D> {
             let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
             let text = host.map(|host| host.info(locked, &sections));
             Box::new(move |connection, output| match text {
-                Some(text) => connection.session.reply(output).verbatim(&of_the_port(&text, &shared)),
+                Some(text) => {
+                    connection.session.reply(output).verbatim(&of_the_port(&text, &shared))
+                }
                 None => connection.session.reply(output).error(BUSY),
             })
         });
@@ -121,7 +123,8 @@ impl<D: Driver> Service<D> {
         self.run_allowed(connection, call, output);
     }
 
-    /// Answers a command that is not here: says where it is, or in Redis's words that there is none.
+    /// Answers a command that is not here: says where it is, or in Redis's words that there is
+    /// none.
     pub(in crate::net) fn not_here(
         &self,
         connection: &mut Connection,
@@ -129,7 +132,8 @@ impl<D: Driver> Service<D> {
         is_subcommand: bool,
         output: &mut Vec<u8>,
     ) {
-        // The lines of HTTP: somebody's browser was made to send them, and what follows is no better.
+        // The lines of HTTP: somebody's browser was made to send them, and what follows is no
+        // better.
         if args.is(0, "post") || args.is(0, "host:") {
             return connection.state = State::Closing;
         }
@@ -140,14 +144,15 @@ impl<D: Driver> Service<D> {
         let name = full_name(args);
         let known = self.shared.host_commands.get().map(|known| known.get(&name).copied());
         let about = name.clone();
-        let answer = move |there: Option<HostCommand>, connection: &Connection, output: &mut Vec<u8>| {
-            let mut reply = connection.session.reply(output);
-            match there {
-                Some(_) if connection.session.user.is_none() => reply.error(NO_AUTH),
-                Some(of_host) => reply.error(&elsewhere(&about, of_host)),
-                None => reply.error(&unknown),
-            }
-        };
+        let answer =
+            move |there: Option<HostCommand>, connection: &Connection, output: &mut Vec<u8>| {
+                let mut reply = connection.session.reply(output);
+                match there {
+                    Some(_) if connection.session.user.is_none() => reply.error(NO_AUTH),
+                    Some(of_host) => reply.error(&elsewhere(&about, of_host)),
+                    None => reply.error(&unknown),
+                }
+            };
         if let Some(there) = known {
             return answer(there, connection, output);
         }
@@ -155,7 +160,9 @@ impl<D: Driver> Service<D> {
         self.ask_main(connection, move |locked, _, host| {
             let commands = host.map(|host| host.commands(locked));
             Box::new(move |connection, output| {
-                let Some(commands) = commands else { return connection.session.reply(output).error(BUSY) };
+                let Some(commands) = commands else {
+                    return connection.session.reply(output).error(BUSY);
+                };
                 let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
                 answer(known.get(&name).copied(), connection, output);
             })
@@ -176,9 +183,14 @@ const OWN_SETTINGS: [&str; 8] = [
 ];
 
 /// What CONFIG GET finds; what is about connections is about those of the port.
-fn settings_of_the_port(locked: Locked<'_>, host: &dyn Host, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn settings_of_the_port(
+    locked: Locked<'_>,
+    host: &dyn Host,
+    patterns: &[&[u8]],
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = host.config_get(locked, patterns);
-    let own = |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
+    let own =
+        |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
     for (name, value) in found.iter_mut().filter(own) {
         let own = host.config_get(locked, &[&[PREFIX.as_bytes(), name].concat()]);
         // The host's addresses, where it has none of its own.
@@ -190,7 +202,8 @@ fn settings_of_the_port(locked: Locked<'_>, host: &dyn Host, patterns: &[&[u8]])
     found
 }
 
-/// INFO's text with midi's keys in place of the host's, and the port's clients in place of the host's.
+/// INFO's text with midi's keys in place of the host's, and the port's clients in place of the
+/// host's.
 fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut told = String::with_capacity(text.len());
@@ -199,7 +212,9 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
         section = line.trim_end().strip_prefix("# ").unwrap_or(section);
         match (section, line.split_once(':')) {
             ("OnAllKeys", Some(_)) => {}
-            ("Clients", Some((name, _))) => _ = write!(told, "{name}:{}\r\n", about_clients(name, shared)),
+            ("Clients", Some((name, _))) => {
+                _ = write!(told, "{name}:{}\r\n", about_clients(name, shared))
+            }
             _ => told.push_str(line),
         }
         if line.trim_end() == "# OnAllKeys" {
@@ -222,7 +237,11 @@ fn tell_keys(engine: &Engine, told: &mut String) {
     for db in 0..engine.config.databases {
         let census = engine.books.census(db);
         if census.keys != 0 {
-            _ = write!(told, "db{db}:keys={},expires={},avg_ttl=0\r\n", census.keys, census.expiring);
+            _ = write!(
+                told,
+                "db{db}:keys={},expires={},avg_ttl=0\r\n",
+                census.keys, census.expiring
+            );
         }
     }
 }
@@ -231,9 +250,15 @@ fn tell_keys(engine: &Engine, told: &mut String) {
 fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
     let has_subcommands = match find_call(args) {
-        Some(FoundCommand::Command(named)) => matches!(named.row().action, Action::Port(PortCommand::Debug)),
+        Some(FoundCommand::Command(named)) => {
+            matches!(named.row().action, Action::Port(PortCommand::Debug))
+        }
         Some(FoundCommand::NoSuchSubcommand) => true,
         None => false,
     };
-    if has_subcommands { [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat() } else { name }
+    if has_subcommands {
+        [&name[..], b"|", &args.get(1).to_ascii_lowercase()].concat()
+    } else {
+        name
+    }
 }

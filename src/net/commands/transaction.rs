@@ -204,10 +204,11 @@ impl<D: Driver> Service<D> {
             return Tried::Apart(Apart::NeedsMain);
         }
         let shards = take(&mut plan.shards);
-        let (mut holding, now) = match engine.hold(self.slot(), shards, &transaction.watching, plan.calls()) {
-            Ok(held) => held,
-            Err(apart) => return Tried::Apart(apart),
-        };
+        let (mut holding, now) =
+            match engine.hold(self.slot(), shards, &transaction.watching, plan.calls()) {
+                Ok(held) => held,
+                Err(apart) => return Tried::Apart(apart),
+            };
         plan.set_time(now);
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
@@ -223,12 +224,19 @@ impl<D: Driver> Service<D> {
     }
 
     /// Has the main thread run a transaction as a unit.
-    fn exec_on_main(&self, connection: &mut Connection, transaction: Box<Transaction>, limits: Limits) {
+    fn exec_on_main(
+        &self,
+        connection: &mut Connection,
+        transaction: Box<Transaction>,
+        limits: Limits,
+    ) {
         let Some(user) = connection.session.user.clone() else { return };
         let (db, shared) = (connection.session.db, Arc::clone(&self.shared));
         self.ask_main(connection, move |locked, engine, host| {
             let Some(host) = host else {
-                return Box::new(|connection, output| connection.session.reply(output).error(&aborted(BUSY)));
+                return Box::new(|connection, output| {
+                    connection.session.reply(output).error(&aborted(BUSY))
+                });
             };
             let result = run_as_unit(locked, engine, host, &transaction, &user, db, &limits);
             Box::new(move |connection, output| match result {
@@ -239,8 +247,8 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// Goes on with a transaction's replies, until one must be waited for, or others have their turn: then
-    /// `exec_replies` is left.
+    /// Goes on with a transaction's replies, until one must be waited for, or others have their
+    /// turn: then `exec_replies` is left.
     pub(in crate::net) fn continue_exec_replies(
         &mut self,
         connection: &mut Connection,
@@ -258,7 +266,9 @@ impl<D: Driver> Service<D> {
             let Some(said) = exec_replies.said.next() else { return };
             exec_replies.next += 1;
             match said {
-                ExecReply::Transcript(transcript) => transcript.play(&mut connection.session.reply(output)),
+                ExecReply::Transcript(transcript) => {
+                    transcript.play(&mut connection.session.reply(output))
+                }
                 ExecReply::Error(text) => connection.session.reply(output).error(&text),
                 ExecReply::Own => {
                     let args = exec_replies.transaction.arguments_of(at);
@@ -280,8 +290,8 @@ impl<D: Driver> Service<D> {
 }
 
 impl Shared {
-    /// Says how many replies there are; [`Service::continue_exec_replies`] does the rest. A connection for which they
-    /// are too large is closed.
+    /// Says how many replies there are; [`Service::continue_exec_replies`] does the rest. A
+    /// connection for which they are too large is closed.
     fn begin_exec_replies(
         &self,
         connection: &mut Connection,
@@ -295,6 +305,7 @@ impl Shared {
             return connection.state = State::Closing;
         }
         session.reply(output).array(said.len());
-        session.exec_replies = Some(Box::new(ExecReplies { transaction, said: said.into_iter(), next: 0 }));
+        session.exec_replies =
+            Some(Box::new(ExecReplies { transaction, said: said.into_iter(), next: 0 }));
     }
 }

@@ -35,8 +35,8 @@ const WAKER: Mark = u64::MAX;
 /// An epoll instance.
 pub struct Epoll {
     epoll: OwnedFd,
-    /// Ends long waits now and then. A time limit of each wait's own would have to be set up and taken
-    /// back each time, which costs more than all else that is done between two waits.
+    /// Ends long waits now and then. A time limit of each wait's own would have to be set up and
+    /// taken back each time, which costs more than all else that is done between two waits.
     ticker: OwnedFd,
     /// The system knows waits of less than a millisecond (Linux 5.11).
     fine: bool,
@@ -48,10 +48,13 @@ impl Epoll {
     /// # Errors
     /// The system's, where it gives out no more descriptors.
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
-        let epoll = super::super::listen::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
+        let epoll =
+            super::super::listen::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
-        let ticker =
-            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let ticker = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
         let every = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
         let ticks = Itimerspec { it_interval: every, it_value: every };
         timerfd_settime(&ticker, TimerfdTimerFlags::empty(), &ticks)?;
@@ -59,10 +62,15 @@ impl Epoll {
         Ok(Epoll { epoll, ticker, fine: true })
     }
 
-    fn wait_for_events(&self, at_most: Duration, happened: &mut Vec<Happened>) -> Result<(), Errno> {
+    fn wait_for_events(
+        &self,
+        at_most: Duration,
+        happened: &mut Vec<Happened>,
+    ) -> Result<(), Errno> {
         let coarse = Duration::from_millis(at_most.as_micros().div_ceil(1000) as u64);
         let wait = if self.fine { at_most } else { coarse };
-        let limit = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let limit =
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS];
         let limit = (at_most < LONG).then_some(&limit);
         let (events, _) = epoll::wait(&self.epoll, &mut events[..], limit)?;
@@ -73,7 +81,12 @@ impl Epoll {
             if mark == TICKER {
                 let _ = rustix::io::read(&self.ticker, &mut [0; 8]);
             }
-            (mark < TICKER).then_some(Happened { mark, input, room: flags.contains(EventFlags::OUT), ended })
+            (mark < TICKER).then_some(Happened {
+                mark,
+                input,
+                room: flags.contains(EventFlags::OUT),
+                ended,
+            })
         }));
         Ok(())
     }

@@ -66,8 +66,8 @@ pub trait Driver {
     /// A connection is about to be closed.
     fn remove(&mut self, socket: &OwnedFd);
 
-    /// Waits for so long, or until the worker is woken; then says what happened. What is longer than
-    /// a few hundredths of a second need not be exact.
+    /// Waits for so long, or until the worker is woken; then says what happened. What is longer
+    /// than a few hundredths of a second need not be exact.
     fn wait(&mut self, at_most: Duration, happened: &mut Vec<Happened>);
 
     /// Receives into the free capacity of `into`, behind what it holds.

@@ -21,8 +21,8 @@ impl<'a> RespReply<'a> {
         RespReply { out, resp3, most: usize::MAX }
     }
 
-    /// The same where `out` may hold so much at most. Beyond it strings are cut off and left out: a buffer
-    /// that holds more than that holds no reply that anybody may be sent.
+    /// The same where `out` may hold so much at most. Beyond it strings are cut off and left out: a
+    /// buffer that holds more than that holds no reply that anybody may be sent.
     #[inline]
     pub fn up_to(self, most: usize) -> Self {
         RespReply { most, ..self }
@@ -61,14 +61,17 @@ impl<'a> RespReply<'a> {
         self.out.is_empty()
     }
 
-    /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to be copied.
+    /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to
+    /// be copied.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
         let digit = |place: usize| b'0' + (number / place % 10) as u8;
         match number {
             0..10 => self.out.extend_from_slice(&[sign, digit(1), b'\r', b'\n']),
             10..100 => self.out.extend_from_slice(&[sign, digit(10), digit(1), b'\r', b'\n']),
-            100..1000 => self.out.extend_from_slice(&[sign, digit(100), digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => {
+                self.out.extend_from_slice(&[sign, digit(100), digit(10), digit(1), b'\r', b'\n'])
+            }
             _ => self.line(sign, itoa::Buffer::new().format(number).as_bytes()),
         }
     }
@@ -213,7 +216,10 @@ mod tests {
     fn strings_of_every_length() {
         for len in [9, 10, 99, 100, 999, 65_536, 1 << 20] {
             let text = "x".repeat(len);
-            assert_eq!(written(false, |reply| reply.bulk(text.as_bytes())), format!("|${len}\r\n{text}\r\n"));
+            assert_eq!(
+                written(false, |reply| reply.bulk(text.as_bytes())),
+                format!("|${len}\r\n{text}\r\n")
+            );
         }
     }
 }

@@ -94,8 +94,8 @@ impl ArgList {
         self.is_inline = false;
     }
 
-    /// Takes a command of the form that nearly all have, and tells its length: all there, and no number
-    /// of more than four digits. `None` says nothing about the others.
+    /// Takes a command of the form that nearly all have, and tells its length: all there, and no
+    /// number of more than four digits. `None` says nothing about the others.
     #[inline]
     fn take_plain(&mut self, input: &[u8]) -> Option<usize> {
         // One that has grown too long is cleared first.
@@ -121,8 +121,8 @@ impl ArgList {
     }
 }
 
-/// What a command of the form that nearly all have begins with: the lines of its count and its name. Others
-/// that begin so are the same command with as many arguments.
+/// What a command of the form that nearly all have begins with: the lines of its count and its
+/// name. Others that begin so are the same command with as many arguments.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: u128,
@@ -132,18 +132,19 @@ pub struct Head {
 }
 
 impl Head {
-    /// That of the command which `input` begins with, and which was cut into `args`. `None` for one that
-    /// is too long to be looked at all at once, or of another form.
+    /// That of the command which `input` begins with, and which was cut into `args`. `None` for one
+    /// that is too long to be looked at all at once, or of another form.
     pub fn of(input: &[u8], args: &ArgList, limits: &RequestLimits) -> Option<Head> {
         let name = args.ranges().first().filter(|_| !args.is_inline && limits.allow_plain())?;
         let len = name.end + LINE_END;
         let mask = u128::MAX >> (size_of::<u128>().checked_sub(len)? * 8);
-        let (count, _) = plain_head(input).filter(|&head| head == (args.len, name.end - name.start))?;
+        let (count, _) =
+            plain_head(input).filter(|&head| head == (args.len, name.end - name.start))?;
         Some(Head { bytes: leading(input)? & mask, mask, len, arguments: count - 1 })
     }
 
-    /// Cuts another such command from the beginning of `input`: its name, then the arguments. Its length. `None`
-    /// says nothing, except that what was given to `take` is to be forgotten.
+    /// Cuts another such command from the beginning of `input`: its name, then the arguments. Its
+    /// length. `None` says nothing, except that what was given to `take` is to be forgotten.
     #[inline(always)]
     pub fn take<'i>(&self, input: &'i [u8], mut take: impl FnMut(&'i [u8])) -> Option<usize> {
         if leading(input)? & self.mask != self.bytes {
@@ -249,8 +250,8 @@ impl ProtocolError {
 
 /// Cuts one connection's input into commands.
 ///
-/// Between commands it remembers nothing. Within one it remembers how far it came, so a command that arrives
-/// in many pieces costs no more than one that arrives at once.
+/// Between commands it remembers nothing. Within one it remembers how far it came, so a command
+/// that arrives in many pieces costs no more than one that arrives at once.
 #[derive(Default)]
 pub struct RequestParser {
     /// Whether there is anything to remember.
@@ -275,11 +276,13 @@ impl RequestParser {
     }
 
     /// Takes the next command from the beginning of `input`. While it is incomplete, the next
-    /// call must get the same bytes again with more behind them. After an error there is no next call.
+    /// call must get the same bytes again with more behind them. After an error there is no next
+    /// call.
     ///
-    /// Where Redis's answer to a line of more than 64 KiB depends on how its bytes fall into reads, this is
-    /// its answer to one byte after the other. As in Redis, a NUL hides the end of its line, and
-    /// what stands in the place of a `\n`, or of the `\r\n` behind an argument, is not looked at.
+    /// Where Redis's answer to a line of more than 64 KiB depends on how its bytes fall into reads,
+    /// this is its answer to one byte after the other. As in Redis, a NUL hides the end of its
+    /// line, and what stands in the place of a `\n`, or of the `\r\n` behind an argument, is
+    /// not looked at.
     #[inline]
     pub fn next(
         &mut self,
@@ -477,7 +480,8 @@ fn plain_arguments(slots: &mut [ArgRange], input: &[u8], from: usize) -> Option<
 /// The first two lines of a plain command: so many bytes.
 const HEAD: usize = 8;
 
-/// The numbers in two lines such as `*2` and `$3`, of one digit each, all their bytes looked at at once.
+/// The numbers in two lines such as `*2` and `$3`, of one digit each, all their bytes looked at at
+/// once.
 #[inline(always)]
 fn plain_head(input: &[u8]) -> Option<(usize, usize)> {
     const ZEROS: u64 = u64::from_le_bytes(*b"*0\r\n$0\r\n");
@@ -529,7 +533,10 @@ impl RequestLimits {
 
     /// The number of arguments that a line tells; one below 0 means none.
     fn count(&self, line: &[u8]) -> Result<usize, ProtocolError> {
-        let count = line.get(1..).and_then(parse_integer).and_then(|count| i32::try_from(count.max(0)).ok());
+        let count = line
+            .get(1..)
+            .and_then(parse_integer)
+            .and_then(|count| i32::try_from(count.max(0)).ok());
         let count = count.ok_or(ProtocolError::InvalidCount)? as usize;
         if count > UNAUTHENTICATED_ARGUMENTS && !self.authenticated {
             return Err(ProtocolError::UnauthenticatedCount);
@@ -558,7 +565,8 @@ mod tests {
     use super::*;
 
     const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
-    const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
+    const STRANGER: RequestLimits =
+        RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
     /// With a list that has had longer commands, as plain ones want it.
     fn first(input: &[u8], limits: &RequestLimits) -> Result<(Parsed, Vec<Vec<u8>>), String> {
@@ -597,7 +605,9 @@ mod tests {
     #[test]
     fn plain_commands_are_no_others() {
         let nothing_plain = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
-        for (count, len) in [(2, 0), (2, 9), (2, 10), (3, 99), (10, 16), (12, 100), (2, 999), (2, 1000)] {
+        for (count, len) in
+            [(2, 0), (2, 9), (2, 10), (3, 99), (10, 16), (12, 100), (2, 999), (2, 1000)]
+        {
             let argument = format!("${len}\r\n{}\r\n", "x".repeat(len));
             let input = format!("*{count}\r\n$3\r\nGET\r\n{}", argument.repeat(count - 1));
             for at in 0..input.len().min(40) {
@@ -620,7 +630,8 @@ mod tests {
         Some((length, taken))
     }
 
-    /// Every byte of some commands is made every other one: what is taken for a known one is that very one.
+    /// Every byte of some commands is made every other one: what is taken for a known one is that
+    /// very one.
     #[test]
     fn known_commands_are_no_others() {
         for (first_one, count, len) in [
@@ -629,7 +640,8 @@ mod tests {
             ("*3\r\n$6\r\nINCRBY\r\n$1\r\na\r\n$0\r\n\r\n", 3, 999),
         ] {
             let name = &first_one[..first_one.find("$1").unwrap_or(first_one.len())];
-            let input = format!("{name}{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count - 1));
+            let input =
+                format!("{name}{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count - 1));
             let whole = known(first_one.as_bytes(), &ANYBODY, input.as_bytes());
             assert_eq!(whole, Some((input.len(), command(input.as_bytes()))));
             for at in 0..input.len().min(40) {
@@ -638,7 +650,10 @@ mod tests {
                     let mut input = input.clone().into_bytes();
                     input[at] = byte;
                     if let Some((consumed, taken)) = known(first_one.as_bytes(), &ANYBODY, &input) {
-                        assert_eq!(first(&input, &ANYBODY), Ok((Parsed::Command { consumed }, taken)));
+                        assert_eq!(
+                            first(&input, &ANYBODY),
+                            Ok((Parsed::Command { consumed }, taken))
+                        );
                     }
                 }
             }
@@ -668,9 +683,15 @@ mod tests {
 
     #[test]
     fn nothing_to_do() {
-        for input in [&b"\n"[..], b"\r\n", b" \t\r\n", b"*0\r\n", b"*-1\r\n", b"*-9223372036854775808\r\n"] {
+        for input in
+            [&b"\n"[..], b"\r\n", b" \t\r\n", b"*0\r\n", b"*-1\r\n", b"*-9223372036854775808\r\n"]
+        {
             let consumed = input.len();
-            assert_eq!(first(input, &ANYBODY), Ok((Parsed::Empty { consumed }, vec![])), "{input:?}");
+            assert_eq!(
+                first(input, &ANYBODY),
+                Ok((Parsed::Empty { consumed }, vec![])),
+                "{input:?}"
+            );
         }
     }
 
@@ -712,7 +733,10 @@ mod tests {
         let stranger = |input: &str| first(input.as_bytes(), &STRANGER).map(|(parsed, _)| parsed);
         let incomplete = |missing| Ok(Parsed::Incomplete { missing });
         assert_eq!(stranger("*10\r\n"), incomplete(60));
-        assert_eq!(stranger("*11\r\n"), Err("ERR Protocol error: unauthenticated multibulk length".into()));
+        assert_eq!(
+            stranger("*11\r\n"),
+            Err("ERR Protocol error: unauthenticated multibulk length".into())
+        );
         assert_eq!(stranger("*1\r\n$16384\r\n"), incomplete(16_386));
         assert_eq!(
             stranger("*1\r\n$16385\r\n"),
@@ -723,14 +747,31 @@ mod tests {
     #[test]
     fn lines_wait_for_their_end() {
         let edge = |line: &str, len: usize| line.to_owned() + &"1".repeat(len - line.len());
-        for input in ["", "*", "*1", "*1\r", "*1\r\n", "*1\r\n$", "*1\r\n$1\r", "*1\r\nx\r", "PING", "PING\r"]
-        {
+        for input in [
+            "",
+            "*",
+            "*1",
+            "*1\r",
+            "*1\r\n",
+            "*1\r\n$",
+            "*1\r\n$1\r",
+            "*1\r\nx\r",
+            "PING",
+            "PING\r",
+        ] {
             let parsed = first(input.as_bytes(), &ANYBODY).map(|(parsed, _)| parsed);
             assert!(matches!(parsed, Ok(Parsed::Incomplete { .. })), "{input:?}");
         }
-        for input in [edge("*", 65_536), edge("a", 65_536), edge("a\0\r\n", 65_536), edge("*1\0\r\n", 65_536)]
-        {
-            assert!(matches!(first(input.as_bytes(), &ANYBODY), Ok((Parsed::Incomplete { missing: 1 }, _))));
+        for input in [
+            edge("*", 65_536),
+            edge("a", 65_536),
+            edge("a\0\r\n", 65_536),
+            edge("*1\0\r\n", 65_536),
+        ] {
+            assert!(matches!(
+                first(input.as_bytes(), &ANYBODY),
+                Ok((Parsed::Incomplete { missing: 1 }, _))
+            ));
             assert!(error((input + "1").as_bytes()).contains("too big"));
         }
         assert_eq!(command((edge("a", 65_536) + "\n").as_bytes())[0].len(), 65_536);
@@ -742,7 +783,9 @@ mod tests {
         let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
         for end in 0..input.len() {
             let parsed = parser.next(&input[..end], &mut args, &ANYBODY).expect("no error");
-            let Parsed::Incomplete { missing } = parsed else { panic!("{parsed:?} of {end} bytes") };
+            let Parsed::Incomplete { missing } = parsed else {
+                panic!("{parsed:?} of {end} bytes")
+            };
             assert!(missing <= input.len() - end);
         }
         for _ in 0..2 {
@@ -768,7 +811,10 @@ mod tests {
                 let Parsed::Incomplete { .. } = parsed else { continue };
                 moved += usize::from(parser.found.as_ptr() != list);
                 let understood = if parser.length.is_some() { seen.len() } else { parser.at };
-                assert!(seen.len() - understood - parser.searched <= 1, "a line's end is half there at most");
+                assert!(
+                    seen.len() - understood - parser.searched <= 1,
+                    "a line's end is half there at most"
+                );
                 if understood > spoiled {
                     seen[spoiled..understood].fill(b'!');
                     spoiled = understood;

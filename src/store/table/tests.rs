@@ -61,7 +61,8 @@ impl Tested {
 
     fn remove_due(&mut self, now: UnixMs) {
         let mut position = 0;
-        while !self.table.remove_due(&self.hasher, now, &mut position, &mut || false, &mut |_| ()) {}
+        while !self.table.remove_due(&self.hasher, now, &mut position, &mut || false, &mut |_| ()) {
+        }
         self.model.retain(|_, at| at.is_none_or(|at| at >= now));
         let first = self.model.values().flatten().min();
         assert!(self.table.next_due() <= *first.unwrap_or(&UnixMs::MAX));
@@ -105,8 +106,14 @@ impl Tested {
         seen
     }
 
-    fn scan_step(&self, from: u32, whole_segments: bool, seen: &mut BTreeSet<Vec<u8>>) -> Option<u32> {
-        let mut visit = |entry: EntryRef<'_>| assert!(seen.insert(entry.key().to_vec()), "seen twice");
+    fn scan_step(
+        &self,
+        from: u32,
+        whole_segments: bool,
+        seen: &mut BTreeSet<Vec<u8>>,
+    ) -> Option<u32> {
+        let mut visit =
+            |entry: EntryRef<'_>| assert!(seen.insert(entry.key().to_vec()), "seen twice");
         if whole_segments {
             self.table.scan_segment(&self.hasher, from, &mut visit)
         } else {

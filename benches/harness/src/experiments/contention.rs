@@ -65,8 +65,11 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     legs.extend(series(SAFEMODE, &safe, "MIDI.", ""));
     legs.extend(peers.iter().flat_map(|peer| series(&peer.name, peer, "", "")));
 
-    let mut data =
-        vec![native_data(&stock, plan.keys), midi_data(&midi, plan.keys), midi_data(&safe, plan.keys)];
+    let mut data = vec![
+        native_data(&stock, plan.keys),
+        midi_data(&midi, plan.keys),
+        midi_data(&safe, plan.keys),
+    ];
     data.extend(peers.iter().map(|peer| native_data(peer, plan.keys)));
     let mut servers = vec![stock, midi, safe];
     servers.extend(peers);
@@ -102,7 +105,10 @@ fn series(name: &str, server: &Spec, prefix: &str, before: &str) -> Vec<Leg> {
         legs.push(leg(&points.together, vec![heavy(), load()]));
         legs.push(leg(
             &points.offered,
-            vec![heavy(), load().with("--pipeline 100").rate(Rate::PartOf(points.alone.clone(), OFFERED))],
+            vec![
+                heavy(),
+                load().with("--pipeline 100").rate(Rate::PartOf(points.alone.clone(), OFFERED)),
+            ],
         ));
     }
     legs

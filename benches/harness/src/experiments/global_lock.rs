@@ -30,7 +30,10 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         leg(ALONE, vec![light()]),
         leg(BESIDE, vec![heavy(1), light()]),
         leg(BESIDE_FIVE, vec![heavy(5), light()]),
-        leg(OFFERED, vec![heavy(1), light().with("--pipeline 100").rate(Rate::PartOf(ALONE.into(), 0.4))]),
+        leg(
+            OFFERED,
+            vec![heavy(1), light().with("--pipeline 100").rate(Rate::PartOf(ALONE.into(), 0.4))],
+        ),
     ];
     Experiment {
         number: 2,

@@ -17,14 +17,15 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let mut legs = Vec::new();
     for pipeline in PIPELINES {
         let mut leg = |series: &str, server: &Spec, command: &str, before: &str| {
-            let load =
-                Load::new("load", command).with(&format!("--pipeline {pipeline} --keys {}", plan.keys));
+            let load = Load::new("load", command)
+                .with(&format!("--pipeline {pipeline} --keys {}", plan.keys));
             let leg = Leg::new(series, &pipeline.to_string(), &server.name, vec![load]);
             legs.push(if before.is_empty() { leg } else { leg.after(before) });
         };
-        for (get, native, own) in
-            [("GET", "GET {key}", "MIDI.GET {key}"), ("SET", "SET {key} {value}", "MIDI.SET {key} {value}")]
-        {
+        for (get, native, own) in [
+            ("GET", "GET {key}", "MIDI.GET {key}"),
+            ("SET", "SET {key} {value}", "MIDI.SET {key} {value}"),
+        ] {
             leg(&format!("native {get}"), &midi, native, "");
             leg(&format!("MIDI.{get} adaptive"), &midi, own, "CONFIG SET midi.dispatch adaptive");
             leg(&format!("MIDI.{get} pool"), &midi, own, "CONFIG SET midi.dispatch pool");
@@ -34,8 +35,10 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         }
     }
     let servers = vec![midi, safe, threads];
-    let data: Vec<Fill> =
-        servers.iter().flat_map(|spec| [native_data(spec, plan.keys), midi_data(spec, plan.keys)]).collect();
+    let data: Vec<Fill> = servers
+        .iter()
+        .flat_map(|spec| [native_data(spec, plan.keys), midi_data(spec, plan.keys)])
+        .collect();
     Experiment {
         number: 1,
         name: NAME,

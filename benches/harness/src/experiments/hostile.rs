@@ -1,5 +1,5 @@
-//! Floods: what the host's clients and the port's other clients feel of a client that means harm, and what
-//! memory it takes.
+//! Floods: what the host's clients and the port's other clients feel of a client that means harm,
+//! and what memory it takes.
 
 use crate::bench::{Experiment, Leg, Load, On, Plan, Rate, Work};
 use crate::server::{Catalogue, Cores, Door, Spec};
@@ -26,7 +26,8 @@ pub const ALONE: &str = "alone";
 /// Connections that attack, and the depth of each one's pipeline.
 pub const SHAPES: [(u64, u64); 2] = [(2, 1000), (300, 100)];
 
-/// Deeper than this, a client without a password is closed by some servers for what it leaves unread.
+/// Deeper than this, a client without a password is closed by some servers for what it leaves
+/// unread.
 const STRANGERS_DEPTH: u64 = 100;
 
 /// The load generator keeps what it sends, so it sends no more than this at once.
@@ -88,7 +89,13 @@ pub const HARMLESS: Attack = Attack { name: "GET", commands: &["GET {key}"], ..P
 pub const ATTACKS: [Attack; 13] = [
     Attack { name: "denied GET of 100 B", value_size: 100, ..DENIED },
     Attack { name: "denied GET of 1 MB", value_size: 1_000_000, is_large: true, ..DENIED },
-    Attack { name: "AUTH", login: "", commands: &["AUTH mallory {value}"], refusal: "WRONGPASS", ..PLAIN },
+    Attack {
+        name: "AUTH",
+        login: "",
+        commands: &["AUTH mallory {value}"],
+        refusal: "WRONGPASS",
+        ..PLAIN
+    },
     Attack { name: "INFO", commands: &["INFO"], is_large: true, ..PLAIN },
     Attack {
         name: "SET with KEA",
@@ -103,7 +110,12 @@ pub const ATTACKS: [Attack; 13] = [
         ..PLAIN
     },
     Attack { name: "TRACKING by nobody", commands: &["CLIENT TRACKING ON"], ..STRANGER },
-    Attack { name: "WATCH by nobody", commands: &["WATCH {value}"], value_size: 16_000, ..STRANGER },
+    Attack {
+        name: "WATCH by nobody",
+        commands: &["WATCH {value}"],
+        value_size: 16_000,
+        ..STRANGER
+    },
     Attack { name: "ACL SETUSER by nobody", commands: &["ACL SETUSER mallory on"], ..STRANGER },
     Attack { name: "CLIENT LIST", commands: &["CLIENT LIST"], is_large: true, ..PLAIN },
     Attack { name: "COMMAND DOCS", commands: &["COMMAND DOCS"], is_large: true, ..PLAIN },
@@ -117,8 +129,9 @@ impl Attack {
         format!("{}, {connections} connections", self.name)
     }
 
-    /// MiB that so many connections may make the server's memory grow by: what they have sent and is not run, and
-    /// replies that they have not read (midi stops at a MiB), each beside what is in the making.
+    /// MiB that so many connections may make the server's memory grow by: what they have sent and
+    /// is not run, and replies that they have not read (midi stops at a MiB), each beside what
+    /// is in the making.
     pub fn memory_bound(&self, connections: u64) -> f64 {
         let each_kib = if self.is_large { 2048 } else { 64 };
         64.0 + (connections * each_kib) as f64 / 1024.0
@@ -132,13 +145,17 @@ impl Attack {
         let load = load
             .through(self.door)
             .saying_first(self.login)
-            .with(&format!("--in-turn --connections {connections} --pipeline {}", depth.min(most).max(1)))
+            .with(&format!(
+                "--in-turn --connections {connections} --pipeline {}",
+                depth.min(most).max(1)
+            ))
             .with(&format!("--keys {KEYS} --value-size {} {BRIEF}", self.value_size));
         if self.refusal.is_empty() { load } else { load.refused_with(self.refusal) }
     }
 }
 
-/// The part of their undisturbed rate that is the others' by their number beside so many connections.
+/// The part of their undisturbed rate that is the others' by their number beside so many
+/// connections.
 pub fn fair_share(connections: u64) -> f64 {
     OTHER_CLIENTS as f64 / (OTHER_CLIENTS + connections) as f64
 }

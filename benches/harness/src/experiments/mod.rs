@@ -79,7 +79,8 @@ impl Mix {
 
     /// As a load on such a server; commands have this prefix.
     pub fn load(self, kind: Kind, prefix: &str) -> Load {
-        let (get, set) = (format!("{prefix}{}", get_command(kind)), format!("{prefix}{}", set_command(kind)));
+        let (get, set) =
+            (format!("{prefix}{}", get_command(kind)), format!("{prefix}{}", set_command(kind)));
         match self {
             Mix::Get => Load::new("load", &get),
             Mix::Set => Load::new("load", &set),

@@ -1,4 +1,5 @@
-//! A shared instance: many small commands while another tenant, in a database of its own, runs long ones.
+//! A shared instance: many small commands while another tenant, in a database of its own, runs long
+//! ones.
 
 use super::contention::HEAVY;
 use super::{Mix, filled, set_command};
@@ -21,7 +22,8 @@ const OFFERED: f64 = 0.4;
 /// The neighbour's database; the load's is 0.
 const NEXT_DOOR: u32 = 1;
 
-/// As many keys as 10,000 commands of one of memtier_benchmark's clients, half of them SETs, go through.
+/// As many keys as 10,000 commands of one of memtier_benchmark's clients, half of them SETs, go
+/// through.
 const KEYS: u64 = 5_000;
 
 /// The load without a neighbour.
@@ -40,7 +42,8 @@ pub fn offered(neighbour: &str) -> String {
 }
 
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
-    let mut servers = vec![catalogue.midi_port(MIDI, 2), catalogue.midi(HOST_DOOR), catalogue.redis()];
+    let mut servers =
+        vec![catalogue.midi_port(MIDI, 2), catalogue.midi(HOST_DOOR), catalogue.redis()];
     servers.extend(catalogue.valkey_threads());
     servers.extend(catalogue.others.iter().filter(|other| other.kind != Kind::Memcached).cloned());
     let servers: Vec<Spec> = servers.into_iter().map(|server| server.on(Cores::Shared)).collect();
@@ -93,7 +96,9 @@ fn legs(server: &Spec) -> Vec<Leg> {
     let offered_load = || load().with("--pipeline 100").rate(Rate::PartOf(ALONE.into(), OFFERED));
     let neighbour = |name: &str| {
         let load = match name {
-            "ZINTERSTORE" => Load::new("neighbour", "ZINTERSTORE both 2 left right").through(Door::Host),
+            "ZINTERSTORE" => {
+                Load::new("neighbour", "ZINTERSTORE both 2 left right").through(Door::Host)
+            }
             _ => Load::new("neighbour", &format!("{}{HEAVY}", prefix(server))),
         };
         load.with("--connections 1").in_database(NEXT_DOOR)

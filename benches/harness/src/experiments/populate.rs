@@ -24,7 +24,9 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         before: Vec::new(),
         work: Work::Timed(
             format!("{series} {}", plan.populate),
-            Load::new("probe", "PING").with("--connections 1 --pipeline 1000").rate(Rate::Fixed(1000.0)),
+            Load::new("probe", "PING")
+                .with("--connections 1 --pipeline 1000")
+                .rate(Rate::Fixed(1000.0)),
         ),
     };
     Experiment {

@@ -63,14 +63,16 @@ pub fn leg(server: &Spec, mix: Mix, prefix: &str, pipeline: u64, keys: u64) -> L
 
 /// GETs of the echo server.
 pub fn echo_leg(pipeline: u64, keys: u64) -> Leg {
-    let load = Load::new("load", ECHO_COMMAND).with(&format!("--pipeline {pipeline} --keys {keys}"));
+    let load =
+        Load::new("load", ECHO_COMMAND).with(&format!("--pipeline {pipeline} --keys {keys}"));
     Leg::new(super::ECHO, &Mix::Get.point(pipeline), super::ECHO, vec![load])
 }
 
 /// The same command, the same key, the same server, by two load generators.
 fn checks(plan: &Plan) -> [Leg; 2] {
     let one_key = "GET key:1";
-    let ours = Leg::new(OURS, CHECKED, "redis", vec![Load::new("load", one_key).with("--pipeline 10")]);
+    let ours =
+        Leg::new(OURS, CHECKED, "redis", vec![Load::new("load", one_key).with("--pipeline 10")]);
     let requests = if plan.quick { 500_000 } else { 2_000_000 };
     let theirs = Leg {
         series: THEIRS.into(),

@@ -1,4 +1,5 @@
-//! midi's RESP port beside the peers, each as it makes most of all cores, with the load on them too.
+//! midi's RESP port beside the peers, each as it makes most of all cores, with the load on them
+//! too.
 
 use super::{Mix, PIPELINES, native_data};
 use crate::bench::{Experiment, Leg, Plan};
@@ -24,7 +25,8 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     servers.extend(catalogue.peers_on_all_cores());
     let leg = |server: &Spec, mix: Mix, point: String, args: &str| {
         // One load thread is less than what two threads of a server answer.
-        let load = mix.load(server.kind, "").with(&format!("--threads 2 --keys {} {args}", plan.keys));
+        let load =
+            mix.load(server.kind, "").with(&format!("--threads 2 --keys {} {args}", plan.keys));
         Leg::new(&server.name, &point, &server.name, vec![load])
     };
     let mut legs = Vec::new();

@@ -12,10 +12,13 @@ pub const MIDI: &str = port::MIDI;
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let midi = catalogue.midi_port(MIDI, 1);
     let redis = catalogue.redis().with("--enable-debug-command yes");
-    let mut legs: Vec<Leg> = PIPELINES.map(|pipeline| port::echo_leg(pipeline, plan.populate)).into();
+    let mut legs: Vec<Leg> =
+        PIPELINES.map(|pipeline| port::echo_leg(pipeline, plan.populate)).into();
     for mix in [Mix::Get, Mix::Set] {
         for pipeline in PIPELINES {
-            legs.extend([&midi, &redis].map(|server| port::leg(server, mix, "", pipeline, plan.populate)));
+            legs.extend(
+                [&midi, &redis].map(|server| port::leg(server, mix, "", pipeline, plan.populate)),
+            );
         }
     }
     let populated = |server: &str, command: &str| Fill {
@@ -31,7 +34,10 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
                 own; midi's port has one worker.",
         points: "load",
         least_seconds: 0.0,
-        data: vec![populated(&midi.name, "MIDI.POPULATE"), populated(&redis.name, "DEBUG POPULATE")],
+        data: vec![
+            populated(&midi.name, "MIDI.POPULATE"),
+            populated(&redis.name, "DEBUG POPULATE"),
+        ],
         servers: vec![echo(), midi, redis],
         legs,
     }

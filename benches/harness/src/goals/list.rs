@@ -4,8 +4,8 @@ use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
 use crate::bench::GROWTH;
 use crate::experiments::hostile::Attack;
 use crate::experiments::{
-    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, memory, noisy_neighbour,
-    populate, port, port_all_cores, port_large,
+    ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, memory,
+    noisy_neighbour, populate, port, port_all_cores, port_large,
 };
 use crate::results::{Metric, Results};
 use crate::server::Door;
@@ -58,8 +58,9 @@ fn host_door_goals(results: &Results) -> Vec<Goal> {
 }
 
 fn engine_goals(results: &Results) -> Vec<Goal> {
-    let value =
-        |point, name| values(results, engine::NAME, (engine::SERIES, point, "", Metric::Figure(name)));
+    let value = |point, name| {
+        values(results, engine::NAME, (engine::SERIES, point, "", Metric::Figure(name)))
+    };
     let scaling = [
         ("uniform keys, GET", "of 2: 1024 shards, uniform, 100% GET"),
         ("uniform keys, 95/5", "of 2: 1024 shards, uniform, 95% GET"),
@@ -87,8 +88,10 @@ fn engine_goals(results: &Results) -> Vec<Goal> {
 }
 
 fn populate_goals(results: &Results) -> Vec<Goal> {
-    let point =
-        results.outcome(populate::NAME).map(|outcome| outcome.all_points().concat()).unwrap_or_default();
+    let point = results
+        .outcome(populate::NAME)
+        .map(|outcome| outcome.all_points().concat())
+        .unwrap_or_default();
     let seconds = Metric::Figure("seconds");
     let (own, stock) = (populate::MIDI, populate::STOCK);
     vec![
@@ -96,7 +99,12 @@ fn populate_goals(results: &Results) -> Vec<Goal> {
             1,
             "MIDI.POPULATE: times faster than DEBUG POPULATE",
             Bound::AtLeast(2.0),
-            ratios(results, populate::NAME, (stock, &point, "", seconds), (own, &point, "", seconds)),
+            ratios(
+                results,
+                populate::NAME,
+                (stock, &point, "", seconds),
+                (own, &point, "", seconds),
+            ),
         ),
         Goal::measured(
             1,
@@ -205,7 +213,8 @@ fn contention_goals(results: &Results) -> Vec<Goal> {
         let (alone, together) = (points.alone.as_str(), points.together.as_str());
         let ratio = |above, below| ratios(results, contention::NAME, above, below);
         for mode in [contention::ADAPTIVE, contention::POOL] {
-            let mut goal = |text: String, bound, values| goals.push(Goal::measured(2, text, bound, values));
+            let mut goal =
+                |text: String, bound, values| goals.push(Goal::measured(2, text, bound, values));
             goal(
                 format!("{light} beside heavy, {mode}: over stock's"),
                 Bound::AtLeast(60.0),
@@ -273,7 +282,12 @@ fn noisy_neighbour_goals(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     for neighbour in NEIGHBOURS {
         let mut goal = |what: &str, bound, beside: &str, alone, metric| {
-            let values = ratios(results, NAME, (MIDI, beside, "load", metric), (MIDI, alone, "load", metric));
+            let values = ratios(
+                results,
+                NAME,
+                (MIDI, beside, "load", metric),
+                (MIDI, alone, "load", metric),
+            );
             let text = format!("RESP port beside a {neighbour} loop: {what}");
             goals.push(Goal::measured(3, text, bound, values));
         };
@@ -281,7 +295,13 @@ fn noisy_neighbour_goals(results: &Results) -> Vec<Goal> {
         let (least, most) = (Bound::AtLeast(0.4), Bound::AtMost(3.0));
         goal("part of its undisturbed rate", least, &beside, ALONE, Metric::Throughput);
         goal("p95 over the undisturbed", most, &beside, ALONE, Metric::P95);
-        goal("p95 over the undisturbed, open loop at 40 %", most, &offered, ALONE_OFFERED, Metric::P95);
+        goal(
+            "p95 over the undisturbed, open loop at 40 %",
+            most,
+            &offered,
+            ALONE_OFFERED,
+            Metric::P95,
+        );
     }
     goals
 }
@@ -291,8 +311,9 @@ const PING_US: f64 = 2000.0;
 
 fn hostile_goals(results: &Results) -> Vec<Goal> {
     use hostile::{ATTACKS, HARMLESS, MIDI, NAME, SHAPES};
-    let goal =
-        |point: &str, what: &str, bound, values| Goal::measured(7, format!("{point}: {what}"), bound, values);
+    let goal = |point: &str, what: &str, bound, values| {
+        Goal::measured(7, format!("{point}: {what}"), bound, values)
+    };
     let others = |attack, connections| {
         let values = others_over_fair(results, attack, connections);
         let what = "the port's other clients' part of their fair share";
@@ -306,15 +327,21 @@ fn hostile_goals(results: &Results) -> Vec<Goal> {
             let most = Bound::AtMost(attack.memory_bound(connections).round());
             goals.push(goal(&point, "memory's growth in MiB", most, values));
             let values = ping_over_allowed(results, attack, connections);
-            goals.push(goal(&point, "the host's PING, p99 over the allowed", Bound::AtMost(1.0), values));
+            goals.push(goal(
+                &point,
+                "the host's PING, p99 over the allowed",
+                Bound::AtMost(1.0),
+                values,
+            ));
             goals.push(others(attack, connections));
         }
     }
     goals
 }
 
-/// PING's p99 over what it may be: [`PING_US`], or half as much again as beside a flood that does no harm. Where
-/// the host itself takes the flood, the same flood on a stock host is another measure.
+/// PING's p99 over what it may be: [`PING_US`], or half as much again as beside a flood that does
+/// no harm. Where the host itself takes the flood, the same flood on a stock host is another
+/// measure.
 fn ping_over_allowed(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
     use hostile::{HARMLESS, MIDI, NAME, PING, STOCK};
     let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
@@ -330,8 +357,9 @@ fn ping_over_allowed(results: &Results, attack: &Attack, connections: u64) -> Ve
     rounds(outcome).filter_map(over_allowed).collect()
 }
 
-/// The other clients' rate over their fair share: the part of their undisturbed rate that is theirs by their number.
-/// The load generator takes processors, too, so what a flood that does no harm leaves them is enough.
+/// The other clients' rate over their fair share: the part of their undisturbed rate that is theirs
+/// by their number. The load generator takes processors, too, so what a flood that does no harm
+/// leaves them is enough.
 fn others_over_fair(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
     use hostile::{ALONE, HARMLESS, MIDI, NAME, OTHERS, fair_share};
     let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
@@ -350,11 +378,27 @@ fn others_over_fair(results: &Results, attack: &Attack, connections: u64) -> Vec
 const JOURNAL: &str = "the journal is not built yet";
 
 fn later_goals() -> Vec<Goal> {
-    let (values, report) = ("large values come with the ports", "comes with the journal's experiments");
+    let (values, report) =
+        ("large values come with the ports", "comes with the journal's experiments");
     vec![
-        Goal::later(4, "appendfsync always, 100 bytes: ops/s over stock's", Bound::AtLeast(1.5), JOURNAL),
-        Goal::later(4, "appendfsync always, 100 bytes: mean latency in µs", Bound::AtMost(1000.0), JOURNAL),
-        Goal::later(4, "appendfsync always, 6000 bytes: ops/s over stock's", Bound::AtLeast(1.2), JOURNAL),
+        Goal::later(
+            4,
+            "appendfsync always, 100 bytes: ops/s over stock's",
+            Bound::AtLeast(1.5),
+            JOURNAL,
+        ),
+        Goal::later(
+            4,
+            "appendfsync always, 100 bytes: mean latency in µs",
+            Bound::AtMost(1000.0),
+            JOURNAL,
+        ),
+        Goal::later(
+            4,
+            "appendfsync always, 6000 bytes: ops/s over stock's",
+            Bound::AtLeast(1.2),
+            JOURNAL,
+        ),
         Goal::later(
             5,
             "RESP port, 100 kB values: user time of SET and GET in µs",
@@ -367,7 +411,12 @@ fn later_goals() -> Vec<Goal> {
             Bound::AtMost(1000.0),
             JOURNAL,
         ),
-        Goal::later(6, "restart with 10 M keys: times faster than stock", Bound::AtLeast(2.0), JOURNAL),
+        Goal::later(
+            6,
+            "restart with 10 M keys: times faster than stock",
+            Bound::AtLeast(2.0),
+            JOURNAL,
+        ),
         Goal::later(6, "slowest reply while 1 M keys expire, in µs", Bound::AtMost(2000.0), report),
     ]
 }
@@ -393,7 +442,8 @@ mod tests {
         };
         let latency = &mut summary.latency;
         (latency.count, latency.p95, latency.p99) = (1, 1.0, 1.0);
-        let mut round = Round { series: leg.series.clone(), point: leg.point.clone(), ..Round::default() };
+        let mut round =
+            Round { series: leg.series.clone(), point: leg.point.clone(), ..Round::default() };
         let mut load = |role: &str| drop(round.loads.insert(role.into(), summary.clone()));
         match &leg.work {
             Work::Loads(loads) => loads.iter().for_each(|one| load(one.role)),
@@ -418,13 +468,19 @@ mod tests {
         (ping.latency.count, ping.latency.p99) = (1, ping_p99_us);
         let others = Summary { ops_per_second: others, ..Summary::default() };
         let loads = [(hostile::PING.to_owned(), ping), (hostile::OTHERS.to_owned(), others)];
-        Round { series: series.into(), point: point.into(), loads: loads.into(), ..Round::default() }
+        Round {
+            series: series.into(),
+            point: point.into(),
+            loads: loads.into(),
+            ..Round::default()
+        }
     }
 
     #[test]
     fn floods_are_held_against_a_harmless_one() {
         use hostile::{ALONE, ATTACKS, HARMLESS, MIDI, STOCK};
-        let at_the = |door| *ATTACKS.iter().find(|attack| attack.door == door).expect("one for each door");
+        let at_the =
+            |door| *ATTACKS.iter().find(|attack| attack.door == door).expect("one for each door");
         let (port, host) = (at_the(Door::Port), at_the(Door::Host));
         let outcome = Outcome {
             name: hostile::NAME.into(),

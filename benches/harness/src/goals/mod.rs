@@ -67,10 +67,17 @@ impl Goal {
     }
 
     fn later(section: u32, text: &str, bound: Bound, why: &'static str) -> Goal {
-        Goal { section, text: text.into(), bound, values: Vec::new(), verdict: Verdict::NotMeasured(why) }
+        Goal {
+            section,
+            text: text.into(),
+            bound,
+            values: Vec::new(),
+            verdict: Verdict::NotMeasured(why),
+        }
     }
 
-    /// How far the middle round is on the good side of the bound, as a part of the bound; negative on the bad side.
+    /// How far the middle round is on the good side of the bound, as a part of the bound; negative
+    /// on the bad side.
     pub fn margin(&self) -> Option<f64> {
         margin(self.bound, median(&self.values)?)
     }
@@ -113,7 +120,8 @@ fn margin(bound: Bound, value: f64) -> Option<f64> {
 
 fn judge(bound: Bound, values: &[f64]) -> Verdict {
     let (Bound::AtMost(limit) | Bound::AtLeast(limit)) = bound;
-    let Some((middle, margin)) = median(values).and_then(|middle| Some((middle, margin(bound, middle)?)))
+    let Some((middle, margin)) =
+        median(values).and_then(|middle| Some((middle, margin(bound, middle)?)))
     else {
         return Verdict::NotMeasured("not in this run");
     };
@@ -130,7 +138,10 @@ type Place<'a> = (&'a str, &'a str, &'a str, Metric);
 
 fn values(results: &Results, experiment: &str, place: Place<'_>) -> Vec<f64> {
     let (series, point, role, metric) = place;
-    results.outcome(experiment).map(|outcome| outcome.values(series, point, role, metric)).unwrap_or_default()
+    results
+        .outcome(experiment)
+        .map(|outcome| outcome.values(series, point, role, metric))
+        .unwrap_or_default()
 }
 
 /// One figure over another in the same round.
@@ -140,16 +151,19 @@ fn ratios(results: &Results, experiment: &str, above: Place<'_>, below: Place<'_
         outcome.round(series, point, number)?.value(role, metric)
     };
     // Where nothing was answered in time, the ratio says nothing.
-    let ratio = |number| Some(value(above, number)? / value(below, number).filter(|&below| below > 0.0)?);
+    let ratio =
+        |number| Some(value(above, number)? / value(below, number).filter(|&below| below > 0.0)?);
     rounds(outcome).filter_map(ratio).collect()
 }
 
 /// A series' throughput over the best of all others' at the same point in the same round.
 fn over_the_best(results: &Results, experiment: &str, series: &str, point: &str) -> Vec<f64> {
     let Some(outcome) = results.outcome(experiment) else { return Vec::new() };
-    let throughput =
-        |series: &str, number| outcome.round(series, point, number)?.value("load", Metric::Throughput);
-    let others = || outcome.series.iter().map(|other| other.name.as_str()).filter(|&other| other != series);
+    let throughput = |series: &str, number| {
+        outcome.round(series, point, number)?.value("load", Metric::Throughput)
+    };
+    let others =
+        || outcome.series.iter().map(|other| other.name.as_str()).filter(|&other| other != series);
     let ratio = |number| {
         let best = others().filter_map(|other| throughput(other, number)).max_by(f64::total_cmp);
         Some(throughput(series, number)? / best.filter(|&best| best > 0.0)?)
@@ -195,7 +209,8 @@ mod tests {
             loads: [("load".to_owned(), Summary { ops_per_second, ..Summary::default() })].into(),
             ..Round::default()
         };
-        let series = ["midi", "a", "b"].map(|name| Series { name: name.into(), points: Vec::new() });
+        let series =
+            ["midi", "a", "b"].map(|name| Series { name: name.into(), points: Vec::new() });
         let outcome = Outcome {
             name: "x".into(),
             series: series.into(),

@@ -51,11 +51,16 @@ impl Connection {
     ///
     /// # Errors
     /// No connection, or an error reply to a set-up command.
-    pub fn open(target: &Target, protocol: Protocol, share: Share, setup: &[String]) -> Result<Self> {
+    pub fn open(
+        target: &Target,
+        protocol: Protocol,
+        share: Share,
+        setup: &[String],
+    ) -> Result<Self> {
         let socket = match target {
             Target::Tcp(address) => {
-                let stream =
-                    TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+                let stream = TcpStream::connect(address)
+                    .with_context(|| format!("connecting to {address}"))?;
                 stream.set_nodelay(true)?;
                 OwnedFd::from(stream)
             }
@@ -153,7 +158,11 @@ impl Connection {
     /// # Errors
     /// The socket's; a closed connection; bytes that are no reply.
     #[inline]
-    pub fn receive(&mut self, buffer: &mut [u8], mut answered: impl FnMut(Ns, usize, u64)) -> Result<()> {
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        mut answered: impl FnMut(Ns, usize, u64),
+    ) -> Result<()> {
         let count = match rustix::io::read(&self.socket, &mut *buffer) {
             Ok(0) => bail!("the server closed the connection"),
             Ok(count) => count,

@@ -105,7 +105,8 @@ impl Source {
             Distribution::Sequential => Draw::Sequential { next: sequences },
         };
         // Letters only: easy to look at, and no server stores them as a number.
-        let pool = (0..POOL_BYTES + value_bytes.1).map(|_| random.random_range(b'a'..=b'z')).collect();
+        let pool =
+            (0..POOL_BYTES + value_bytes.1).map(|_| random.random_range(b'a'..=b'z')).collect();
         Ok(Source { random, keys, draw, connection: 0, share: Share::WHOLE, pool, value_bytes })
     }
 
@@ -174,7 +175,9 @@ mod tests {
 
     #[test]
     fn keys_are_in_range_and_values_in_size() {
-        for distribution in [Distribution::Uniform, Distribution::Zipf(0.99), Distribution::Sequential] {
+        for distribution in
+            [Distribution::Uniform, Distribution::Zipf(0.99), Distribution::Sequential]
+        {
             let mut source = source(distribution, &[(0, 1)]);
             let mut seen = vec![0; 1000];
             for _ in 0..100_000 {

@@ -65,13 +65,16 @@ impl FromStr for Target {
 /// Sends commands to a server and measures.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// HOST:PORT or the path of a Unix socket. More than one: keys and connections are split among them, key N to server N modulo their number
+    /// HOST:PORT or the path of a Unix socket. More than one: keys and connections are split among
+    /// them, key N to server N modulo their number
     #[arg(long, default_value = "127.0.0.1:6379")]
     pub server: Vec<Target>,
     /// What the server speaks
     #[arg(long, value_enum, default_value = "resp")]
     pub protocol: Protocol,
-    /// What to send, with {key}, {key:DIGITS} and {value}; WORD*N repeats a word that ends in a placeholder. For memcached `set {key} 0 0 {value}` adds the length itself. More than one: a mix
+    /// What to send, with {key}, {key:DIGITS} and {value}; WORD*N repeats a word that ends in a
+    /// placeholder. For memcached `set {key} 0 0 {value}` adds the length itself. More than one: a
+    /// mix
     #[arg(long, default_value = "GET {key}")]
     pub command: Vec<String>,
     /// How often each command is sent, in proportion; all equally often where left out
@@ -113,7 +116,8 @@ pub struct Options {
     /// How long to run before that, in seconds
     #[arg(long, default_value_t = 0.5)]
     pub warmup: f64,
-    /// How long replies are waited for after the end, in seconds; what is still open then counts with its age
+    /// How long replies are waited for after the end, in seconds; what is still open then counts
+    /// with its age
     #[arg(long, default_value_t = 3.0)]
     pub drain: f64,
     /// Send so many commands instead of running for a time
@@ -147,8 +151,15 @@ fn parse_size(text: &str) -> Result<(usize, usize), String> {
 
 impl Options {
     fn check(&self) -> Result<()> {
-        ensure!(self.connections >= 1 && self.pipeline >= 1 && self.keys >= 1, "at least one of each");
-        ensure!(self.threads >= 1 && self.threads <= self.connections, "1 to {} threads", self.connections);
+        ensure!(
+            self.connections >= 1 && self.pipeline >= 1 && self.keys >= 1,
+            "at least one of each"
+        );
+        ensure!(
+            self.threads >= 1 && self.threads <= self.connections,
+            "1 to {} threads",
+            self.connections
+        );
         ensure!(self.connections >= self.server.len(), "at least one connection for each server");
         ensure!(self.keys >= self.server.len() as u64, "at least one key for each server");
         ensure!(self.keys.is_multiple_of(self.server.len() as u64), "as many keys for each server");
@@ -161,7 +172,10 @@ impl Options {
             "weights are at least 1"
         );
         ensure!(self.rate.is_none_or(|rate| rate > 0.0), "a rate above 0");
-        ensure!(self.duration > 0.0 && self.warmup >= 0.0, "a duration above 0, a warm-up of at least 0");
+        ensure!(
+            self.duration > 0.0 && self.warmup >= 0.0,
+            "a duration above 0, a warm-up of at least 0"
+        );
         ensure!(self.drain >= 0.0, "a drain of at least 0");
         Ok(())
     }
@@ -193,7 +207,8 @@ impl Options {
     /// The connections of a thread, and where each is in a sequence of keys.
     fn connections_of(&self, thread: usize) -> Result<(Vec<Connection>, Vec<Share>)> {
         let (mut connections, mut sequences) = (Vec::new(), Vec::new());
-        // A thread has connections to all servers: one that had a server to itself would share its processor.
+        // A thread has connections to all servers: one that had a server to itself would share its
+        // processor.
         let first = |thread: usize| self.connections * thread / self.threads;
         for number in first(thread)..first(thread + 1) {
             let place = self.place(number);
@@ -223,7 +238,8 @@ impl Options {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         let timed = self.requests.is_none();
         let measure_from = if timed { ns(self.warmup) } else { 0 };
-        let until = if timed && !self.until_eof { ns(self.warmup + self.duration) } else { u64::MAX };
+        let until =
+            if timed && !self.until_eof { ns(self.warmup + self.duration) } else { u64::MAX };
         Run {
             began: Instant::now(),
             measure_from,
@@ -258,7 +274,8 @@ pub fn run(options: &Options) -> Result<Summary> {
     let mut parts = Vec::new();
     for thread in 0..options.threads {
         let (connections, sequences) = options.connections_of(thread)?;
-        let source = Source::new(options.distribution, options.keys, options.value_size, sequences)?;
+        let source =
+            Source::new(options.distribution, options.keys, options.value_size, sequences)?;
         parts.push((connections, options.kinds()?, source));
     }
     let run = options.run_of();
@@ -274,7 +291,8 @@ pub fn run(options: &Options) -> Result<Summary> {
                 LoadThread::new(run, progress, connections, kinds, source, pace)?.drive()
             }));
         }
-        let looks = watch(options, &run, &progress, || threads.iter().all(|thread| thread.is_finished()));
+        let looks =
+            watch(options, &run, &progress, || threads.iter().all(|thread| thread.is_finished()));
         let tallies: Result<Vec<Tally>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| bail!("a load thread panicked")))
@@ -283,7 +301,9 @@ pub fn run(options: &Options) -> Result<Summary> {
     });
     let summary = Summary::new(options, &run, tallies?, looks?);
     match &summary.first_error {
-        Some(error) if !options.allow_errors => bail!("{} error replies; the first: {error}", summary.errors),
+        Some(error) if !options.allow_errors => {
+            bail!("{} error replies; the first: {error}", summary.errors)
+        }
         _ => Ok(summary),
     }
 }
@@ -307,11 +327,19 @@ pub struct Looks {
 }
 
 /// Looks at the processes at both ends of the measured time, and shows progress between.
-fn watch(options: &Options, run: &Run, progress: &[AtomicU64], done: impl Fn() -> bool) -> Result<Looks> {
-    let look = || -> Result<(Usage, u64, u64)> { Ok((Usage::of(&options.pid)?, own_cpu_ns(), run.now())) };
+fn watch(
+    options: &Options,
+    run: &Run,
+    progress: &[AtomicU64],
+    done: impl Fn() -> bool,
+) -> Result<Looks> {
+    let look =
+        || -> Result<(Usage, u64, u64)> { Ok((Usage::of(&options.pid)?, own_cpu_ns(), run.now())) };
     let sleep_until = |at: u64| {
         while run.now() < at && !done() {
-            std::thread::sleep(Duration::from_nanos(at - run.now().min(at)).min(Duration::from_millis(20)));
+            std::thread::sleep(
+                Duration::from_nanos(at - run.now().min(at)).min(Duration::from_millis(20)),
+            );
         }
     };
     sleep_until(run.measure_from);
@@ -324,7 +352,10 @@ fn watch(options: &Options, run: &Run, progress: &[AtomicU64], done: impl Fn() -
         }
         sleep_until(until.min(run.now() + 20_000_000));
         let sum: u64 = progress.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        bar.set_message(format!("{:.0}K/s", sum as f64 * 1e6 / (run.now() - run.measure_from).max(1) as f64));
+        bar.set_message(format!(
+            "{:.0}K/s",
+            sum as f64 * 1e6 / (run.now() - run.measure_from).max(1) as f64
+        ));
         bar.set_position(match options.requests {
             Some(_) => sum,
             None => (run.now().saturating_sub(run.measure_from)) / 1_000_000,
@@ -332,7 +363,11 @@ fn watch(options: &Options, run: &Run, progress: &[AtomicU64], done: impl Fn() -
     }
     let after = look()?;
     bar.finish_and_clear();
-    Ok(Looks { server: (before.0, after.0), own_cpu_ns: (before.1, after.1), at: (before.2, after.2) })
+    Ok(Looks {
+        server: (before.0, after.0),
+        own_cpu_ns: (before.1, after.1),
+        at: (before.2, after.2),
+    })
 }
 
 fn progress_bar(options: &Options) -> ProgressBar {

@@ -99,7 +99,9 @@ impl Replies {
     }
 
     fn on_resp(&mut self, text: &[u8]) -> Result<bool, String> {
-        let Some((&kind, rest)) = text.split_first() else { return Err("an empty reply line".into()) };
+        let Some((&kind, rest)) = text.split_first() else {
+            return Err("an empty reply line".into());
+        };
         match kind {
             b'$' | b'=' => match number(rest)? {
                 None => {
@@ -150,7 +152,9 @@ impl Replies {
             self.skip = length.ok_or("VA without a length")? as usize + 2;
             return Ok(false);
         }
-        if text.ends_with(b"ERROR") || text.starts_with(b"CLIENT_ERROR") || text.starts_with(b"SERVER_ERROR")
+        if text.ends_with(b"ERROR")
+            || text.starts_with(b"CLIENT_ERROR")
+            || text.starts_with(b"SERVER_ERROR")
         {
             self.error(text);
         } else if text == b"EN" || text == b"END" && self.parts == 0 {

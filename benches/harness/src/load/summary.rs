@@ -32,8 +32,10 @@ pub struct Latency {
 }
 
 /// Points of the curve, in percent.
-const PERCENTILES: [f64; 17] =
-    [0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
+const PERCENTILES: [f64; 17] = [
+    0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99,
+    100.0,
+];
 
 impl Latency {
     fn of(histogram: &Histogram<u64>) -> Latency {
@@ -64,8 +66,8 @@ pub struct Summary {
     pub latency: Latency,
     /// The same for each command of a mix, in their order.
     pub latency_by_command: Vec<Latency>,
-    /// Open loop: how late the load generator itself was to send. It is in the latencies too: where it
-    /// is large, they say more of this machine than of the server.
+    /// Open loop: how late the load generator itself was to send. It is in the latencies too:
+    /// where it is large, they say more of this machine than of the server.
     #[serde(default)]
     pub lateness: Latency,
     /// Commands that were never answered; they count in the latencies with their age.
@@ -184,7 +186,8 @@ impl fmt::Display for Summary {
                 late.max / 1e3
             )?;
         }
-        for (what, count) in [("errors", self.errors), ("nulls", self.nulls), ("unfinished", self.unfinished)]
+        for (what, count) in
+            [("errors", self.errors), ("nulls", self.nulls), ("unfinished", self.unfinished)]
         {
             if count > 0 {
                 writeln!(f, "{count:>14} {what}")?;

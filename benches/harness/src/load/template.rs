@@ -145,7 +145,9 @@ fn parts(word: &str) -> Result<Vec<Part>> {
             "value" => Part::Value,
             name => match name.strip_prefix("key:").map(str::parse) {
                 Some(Ok(digits)) => Part::Key(digits),
-                _ => bail!("{{{name}}}: the placeholders are {{key}}, {{key:DIGITS}} and {{value}}"),
+                _ => {
+                    bail!("{{{name}}}: the placeholders are {{key}}, {{key:DIGITS}} and {{value}}")
+                }
             },
         });
         rest = &rest[start + length + 1..];
@@ -221,7 +223,11 @@ mod tests {
             wire("MGET {key}*2", Protocol::Resp),
             "*3\r\n$4\r\nMGET\r\n$5\r\nkey:7\r\n$5\r\nkey:8\r\n"
         );
-        assert_eq!(wire("KEYS a*2", Protocol::Resp), "*2\r\n$4\r\nKEYS\r\n$3\r\na*2\r\n", "a glob is none");
+        assert_eq!(
+            wire("KEYS a*2", Protocol::Resp),
+            "*2\r\n$4\r\nKEYS\r\n$3\r\na*2\r\n",
+            "a glob is none"
+        );
     }
 
     #[test]

@@ -114,14 +114,25 @@ impl<'a> LoadThread<'a> {
     ) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, connection) in connections.iter().enumerate() {
-            epoll::add(&epoll, connection, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?;
+            epoll::add(
+                &epoll,
+                connection,
+                epoll::EventData::new_u64(number as u64),
+                epoll::EventFlags::IN,
+            )?;
         }
         // Three digits, up to an hour.
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
         let latencies = kinds.iter().map(|_| histogram()).collect::<Result<_, _>>()?;
         let lateness = histogram()?;
-        let tally =
-            Tally { latencies, lateness, operations: 0, unfinished: 0, seen: Seen::default(), last: 0 };
+        let tally = Tally {
+            latencies,
+            lateness,
+            operations: 0,
+            unfinished: 0,
+            seen: Seen::default(),
+            last: 0,
+        };
         Ok(LoadThread { run, progress, connections, kinds, source, pace, tally, epoll, turn: 0 })
     }
 
@@ -176,7 +187,9 @@ impl<'a> LoadThread<'a> {
     }
 
     fn is_answered(&self) -> bool {
-        self.connections.iter().all(|connection| connection.outstanding == 0 && connection.late.is_empty())
+        self.connections
+            .iter()
+            .all(|connection| connection.outstanding == 0 && connection.late.is_empty())
     }
 
     /// Open loop: gives connections what is due.
@@ -243,7 +256,9 @@ impl<'a> LoadThread<'a> {
     fn push(&mut self, number: usize, at: Ns) {
         let kind = match self.kinds.as_slice() {
             [_] => 0,
-            kinds if self.run.in_turn => (self.connections[number].pushed % kinds.len() as u64) as usize,
+            kinds if self.run.in_turn => {
+                (self.connections[number].pushed % kinds.len() as u64) as usize
+            }
             kinds => {
                 let draw = self.source.below(kinds[kinds.len() - 1].below);
                 kinds.iter().position(|kind| draw < kind.below).unwrap_or(0)
@@ -263,7 +278,12 @@ impl<'a> LoadThread<'a> {
         if connection.is_waiting != was_full {
             let mut flags = epoll::EventFlags::IN;
             flags.set(epoll::EventFlags::OUT, connection.is_waiting);
-            epoll::modify(&self.epoll, &*connection, epoll::EventData::new_u64(number as u64), flags)?;
+            epoll::modify(
+                &self.epoll,
+                &*connection,
+                epoll::EventData::new_u64(number as u64),
+                flags,
+            )?;
         }
         Ok(())
     }

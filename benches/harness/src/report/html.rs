@@ -30,7 +30,9 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
         escaped(&machine.commit)
     ));
     if results.outcomes.iter().any(|outcome| outcome.quick) {
-        body.push_str("<p class=quick>A quick run, with short rounds: for a look, nothing to quote.</p>");
+        body.push_str(
+            "<p class=quick>A quick run, with short rounds: for a look, nothing to quote.</p>",
+        );
     }
     body.push_str("<h2>Goals</h2>");
     body.push_str(&goal_table(goals));
@@ -55,7 +57,8 @@ fn goal_table(goals: &[Goal]) -> String {
             Verdict::OnTheLine | Verdict::TooNoisy => "between",
             Verdict::NotMeasured(_) => "later",
         };
-        let margin = goal.margin().map_or("–".into(), |margin| format!("{:+.0} %", margin * 100.0));
+        let margin =
+            goal.margin().map_or("–".into(), |margin| format!("{:+.0} %", margin * 100.0));
         text.push_str(&format!(
             "<tr><td>{}<td>{}<td>{}<td>{}<td class=number>{margin}<td class={class}>{}</tr>",
             goal.section,
@@ -69,7 +72,8 @@ fn goal_table(goals: &[Goal]) -> String {
 }
 
 fn section(outcome: &Outcome) -> String {
-    let mut text = format!("<h2>{}</h2><p>{}</p>", escaped(&outcome.title), escaped(&outcome.about));
+    let mut text =
+        format!("<h2>{}</h2><p>{}</p>", escaped(&outcome.title), escaped(&outcome.about));
     text.push_str(&format!("<p><code>make bench EXP={}</code></p>", outcome.number));
     for named in plots::plots(outcome) {
         text.push_str(&named.plot.to_inline_html(Some(&named.id)));
@@ -79,10 +83,17 @@ fn section(outcome: &Outcome) -> String {
     }
     text.push_str("<details><summary>Servers and command lines</summary><ul>");
     for server in &outcome.servers {
-        let lines: Vec<String> =
-            server.command_lines.iter().map(|line| format!("<code>{}</code>", escaped(line))).collect();
+        let lines: Vec<String> = server
+            .command_lines
+            .iter()
+            .map(|line| format!("<code>{}</code>", escaped(line)))
+            .collect();
         let (name, version) = (escaped(&server.name), escaped(&server.version));
-        text.push_str(&format!("<li>{name} ({version}; {}): {}</li>", server.cores, lines.join("<br>")));
+        text.push_str(&format!(
+            "<li>{name} ({version}; {}): {}</li>",
+            server.cores,
+            lines.join("<br>")
+        ));
     }
     text.push_str("</ul><ul>");
     for round in outcome.rounds.iter().filter(|round| round.number == 0) {
@@ -100,8 +111,11 @@ fn html(table: &Table) -> String {
     for row in &table.rows {
         text.push_str("<tr>");
         for cell in row {
-            let class =
-                if cell.starts_with(|first: char| first.is_ascii_digit()) { " class=number" } else { "" };
+            let class = if cell.starts_with(|first: char| first.is_ascii_digit()) {
+                " class=number"
+            } else {
+                ""
+            };
             text.push_str(&format!("<td{class}>{}", escaped(cell)));
         }
         text.push_str("</tr>");

@@ -33,12 +33,14 @@ pub fn document(results: &Results, goals: &[Goal], pictures: &[Picture], folder:
 }
 
 fn goal_table(goals: &[Goal]) -> String {
-    let head =
-        ["section", "goal", "wanted", "median [least … most]", "margin", "verdict"].map(str::to_owned).into();
+    let head = ["section", "goal", "wanted", "median [least … most]", "margin", "verdict"]
+        .map(str::to_owned)
+        .into();
     let rows = goals
         .iter()
         .map(|goal| {
-            let margin = goal.margin().map_or("–".into(), |margin| format!("{:+.0} %", margin * 100.0));
+            let margin =
+                goal.margin().map_or("–".into(), |margin| format!("{:+.0} %", margin * 100.0));
             vec![
                 goal.section.to_string(),
                 goal.text.clone(),

@@ -71,7 +71,8 @@ fn load_table(outcome: &Outcome) -> Option<Table> {
     head.push("ops/s, slowest and fastest round".into());
     let mut rows = Vec::new();
     for point in outcome.all_points() {
-        for series in outcome.series.iter().filter(|series| series.points.iter().any(|other| other == point))
+        for series in
+            outcome.series.iter().filter(|series| series.points.iter().any(|other| other == point))
         {
             for role in outcome.roles() {
                 let throughput = outcome.values(&series.name, point, role, Metric::Throughput);
@@ -115,8 +116,9 @@ fn figure_table(outcome: &Outcome) -> Option<Table> {
             }
         }
     }
-    let head =
-        ["what", outcome.points.as_str(), "figure", "median", "least and most"].map(str::to_owned).into();
+    let head = ["what", outcome.points.as_str(), "figure", "median", "least and most"]
+        .map(str::to_owned)
+        .into();
     (!rows.is_empty()).then_some(Table { head, rows })
 }
 

@@ -30,7 +30,12 @@ pub fn opening(results: &Results, goals: &[Goal], pictures: &[Picture], folder: 
 fn machine(machine: &Machine) -> String {
     format!(
         "Run on {}: {}, {} cores, {:.0} GiB, Linux {}. midi at {}.",
-        machine.date, machine.processor, machine.cores, machine.memory_gib, machine.kernel, machine.commit
+        machine.date,
+        machine.processor,
+        machine.cores,
+        machine.memory_gib,
+        machine.kernel,
+        machine.commit
     )
 }
 
@@ -44,11 +49,14 @@ fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
             ["1", "10", "50"].map(|depth| got(&format!("{before}, pipeline {depth}{after}")));
         format!("{first} at pipeline 1, {second} at 10, {third} at 50")
     };
-    let best = |mix: &str| at_depths(&format!("RESP port, all cores: ops/s over the best peer's, {mix}"), "");
+    let best = |mix: &str| {
+        at_depths(&format!("RESP port, all cores: ops/s over the best peer's, {mix}"), "")
+    };
     let cpu = |command: &str| {
         at_depths(&format!("host door: CPU of MIDI.{command} adaptive over native {command}"), "")
     };
-    let beside = |neighbour: &str, what: &str| got(&format!("RESP port beside a {neighbour} loop: {what}"));
+    let beside =
+        |neighbour: &str, what: &str| got(&format!("RESP port beside a {neighbour} loop: {what}"));
     let [first, second] = noisy_neighbour::NEIGHBOURS;
     let kept = "part of its undisturbed rate";
     [
@@ -75,7 +83,10 @@ fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
             beside(first, kept),
             beside(second, kept)
         ),
-        format!("**Memory per key**, 1 M keys with values of 64 bytes: {}.", memory_per_key(results)),
+        format!(
+            "**Memory per key**, 1 M keys with values of 64 bytes: {}.",
+            memory_per_key(results)
+        ),
         format!(
             "**MIDI.POPULATE** creates 10 M keys {} times as fast as DEBUG POPULATE.",
             got("MIDI.POPULATE: times faster than DEBUG POPULATE")
@@ -91,11 +102,15 @@ fn memory_per_key(results: &Results) -> String {
         Some(format!("{series} {} bytes", short(figure)))
     };
     let series = outcome.series.iter();
-    series.filter_map(|series| of(&series.name, series.points.first()?)).collect::<Vec<_>>().join(", ")
+    series
+        .filter_map(|series| of(&series.name, series.points.first()?))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn verdicts(goals: &[Goal]) -> String {
-    let count = |wanted: fn(&Verdict) -> bool| goals.iter().filter(|goal| wanted(&goal.verdict)).count();
+    let count =
+        |wanted: fn(&Verdict) -> bool| goals.iter().filter(|goal| wanted(&goal.verdict)).count();
     format!(
         "**[Goals](#goals)**: {} met, {} missed, {} within 5 % of the bound, {} whose rounds differ too much to \
          say, {} not measured.",

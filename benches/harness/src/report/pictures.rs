@@ -1,4 +1,5 @@
-//! The plots of docs/benchmarks.md: files that any page can show. Those of index.html need a script.
+//! The plots of docs/benchmarks.md: files that any page can show. Those of index.html need a
+//! script.
 
 use std::fmt::Write;
 
@@ -81,11 +82,18 @@ const OWN_COLOUR: &str = "#1f6feb";
 const PEER_COLOUR: &str = "#a3acb9";
 
 fn drawn(wanted: &Wanted, outcome: &Outcome) -> Option<String> {
-    let values = |series: &str, point: &str| outcome.values(series, point, wanted.role, Metric::Throughput);
-    let has_any = |series: &str| wanted.points.iter().any(|point| !values(series, point).is_empty());
-    let rows: Vec<&str> =
-        outcome.series.iter().map(|series| series.name.as_str()).filter(|name| has_any(name)).collect();
-    let most_of = |point: &str| rows.iter().map(|row| extremes(&values(row, point)).1).fold(0.0, f64::max);
+    let values =
+        |series: &str, point: &str| outcome.values(series, point, wanted.role, Metric::Throughput);
+    let has_any =
+        |series: &str| wanted.points.iter().any(|point| !values(series, point).is_empty());
+    let rows: Vec<&str> = outcome
+        .series
+        .iter()
+        .map(|series| series.name.as_str())
+        .filter(|name| has_any(name))
+        .collect();
+    let most_of =
+        |point: &str| rows.iter().map(|row| extremes(&values(row, point)).1).fold(0.0, f64::max);
     let most_of_all = wanted.points.iter().map(|point| most_of(point)).fold(0.0, f64::max);
     if most_of_all <= 0.0 {
         return None;
@@ -98,7 +106,10 @@ fn drawn(wanted: &Wanted, outcome: &Outcome) -> Option<String> {
     );
     text(&mut svg, 12.0, 24.0, " font-size=\"15\" font-weight=\"600\"", wanted.title);
     for (number, row) in rows.iter().enumerate() {
-        let end = format!(" text-anchor=\"end\"{}", if is_own(row) { " font-weight=\"600\"" } else { "" });
+        let end = format!(
+            " text-anchor=\"end\"{}",
+            if is_own(row) { " font-weight=\"600\"" } else { "" }
+        );
         text(&mut svg, NAMES_WIDTH - 10.0, row_at(number) + 13.0, &end, shown(row));
     }
     let panel_width = PANELS_WIDTH / wanted.points.len() as f64;
@@ -137,7 +148,8 @@ fn bar(svg: &mut String, left: f64, top: f64, scale: f64, is_own: bool, values: 
 }
 
 fn text(svg: &mut String, x: f64, y: f64, attributes: &str, content: &str) {
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{attributes}>{}</text>", escaped(content));
+    let _ =
+        writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{attributes}>{}</text>", escaped(content));
 }
 
 /// A series' name as people know it who have not read the experiment.
@@ -179,7 +191,8 @@ mod tests {
             loads: [("light".to_owned(), Summary { ops_per_second, ..Summary::default() })].into(),
             ..Round::default()
         };
-        let series = [contention::STOCK, "a<b"].map(|name| Series { name: name.into(), points: Vec::new() });
+        let series =
+            [contention::STOCK, "a<b"].map(|name| Series { name: name.into(), points: Vec::new() });
         let outcome = Outcome {
             name: contention::NAME.into(),
             series: series.into(),
@@ -191,7 +204,9 @@ mod tests {
             ..Outcome::default()
         };
         let pictures = pictures(&Results { outcomes: vec![outcome], ..Results::default() });
-        let [picture] = &pictures[..] else { panic!("one experiment, {} pictures", pictures.len()) };
+        let [picture] = &pictures[..] else {
+            panic!("one experiment, {} pictures", pictures.len())
+        };
         assert_eq!(picture.svg.matches("fill=\"#a3acb9\"").count(), 3);
         for wanted in [">153 k<", ">699<", ">1.34 M<", ">redis<", ">a&lt;b<", "</svg>"] {
             assert!(picture.svg.contains(wanted), "{wanted}: {}", picture.svg);

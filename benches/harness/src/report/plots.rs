@@ -40,12 +40,15 @@ pub fn plots(outcome: &Outcome) -> Vec<Named> {
             for (number, point) in points.iter().enumerate() {
                 let title = format!("{title}; {} {point}", outcome.points);
                 let plot = side_by_side(outcome, &title, |series| values(series, point));
-                plots.extend(plot.map(|plot| named(outcome, &format!("{role}-{name}-{number}"), plot)));
+                plots.extend(
+                    plot.map(|plot| named(outcome, &format!("{role}-{name}-{number}"), plot)),
+                );
             }
         }
         for (number, point) in points.iter().enumerate() {
             let plot = percentiles(outcome, role, point);
-            plots.extend(plot.map(|plot| named(outcome, &format!("{role}-latency-{number}"), plot)));
+            plots
+                .extend(plot.map(|plot| named(outcome, &format!("{role}-latency-{number}"), plot)));
         }
     }
     for name in figure_names(outcome) {
@@ -64,7 +67,11 @@ fn named(outcome: &Outcome, id: &str, plot: Plot) -> Named {
 }
 
 /// One bar a series and point, coloured by series: the median, with the extremes as whiskers.
-fn grouped(outcome: &Outcome, title: &str, values: impl Fn(&str, &str) -> Vec<f64>) -> Option<Plot> {
+fn grouped(
+    outcome: &Outcome,
+    title: &str,
+    values: impl Fn(&str, &str) -> Vec<f64>,
+) -> Option<Plot> {
     let mut plot = Plot::new();
     for series in &outcome.series {
         let mut bars = Bars::default();
@@ -103,7 +110,8 @@ impl Bars {
 
     fn add_to(self, plot: &mut Plot, name: &str) {
         if !self.places.is_empty() {
-            let whiskers = ErrorData::new(ErrorType::Data).array(self.above).array_minus(self.below);
+            let whiskers =
+                ErrorData::new(ErrorType::Data).array(self.above).array_minus(self.below);
             plot.add_trace(Bar::new(self.places, self.medians).name(name).error_y(whiskers));
         }
     }
@@ -115,7 +123,8 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
     }
     // Points are names, also where they look like numbers.
     let x = Axis::new().title(Title::with_text(below)).type_(AxisType::Category);
-    let layout = Layout::new().title(Title::with_text(title)).bar_mode(BarMode::Group).x_axis(x).height(480);
+    let layout =
+        Layout::new().title(Title::with_text(title)).bar_mode(BarMode::Group).x_axis(x).height(480);
     plot.set_layout(layout);
     Some(plot)
 }
@@ -124,10 +133,14 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
 fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     let mut plot = Plot::new();
     for series in &outcome.series {
-        let mut loads: Vec<_> =
-            outcome.rounds_of(&series.name, point).filter_map(|round| round.loads.get(role)).collect();
+        let mut loads: Vec<_> = outcome
+            .rounds_of(&series.name, point)
+            .filter_map(|round| round.loads.get(role))
+            .collect();
         loads.sort_by(|a, b| a.latency.p99.total_cmp(&b.latency.p99));
-        let Some(middle) = loads.get(loads.len() / 2).filter(|load| load.latency.count > 0) else { continue };
+        let Some(middle) = loads.get(loads.len() / 2).filter(|load| load.latency.count > 0) else {
+            continue;
+        };
         let (parts, latencies): (Vec<String>, Vec<f64>) =
             middle.latency.curve.iter().map(|&(percent, us)| (format!("{percent}"), us)).unzip();
         plot.add_trace(Scatter::new(parts, latencies).mode(Mode::LinesMarkers).name(&series.name));

@@ -30,7 +30,11 @@ pub fn terminal(outcomes: &[Outcome], goals: &[Goal]) -> String {
 fn aligned(table: &Table) -> String {
     let rows: Vec<&Vec<String>> = std::iter::once(&table.head).chain(&table.rows).collect();
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.head.len()).map(width).collect();
     let mut text = String::new();
@@ -38,7 +42,8 @@ fn aligned(table: &Table) -> String {
         for (column, cell) in row.iter().enumerate() {
             let is_number = cell.starts_with(|first: char| first.is_ascii_digit()) || cell == "–";
             let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
-            let (before, after) = if is_number { (padding.as_str(), "") } else { ("", padding.as_str()) };
+            let (before, after) =
+                if is_number { (padding.as_str(), "") } else { ("", padding.as_str()) };
             text.push_str(&format!("  {before}{cell}{after}"));
         }
         text.truncate(text.trim_end().len());
