@@ -7,9 +7,9 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may use
-//! what stands before it in this list, never what stands after it; `net` and `host` do not
-//! know each other. A test sees to that.
+//! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may
+//! use those before it in this list, never those after it; `net` and `host` do not use each other.
+//! A test checks this.
 
 pub mod limits;
 

@@ -1,5 +1,5 @@
-//! Users of the host's, to be asked what they may do; and users of our own, to be asked what rules
-//! allow.
+//! The host's users, and what they may do; and private users of our own, which show what a set of
+//! rules allows.
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -16,19 +16,19 @@ use crate::engine::{Locked, Refusal, RefusalReason};
 pub enum MayCall {
     /// The rules allow it.
     Yes,
-    /// They do not.
+    /// The rules deny it.
     No,
     /// The host has no such command.
     NoCommand,
-    /// Hosts from 8.6 on judge no command with a wrong number of arguments.
+    /// The number of arguments is wrong: hosts from 8.6 on do not judge such a command.
     WrongArity,
 }
 
-/// A user of the host's, or one of our own that nobody else knows, for one hold of the global lock.
+/// A user of the host, or a private one of our own, for one hold of the global lock.
 pub struct HostUser<'l>(*mut raw::RedisModuleUser, PhantomData<Locked<'l>>);
 
 impl<'l> HostUser<'l> {
-    /// The host's of that name, where there is one.
+    /// The host's user `name`; `None` if there is no such user.
     pub fn of_name(_: Locked<'l>, name: &[u8]) -> Option<Self> {
         let name = OwnString::new(name);
         // SAFETY: a live string; what the host makes is freed by Drop.
@@ -36,18 +36,18 @@ impl<'l> HostUser<'l> {
         (!user.is_null()).then(|| HostUser(user, PhantomData))
     }
 
-    /// One of our own that nobody else knows, without any rights.
+    /// A private user of our own, without any rights.
     pub fn unknown(locked: Locked<'l>) -> Self {
         Self::new(locked, c"midi")
     }
 
-    /// The same under a name that the host may know too.
+    /// A private user under a name that the host may know too.
     fn new(_: Locked<'l>, name: &CStr) -> Self {
         // SAFETY: the name ends with NUL and is copied.
         HostUser(unsafe { api!(RedisModule_CreateModuleUser)(name.as_ptr()) }, PhantomData)
     }
 
-    /// Adds a rule. False where the host does not know it.
+    /// Adds a rule. False if the host does not know it.
     pub fn set(&self, rule: &[u8]) -> bool {
         let Ok(rule) = CString::new(rule) else { return false };
         // SAFETY: a live user; the text ends with NUL.
@@ -55,7 +55,7 @@ impl<'l> HostUser<'l> {
         result == raw::REDISMODULE_OK as c_int
     }
 
-    /// What the host keeps of the user, in the words of ACL LIST.
+    /// The host's description of the user, as in ACL LIST.
     pub fn text(&self) -> Option<OwnString> {
         // SAFETY: a live user; the reference is ours.
         unsafe { OwnString::of(api!(RedisModule_GetModuleUserACLString)(self.0)) }
@@ -70,7 +70,7 @@ impl<'l> HostUser<'l> {
         verdict == raw::REDISMODULE_OK as c_int
     }
 
-    /// Whether the user may call this command.
+    /// Whether the user may call this command; `words` are its name and arguments.
     pub fn may_call(&self, words: &[HostString<'_>]) -> MayCall {
         // SAFETY: a live user and live strings, which the host only reads.
         let verdict = unsafe {
@@ -99,17 +99,17 @@ impl Drop for HostUser<'_> {
     }
 }
 
-/// Puts a refusal on the host's list, ACL LOG.
+/// Adds a refusal to the host's ACL LOG.
 pub fn log_refusal(ctx: Ctx<'_>, refusal: &Refusal) {
     let reason = match refusal.reason {
         RefusalReason::Auth => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_AUTH,
         RefusalReason::Command => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CMD,
         RefusalReason::Key => raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_KEY,
     };
-    // What follows a NUL is not a user's name.
+    // A user's name ends at a NUL.
     let name = refusal.user.split(|&byte| byte == 0).next().unwrap_or_default();
     let Ok(name) = CString::new(name) else { return };
-    // One that lives for this call only: there may be none of that name, or none any more.
+    // A temporary user: the host may have no user of this name, or no longer have one.
     let user = HostUser::new(ctx.locked(), &name);
     let object = OwnString::new(&refusal.object);
     // SAFETY: a live user; the host copies its name and the object.

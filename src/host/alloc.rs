@@ -1,6 +1,6 @@
-//! The host's allocator for everything in the module, so that `used_memory` and
-//! `maxmemory` see all of it. Where there is no host (tests, benches) the
-//! system's is used; which one it is never changes once something is allocated.
+//! Everything in the module uses the host's allocator, so that `used_memory` and `maxmemory`
+//! include all of it. Without a host (tests, benches) it uses the system's. The choice never
+//! changes once something is allocated.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use redis_module::raw;
 /// The host's allocator aligns to this without being asked.
 const NATURAL: usize = 16;
 
-/// See the module's text.
+/// The global allocator: the host's, or the system's without a host.
 pub struct HostAlloc;
 
 #[inline]
@@ -20,20 +20,20 @@ fn has_host() -> bool {
     unsafe { { raw::RedisModule_Alloc }.is_some() }
 }
 
-/// Room for a larger alignment: the block is moved up inside a larger one, and
-/// the byte count in front of it leads back.
+/// Whether the alignment needs extra room: the block is then moved up inside a larger one, and the
+/// shift in bytes is stored in front of it.
 fn over_aligned(layout: Layout) -> bool {
     layout.align() > NATURAL
 }
 
 #[inline]
 fn host_alloc(bytes: usize) -> *mut u8 {
-    // SAFETY: called where `has_host` holds.
+    // SAFETY: called only if `has_host` holds.
     unsafe { raw::RedisModule_Alloc.map_or(ptr::null_mut(), |alloc| alloc(bytes).cast()) }
 }
 
 /// # Safety
-/// A block of [`host_alloc`]'s that nobody uses any more.
+/// `block` must come from [`host_alloc`], and nothing may use it any more.
 #[inline]
 unsafe fn host_free(block: *mut u8) {
     // SAFETY: the caller's promise.
@@ -44,8 +44,8 @@ unsafe fn host_free(block: *mut u8) {
     }
 }
 
-// SAFETY: every method hands out memory of the layout's size and alignment
-// from one of two allocators, and `dealloc` and `realloc` find the same one.
+// SAFETY: every method returns memory of the layout's size and alignment from one of two
+// allocators, and `dealloc` and `realloc` find the same one.
 unsafe impl GlobalAlloc for HostAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -79,7 +79,7 @@ unsafe impl GlobalAlloc for HostAlloc {
             return unsafe { System.dealloc(block, layout) };
         }
         if !over_aligned(layout) {
-            // SAFETY: `alloc` gave it out as it is.
+            // SAFETY: `alloc` returned the host's block unmoved.
             return unsafe { host_free(block) };
         }
         // SAFETY: `alloc` put the shift in front of the block.

@@ -1,8 +1,7 @@
-//! The module API, each function in Rust's words. Only what midi uses.
+//! Wrappers of the module API: only what midi uses.
 //!
-//! The functions are pointers that the host fills in at load. [`missing`] makes
-//! sure that those of Redis 7.0 are there, so the wrappers may count on them;
-//! newer ones are asked for one by one.
+//! The host fills in the function pointers at load. [`missing`] checks that those of Redis 7.0 are
+//! there, so the wrappers rely on them; each newer one is checked where it is used.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -61,10 +60,10 @@ pub fn missing() -> Option<&'static str> {
     }
 }
 
-/// REDISMODULE_CLIENTINFO_FLAG_* of the host's client of that id; none where there is no such
-/// client. For the holder of the global lock.
+/// The REDISMODULE_CLIENTINFO_FLAG_* bits of the host's client `id`; 0 if there is no such client.
+/// The caller must hold the global lock.
 pub fn client_flags(id: u64) -> u64 {
-    // SAFETY: a structure of numbers and bytes, which says its version to the host.
+    // SAFETY: a structure of numbers and bytes, whose first field names its version to the host.
     unsafe {
         let mut info: raw::RedisModuleClientInfoV1 = std::mem::zeroed();
         info.version = u64::from(raw::REDISMODULE_CLIENTINFO_VERSION);
@@ -88,14 +87,14 @@ pub fn log(ctx: Ctx<'_>, level: Level, text: &str) {
     unsafe { write_log(ctx.raw(), level, text) };
 }
 
-/// The same on any thread.
+/// Writes a line to the host's log, on any thread.
 pub fn log_anywhere(level: Level, text: &str) {
     // SAFETY: the host needs no context for it.
     unsafe { write_log(std::ptr::null_mut(), level, text) };
 }
 
 /// # Safety
-/// A valid context, or none.
+/// `ctx` must be valid or null.
 unsafe fn write_log(ctx: *mut RawCtx, level: Level, text: &str) {
     let level = match level {
         Level::Notice => c"notice",
@@ -106,27 +105,27 @@ unsafe fn write_log(ctx: *mut RawCtx, level: Level, text: &str) {
     unsafe { api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
 }
 
-/// Text for C: what follows a NUL is cut off.
+/// `text` as a C string, cut off at the first NUL.
 pub fn c_text(text: &str) -> CString {
     let text = text.split('\0').next().unwrap_or_default();
     CString::new(text).unwrap_or_default()
 }
 
 impl Ctx<'_> {
-    /// REDISMODULE_CTX_FLAGS_*.
+    /// The context's REDISMODULE_CTX_FLAGS_* bits.
     pub fn flags(self) -> u32 {
         // SAFETY: the context is valid for the callback that got it.
         unsafe { api!(RedisModule_GetContextFlags)(self.raw()) as u32 }
     }
 
-    /// The client's database.
+    /// The number of the client's database.
     #[inline]
     pub fn selected_db(self) -> u32 {
         // SAFETY: as above.
         unsafe { api!(RedisModule_GetSelectedDb)(self.raw()) as u32 }
     }
 
-    /// Makes `db` the one that keys are looked up in. False where there is no such database.
+    /// Selects database `db`. False if there is no such database.
     pub fn select_db(self, db: u32) -> bool {
         // SAFETY: as above.
         unsafe {
@@ -134,7 +133,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// Whether there is such a database.
+    /// Whether database `db` exists.
     pub fn has_db(self, db: u32) -> bool {
         let before = self.selected_db();
         let there = self.select_db(db);
@@ -142,13 +141,12 @@ impl Ctx<'_> {
         there
     }
 
-    /// Tells the host that a key of that database has changed, as far as WATCH and
-    /// tracking go.
+    /// Notifies the host that `key` has changed in `db`, for WATCH and tracking.
     pub fn signal_modified(self, db: u32, key: &[u8]) {
         self.signal_modified_in(&[db], key);
     }
 
-    /// The same for several databases.
+    /// Notifies the host that `key` has changed in each of `databases`, for WATCH and tracking.
     pub fn signal_modified_in(self, databases: &[u32], key: &[u8]) {
         let Some(&first) = databases.first() else { return };
         self.with_name(first, key, |name| {
@@ -160,7 +158,7 @@ impl Ctx<'_> {
         });
     }
 
-    /// Publishes a keyspace notification, where the host is set to.
+    /// Publishes a keyspace notification if the host's settings ask for it.
     pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
         // SAFETY: as above; the event's name ends with NUL.
         self.with_name(db, key, |name| unsafe {
@@ -180,7 +178,7 @@ impl Ctx<'_> {
         self.select_db(previous);
     }
 
-    /// Whether `notify-keyspace-events` names any.
+    /// Whether `notify-keyspace-events` enables any event.
     pub fn notifies(self) -> bool {
         // SAFETY: no arguments.
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() != 0 }
@@ -192,7 +190,7 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_GetClientId)(self.raw()) }
     }
 
-    /// A number of INFO's, or `None` where there is no such field.
+    /// A numeric field of the host's INFO; `None` if there is no such field.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
         let mut error = 0;
         // SAFETY: the data lives until it is freed at the end of this block.
@@ -206,7 +204,7 @@ impl Ctx<'_> {
         (error == raw::REDISMODULE_OK as c_int).then_some(number)
     }
 
-    /// A text of INFO's, or `None` where there is no such field.
+    /// A text field of the host's INFO; `None` if there is no such field.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the data lives until it is freed at the end of this block, after the copy.
         unsafe {
@@ -218,13 +216,13 @@ impl Ctx<'_> {
         }
     }
 
-    /// The value of a numeric setting of the host's.
+    /// The value of a numeric setting of the host; `None` if it is not available.
     pub fn config_number(self, name: &CStr) -> Option<i64> {
         crate::command::parse_integer(&self.config_text(name)?)
     }
 
-    /// The value of a setting of the host's, as CONFIG GET tells it; `None` where CONFIG is renamed
-    /// and the host has no other way to ask.
+    /// The value of a setting of the host, as CONFIG GET returns it; `None` if CONFIG is renamed
+    /// and the host has no other way to read it.
     pub fn config_text(self, name: &CStr) -> Option<Vec<u8>> {
         self.config_of_api(name).or_else(|| {
             let answer = self.call(c"CONFIG", &[b"GET", name.to_bytes()]);
@@ -232,7 +230,7 @@ impl Ctx<'_> {
         })
     }
 
-    /// Newer hosts than 8.0 answer without a command, and so whatever CONFIG is called.
+    /// Hosts newer than 8.0 have a function for this, which works whatever CONFIG is renamed to.
     fn config_of_api(self, name: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the string, if the host makes one, is ours.
         let value = unsafe {
@@ -243,11 +241,11 @@ impl Ctx<'_> {
         Some(value?.bytes().to_vec())
     }
 
-    /// Has the host run one of its commands, with nobody's rights in its way.
+    /// Has the host run one of its commands, without any check of users' rights.
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
         let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
         let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        // SAFETY: the format says a vector and its length, which the host only reads; the reply is
+        // SAFETY: the format names a vector and its length, which the host only reads; the reply is
         // copied before it is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(
@@ -266,10 +264,10 @@ impl Ctx<'_> {
     }
 }
 
-/// A reply of the host's, copied.
+/// A copied reply of the host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Any kind of text, but no error's.
+    /// Text of any kind except an error.
     Text(Vec<u8>),
     /// An integer.
     Number(i64),
@@ -304,21 +302,21 @@ impl Answer {
         }
     }
 
-    /// The text, if it is one.
+    /// The text; `None` for any other kind of reply.
     pub fn text(self) -> Option<Vec<u8>> {
         if let Answer::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The elements, if it has any.
+    /// The elements; empty if this is not an array.
     pub fn list(self) -> Vec<Answer> {
         if let Answer::List(list) = self { list } else { Vec::new() }
     }
 }
 
-/// The text of a call's reply: a string or an error; empty for any other.
+/// The text of a reply that is a string or an error; empty for any other kind.
 ///
 /// # Safety
-/// `reply` must be a live reply, and stay so for as long as the slice is used.
+/// `reply` must be live, and stay live while the slice is used.
 pub unsafe fn reply_text<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] {
     let mut len = 0;
     // SAFETY: the caller vouches for the reply.
@@ -328,20 +326,20 @@ pub unsafe fn reply_text<'a>(reply: *mut raw::RedisModuleCallReply) -> &'a [u8] 
     }
 }
 
-/// Whether writing to the replication stream would end the server right now:
-/// clients are paused or a failover is under way.
+/// Whether writing to the replication stream would end the server right now, because clients are
+/// paused or a failover is under way.
 pub fn must_not_replicate(_: Locked<'_>) -> bool {
     // SAFETY: no arguments.
     unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
-/// The wall clock in milliseconds; any thread may ask.
+/// The wall clock, in milliseconds since the Unix epoch. Any thread may call it.
 pub fn clock_ms() -> i64 {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since_epoch.map_or(0, |since| since.as_millis() as i64)
 }
 
-/// Asks the host to call `callback` at an event.
+/// Asks the host to call `callback` at an event. False if it refuses.
 pub fn subscribe(
     ctx: Ctx<'_>,
     event: u64,

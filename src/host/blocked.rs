@@ -1,9 +1,8 @@
 //! Clients that wait for a queued command or a job.
 //!
-//! The main thread blocks the client and makes its thread-safe context; a
-//! worker may write the reply through that context; the host sends it when the
-//! client is unblocked. A client that goes away meanwhile changes nothing of
-//! that: the host throws the reply away.
+//! The main thread blocks the client and makes its thread-safe context. A worker may write the
+//! reply through that context; the host sends it when the client is unblocked. If the client
+//! disconnects meanwhile, all this stays the same: the host discards the reply.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +24,9 @@ pub struct Blocked {
     client: *mut RawBlocked,
     ctx: *mut RawCtx,
     client_id: u64,
-    /// What is said to it when it is unblocked; its changes are told then.
+    /// The reply to send when it is unblocked. The host is notified of its changes then.
     answer: Option<Transcript>,
-    /// Its reply was too large, and has not been made in full: it is closed.
+    /// Its reply was too large and is incomplete: the client is closed.
     is_cut: AtomicBool,
 }
 
@@ -35,11 +34,11 @@ pub struct Blocked {
 // context on any one thread at a time, and Blocked is owned by one.
 unsafe impl Send for Blocked {}
 
-/// Flags by blocked client, known by its address, for the moment that the client goes away.
+/// For each blocked client, by its address: the flag to set when it disconnects.
 static WAITING: LazyLock<Mutex<HashMap<usize, Arc<AtomicBool>>>> = LazyLock::new(Mutex::default);
 
 impl Blocked {
-    /// Blocks the client whose command this is. Only where the context's flags allow blocking.
+    /// Blocks the client whose command this is. Only if the context's flags allow blocking.
     pub fn new(ctx: Ctx<'_>) -> Box<Self> {
         // SAFETY: the caller's context; the callbacks match the private data,
         // which is one of these or null. The context is made here because it
@@ -57,10 +56,10 @@ impl Blocked {
         }
     }
 
-    /// Ends the wait; the host gives `private` to the callbacks.
+    /// Unblocks the client; the host passes `private` to the callbacks.
     ///
     /// # Safety
-    /// Once for each, and `private` is one of these, given away, or null.
+    /// Once per client. `private` is null, or a `Blocked` that now belongs to the host.
     unsafe fn unblock(client: *mut RawBlocked, ctx: *mut RawCtx, private: *mut Blocked) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -69,7 +68,8 @@ impl Blocked {
         }
     }
 
-    /// A flag that is set when the client goes away. Before anything else can happen to the client.
+    /// A flag that is set when the client disconnects. Called before anything else can happen to
+    /// the client.
     fn watch(&self, _: Locked<'_>) -> Arc<AtomicBool> {
         let gone = Arc::new(AtomicBool::new(false));
         WAITING.lock().insert(self.client as usize, Arc::clone(&gone));
@@ -84,7 +84,7 @@ impl HostClient for Blocked {
         if transcript.is_cut() {
             return self.is_cut.store(true, Ordering::Relaxed);
         }
-        // SAFETY: the context lives until the client is answered, which takes this value.
+        // SAFETY: the context lives until the client is answered, which consumes `self`.
         transcript.play(&mut unsafe { HostReply::to_blocked(self.ctx) });
     }
 
@@ -95,7 +95,7 @@ impl HostClient for Blocked {
     fn answer(mut self: Box<Self>, _: Locked<'_>, reply: Transcript) {
         self.answer = Some(reply);
         let (client, ctx) = (self.client, self.ctx);
-        // SAFETY: this takes the value, which is the host's until `on_free`.
+        // SAFETY: this consumes `self`, which belongs to the host until `on_free`.
         unsafe { Blocked::unblock(client, ctx, Box::into_raw(self)) };
     }
 
@@ -117,9 +117,9 @@ struct BlockedReply {
 unsafe impl Send for BlockedReply {}
 
 impl BlockedReply {
-    /// Takes the client over, who may be answered so many bytes.
+    /// Takes over the client; its reply may have at most `most` bytes.
     fn new(blocked: Box<Blocked>, most: usize) -> Self {
-        // SAFETY: the context lives until `finish`, which takes this value.
+        // SAFETY: the context lives until `finish`, which consumes `self`.
         let reply = unsafe { HostReply::to_blocked(blocked.ctx) };
         BlockedReply { blocked, reply: UpTo::new(reply, most) }
     }
@@ -138,16 +138,16 @@ impl JobReply for BlockedReply {
         WAITING.lock().remove(&(self.blocked.client as usize));
         let (client, ctx, is_cut) = (self.blocked.client, self.blocked.ctx, self.reply.is_cut());
         self.blocked.is_cut.store(is_cut, Ordering::Relaxed);
-        // Else there is nothing left to say.
+        // Otherwise the reply is complete, and the callbacks have nothing to do.
         let private = if is_cut { Box::into_raw(self.blocked) } else { std::ptr::null_mut() };
-        // SAFETY: this takes the value, which is the host's until `on_free` where it is given away.
+        // SAFETY: this consumes `self`; what `private` points to belongs to the host until
+        // `on_free`.
         unsafe { Blocked::unblock(client, ctx, private) };
     }
 }
 
-/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. Where the
-/// reply was cut off, its client is closed: the host then throws away what was made of it, right
-/// after this.
+/// Plays a request's reply. Jobs, and requests with a large reply, have nothing to play. If the
+/// reply was cut off, its client is closed: right after this the host discards what was made of it.
 unsafe extern "C" fn on_reply(ctx: *mut RawCtx, _: *mut *mut RawString, _: c_int) -> c_int {
     // SAFETY: the callback's own context; the private data is what UnblockClient was given, which
     // `on_free` frees after this.
@@ -171,10 +171,11 @@ unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
     if private.is_null() {
         return;
     }
-    // SAFETY: `answer` made it of a Box; the host calls this once, on its main thread.
+    // SAFETY: made from a Box when the client was unblocked; the host calls this once, on its main
+    // thread.
     let (blocked, locked) = unsafe { (Box::from_raw(private.cast::<Blocked>()), Locked::assume()) };
     if blocked.answer.is_some() {
-        // Where the client has gone there was no reply.
+        // If the client has gone, `on_reply` was not called.
         super::guarded((), || notifications::tell_of(blocked.author(), instance().ctx(locked)));
     }
 }

@@ -1,5 +1,5 @@
-//! Where the proof that this thread holds the global lock comes from: contexts that the host gives
-//! to callbacks, and those of our own, for which the lock is taken or shown.
+//! Contexts of the module API, which prove that this thread holds the global lock: those that the
+//! host passes to callbacks, and our own, for which the lock is taken or its proof is shown.
 
 use std::marker::PhantomData;
 
@@ -9,29 +9,29 @@ use super::api::{RawCtx, api};
 use super::string::HostString;
 use crate::engine::Locked;
 
-/// A context of the host's, good for one callback or one hold of the global lock.
+/// A context of the host, valid for one callback or one hold of the global lock.
 #[derive(Clone, Copy)]
 pub struct Ctx<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
 
 impl<'a> Ctx<'a> {
     /// # Safety
-    /// A context that is valid for all of the lifetime, in which this thread holds the global lock:
-    /// what the host gives to a callback on its main thread.
+    /// `ctx` must be valid for the whole lifetime, in which this thread holds the global lock: what
+    /// the host passes to a callback on its main thread.
     #[inline]
     pub unsafe fn new(ctx: *mut RawCtx) -> Self {
         Ctx(ctx, PhantomData)
     }
 
-    /// For calls of the module API.
+    /// The raw pointer, for calls of the module API.
     #[inline]
     pub fn raw(self) -> *mut RawCtx {
         self.0
     }
 
-    /// The proof.
+    /// The proof that this thread holds the global lock.
     #[inline]
     pub fn locked(self) -> Locked<'a> {
-        // SAFETY: the promise of whoever made the context.
+        // SAFETY: promised to [`Ctx::new`].
         unsafe { Locked::assume() }
     }
 }
@@ -39,34 +39,35 @@ impl<'a> Ctx<'a> {
 /// A context of our own, which belongs to no client. It can be used on any thread, under the lock.
 pub struct DetachedCtx(*mut RawCtx);
 
-// SAFETY: it is used for TryLock, which any thread may call, and by who holds the lock.
+// SAFETY: any thread may call TryLock; otherwise only the holder of the lock uses it.
 unsafe impl Send for DetachedCtx {}
 // SAFETY: as above.
 unsafe impl Sync for DetachedCtx {}
 
 impl DetachedCtx {
-    /// Makes one.
+    /// Makes a detached context.
     pub fn new(ctx: Ctx<'_>) -> Self {
         // SAFETY: under the lock, with a valid context.
         DetachedCtx(unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) })
     }
 
-    /// For the holder of the lock.
+    /// The context, for the holder of the lock.
     #[inline]
     pub fn ctx<'l>(&'l self, _: Locked<'l>) -> Ctx<'l> {
         // SAFETY: it lives as long as `self`, and the lock is held.
         unsafe { Ctx::new(self.0) }
     }
 
-    /// Takes the lock, where it is free.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Hold<'_>> {
         // SAFETY: TryLock is safe from any thread.
         let taken = unsafe { api!(RedisModule_ThreadSafeContextTryLock)(self.0) } == 0;
-        // Made only where it was taken: dropping one unlocks.
+        // Made only if it was taken: dropping it unlocks.
         taken.then(|| Hold(self, PhantomData))
     }
 
-    /// Frees it: before 7.4 its client is taken out of a list that only the lock guards.
+    /// Frees it, under the lock: before 7.4 its client is removed from a list that only the lock
+    /// guards.
     pub fn free(self, _: Locked<'_>) {
         // SAFETY: made above; nobody can use it any more.
         unsafe { api!(RedisModule_FreeThreadSafeContext)(self.0) };
@@ -77,7 +78,7 @@ impl DetachedCtx {
 pub struct Hold<'a>(&'a DetachedCtx, PhantomData<*const ()>);
 
 impl Hold<'_> {
-    /// A context for the time of it.
+    /// A context, valid while the lock is held.
     pub fn ctx(&self) -> Ctx<'_> {
         // SAFETY: the lock is held until this is dropped.
         unsafe { Ctx::new(self.0.0) }
@@ -97,39 +98,40 @@ pub struct Filtered<'a>(*mut raw::RedisModuleCommandFilterCtx, PhantomData<&'a R
 
 impl<'a> Filtered<'a> {
     /// # Safety
-    /// What the host gives to a command filter, while it runs.
+    /// `filter` must be what the host passes to a command filter, while the filter runs.
     #[inline]
     pub unsafe fn new(filter: *mut raw::RedisModuleCommandFilterCtx) -> Self {
         Filtered(filter, PhantomData)
     }
 
-    /// The proof: the host calls filters on the thread that runs the command, which holds the lock.
+    /// The proof that this thread holds the global lock: the host calls filters on the thread that
+    /// runs the command.
     #[inline]
     pub fn locked(self) -> Locked<'a> {
         // SAFETY: see above.
         unsafe { Locked::assume() }
     }
 
-    /// How many arguments it has, its name included.
+    /// The number of arguments, including the command's name.
     pub fn count(self) -> i32 {
         // SAFETY: the filter's own context.
         unsafe { api!(RedisModule_CommandFilterArgsCount)(self.0) }
     }
 
-    /// An argument.
+    /// Argument `number`; 0 is the command's name. `None` if there is no such argument.
     #[inline]
     pub fn string(self, number: i32) -> Option<HostString<'a>> {
         // SAFETY: the filter's own context, and an argument that it holds while the filter runs.
         unsafe { HostString::new(api!(RedisModule_CommandFilterArgGet)(self.0, number)) }
     }
 
-    /// The bytes of an argument; none where there is no such argument.
+    /// The bytes of argument `number`; empty if there is no such argument.
     #[inline]
     pub fn arg(self, number: i32) -> &'a [u8] {
         self.string(number).map_or(&[], HostString::bytes)
     }
 
-    /// Who says it: Redis 7.2 and later tell.
+    /// The id of the client that sent it; `None` before Redis 7.2, which does not report it.
     pub fn client_id(self) -> Option<u64> {
         // SAFETY: filled in at load, and never changed; the filter's own context.
         unsafe { raw::RedisModule_CommandFilterGetClientId.map(|ask| ask(self.0)) }

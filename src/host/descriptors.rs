@@ -1,6 +1,6 @@
-//! File descriptors for the ports. The host's event loop takes those below
-//! `maxclients` + 128, and refuses a client of its own whose descriptor is higher.
-//! So the ports' are higher, and the process may open so many more.
+//! File descriptors for the ports. The host's event loop takes those below `maxclients` + 128, and
+//! refuses a client of its own whose descriptor is higher. So the ports use higher ones, and the
+//! process's limit is raised by as many.
 
 use std::sync::atomic::Ordering;
 
@@ -12,23 +12,25 @@ use super::instance::{if_begun, instance};
 use crate::engine::Settings;
 use crate::limits::{DESCRIPTORS_DIVISOR, DESCRIPTORS_MIN, DESCRIPTORS_SPARE};
 
-/// Descriptors of the host's that are no client's, as it reckons itself.
+/// Descriptors that the host reserves for other uses than clients.
 const HOST_SPARE: usize = 128;
 
-/// Between the host's and ours.
+/// The gap between the host's descriptors and ours.
 const MARGIN: usize = 16;
 
 /// From the host's `maxclients` to the ports' first descriptor.
 const ABOVE_HOST: usize = HOST_SPARE + MARGIN;
 
-/// The host lowers its `maxclients` to this below the limit, or some less: it tries in steps of 16.
+/// A `maxclients` that the host has lowered is at most this far below the limit: 32, and up to 16
+/// more because it tries in steps of 16.
 const HOST_LOWERED: usize = 32 + 16;
 
 /// Redis's default of `maxclients`.
 const HOST_CLIENTS_DEFAULT: usize = 10_000;
 
-/// Makes room for the ports' clients, before the ports are opened. Where the system does not give
-/// that many, `midi.maxclients` is lowered, and in the last resort the ports share the host's.
+/// Reserves descriptors for the ports' clients before the ports are opened. If the system does not
+/// grant that many, `midi.maxclients` is lowered; as a last resort the ports share the host's
+/// descriptors.
 pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
     let wanted = config::max_clients();
     let host = clients_of_host(ctx);
@@ -40,28 +42,29 @@ pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
         config::lower_max_clients(settings, possible);
         let hint = hint(limit, host, wanted);
         let text = format!(
-            "No room for {wanted} clients of the port: this process may have {limit} files open, those of \
-             the server's own clients included. midi.maxclients is {possible} now; {hint}"
+            "Too few file descriptors for {wanted} clients of the port: this process may open {limit} files, \
+             including those of the server's own clients. midi.maxclients is now {possible}; {hint}"
         );
         log(ctx, Level::Warning, &text);
     }
 }
 
-/// Which limit would do, where this one does not.
+/// Names a limit that is enough when this one is not.
 fn hint(limit: usize, host: usize, wanted: usize) -> String {
     let enough = |host: usize| host + ABOVE_HOST + wanted + DESCRIPTORS_SPARE;
     if host + HOST_LOWERED < limit {
-        return format!("'ulimit -n {}' would do.", enough(host));
+        return format!("'ulimit -n {}' is enough.", enough(host));
     }
-    // The host had too few itself, and does not tell what it was set to.
+    // The host had too few itself, and does not report its original setting.
     let enough = enough(host.max(HOST_CLIENTS_DEFAULT));
     format!(
-        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n {enough}' would do for both, \
+        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n {enough}' is enough for both, \
          unless redis.conf sets maxclients to more than {HOST_CLIENTS_DEFAULT}."
     )
 }
 
-/// With so many files at most: the ports' first descriptor, and how many clients they may have.
+/// With at most `limit` open files: the ports' first descriptor, and how many clients they may
+/// have.
 fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
     let above = limit.saturating_sub(first + DESCRIPTORS_SPARE);
     let least = (limit / DESCRIPTORS_DIVISOR).max(DESCRIPTORS_MIN);
@@ -69,7 +72,7 @@ fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
     (first.min(limit.saturating_sub(possible + DESCRIPTORS_SPARE)), possible)
 }
 
-/// The same while the ports are open: the host's `maxclients` may have changed.
+/// Reserves again while the ports are open: the host's `maxclients` may have changed.
 pub fn refresh(ctx: Ctx<'_>) {
     let settings = &instance().engine.settings;
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
@@ -78,10 +81,10 @@ pub fn refresh(ctx: Ctx<'_>) {
     }
 }
 
-/// Makes room for so many clients, where the ports are open.
+/// Raises the limit for `clients` clients of the ports, if the ports are open.
 ///
 /// # Errors
-/// What to tell whoever wants that many.
+/// The error text for CONFIG SET, if the system does not grant that many.
 pub fn make_room(clients: usize) -> Result<(), String> {
     let Some(instance) = if_begun() else { return Ok(()) };
     let first = instance.engine.settings.port.first_descriptor.load(Ordering::Relaxed);
@@ -93,7 +96,7 @@ pub fn make_room(clients: usize) -> Result<(), String> {
     if clients <= possible {
         return Ok(());
     }
-    Err(format!("the operating system gives out descriptors for {possible} clients of the port"))
+    Err(format!("the operating system grants descriptors for only {possible} clients of the port"))
 }
 
 /// The host's `maxclients`.
@@ -102,10 +105,10 @@ fn clients_of_host(ctx: Ctx<'_>) -> usize {
     clients.map_or(HOST_CLIENTS_DEFAULT, |clients| clients as usize)
 }
 
-/// Lets the process have so many files open, or as many as it may; how many those are.
+/// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the limit.
 fn raise(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // None is "as many as you like".
+    // `None` means no limit.
     let now = limit.current.map_or(usize::MAX, |now| now as usize);
     if now >= wanted {
         return now;
@@ -114,7 +117,7 @@ fn raise(wanted: usize) -> usize {
     let more = |current: usize, maximum: Option<u64>| {
         setrlimit(Resource::Nofile, Rlimit { current: Some(current as u64), maximum }).is_ok()
     };
-    // Above the hard limit only a privileged process can go.
+    // Only a privileged process can go above the hard limit.
     if more(wanted, Some(hard.max(wanted) as u64).filter(|_| limit.maximum.is_some())) {
         wanted
     } else if hard < wanted && more(hard, limit.maximum) {
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_hint_is_enough() {
-        assert_eq!(hint(15_000, 10_000, 10_000), "'ulimit -n 20208' would do.");
+        assert_eq!(hint(15_000, 10_000, 10_000), "'ulimit -n 20208' is enough.");
         assert!(hint(1024, 992, 10_000).contains("992, was lowered"));
         assert!(hint(1024, 992, 10_000).contains("'ulimit -n 20208'"), "the host's default");
         assert!(hint(1020, 976, 10_000).contains("'ulimit -n 20208'"), "in steps of 16");

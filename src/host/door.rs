@@ -20,10 +20,10 @@ use crate::engine::{Author, Call, Caller, HostClient, JobOwner, JobReply, Origin
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::store::Now;
 
-/// Arguments of most commands: their list takes no allocation.
+/// Most commands have at most this many arguments: their list needs no allocation.
 const FEW_ARGUMENTS: usize = 6;
 
-/// Where no client may be blocked: the command must run here and now.
+/// Flags under which no client may be blocked: the command must run here and now.
 const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
     | raw::REDISMODULE_CTX_FLAGS_LUA
     | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
@@ -31,19 +31,18 @@ const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
     | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
     | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
 
-/// One for each row, at the row's number.
+/// One trampoline per row, at the row's number.
 macro_rules! trampolines {
     ($($family:ident::$row:ident)*) => {{
-        // Counts the rows.
+        // Numbers the rows.
         #[allow(clippy::upper_case_acronyms, non_camel_case_types)]
         enum Number { $($row),* }
         [$(on::<{ Number::$row as usize }> as Trampoline),*]
     }};
 }
 
-/// Each command has a trampoline of its own, at its number: by the one that it
-/// calls the host says which command it is, and no name is looked up.
-/// docs/design/overview.md has the figures.
+/// Each command has its own trampoline, at its number: the one that the host calls identifies the
+/// command, and no name is looked up. docs/design/overview.md has the figures.
 pub static TRAMPOLINES: &[Trampoline] = &rows_of_host!(trampolines);
 
 unsafe extern "C" fn on<const N: usize>(
@@ -56,7 +55,7 @@ unsafe extern "C" fn on<const N: usize>(
     on_command(N, ctx, argv)
 }
 
-/// Every MIDI.* command comes in here.
+/// Runs every MIDI.* command.
 #[inline(never)]
 fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
     let done = guarded(false, || {
@@ -64,7 +63,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
         true
     });
     if !done {
-        // Another command must not be taken for the author of what this one did.
+        // No other command may be taken for the author of this one's changes.
         guarded((), || notifications::tell(ctx.locked(), None));
         HostReply::new(ctx).error(&Error::Internal.text("", &Args::new(&[])));
     }
@@ -110,13 +109,13 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         GATES.check(ctx);
     }
     engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
-    // What the others' reads take out is told in the next turn.
+    // Other commands may only remove due keys: the host is notified of those in the next turn.
     if row.flags.write {
         notifications::tell(ctx.locked(), Some(ctx));
     }
 }
 
-/// A client of the host's.
+/// A client of the host door.
 struct HostCaller<'a>(Ctx<'a>);
 
 impl<'a> Caller for HostCaller<'a> {
@@ -130,7 +129,7 @@ impl<'a> Caller for HostCaller<'a> {
         HostReply::new(self.0)
     }
 
-    /// Nothing has been said: the attempt at this door answers `TooLarge` first.
+    /// Nothing has been written yet: at this door an attempt returns `TooLarge` first.
     fn take_back(&mut self) {}
 
     fn may_wait(&self) -> bool {
@@ -145,7 +144,7 @@ impl<'a> Caller for HostCaller<'a> {
         Blocked::new(self.0).wait_for_job(self.0.locked(), db)
     }
 
-    /// The host holds its clients up itself.
+    /// The host itself holds up its clients.
     fn hold_up(&mut self) {}
 
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {

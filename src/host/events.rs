@@ -1,4 +1,4 @@
-//! What the host tells us: turns of its main loop, flushes, replicas, settings.
+//! Events that the host reports: turns of its main loop, flushes, replicas, settings.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::engine::{Locked, Waker};
 
-/// Rounds of answering before the main loop goes on; completions that keep
-/// coming are for the next turn.
+/// Rounds of answering before the main loop continues; completions that keep coming wait for the
+/// next turn.
 const ROUNDS: usize = 4;
 
-/// Subscribes to all events. False where the host refuses one.
+/// Subscribes to all events. False if the host refuses one.
 pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     let watched = [
         (raw::REDISMODULE_EVENT_EVENTLOOP, on_loop as unsafe extern "C" fn(_, _, _, _)),
@@ -46,7 +46,7 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     }
 }
 
-/// Takes back what the host would go on calling.
+/// Removes the callback that the host would go on calling.
 pub fn stop_listening() {
     // SAFETY: what EventLoopAdd was given.
     unsafe {
@@ -57,15 +57,15 @@ pub fn stop_listening() {
     }
 }
 
-/// The sleep is over: the call is forgotten, and nothing else. What it was for has been seen to by
-/// AFTER_SLEEP, or will be by BEFORE_SLEEP: the main thread never sleeps before it has looked.
+/// The main thread has been woken: this only clears the wake-up. AFTER_SLEEP has handled its
+/// reason, or BEFORE_SLEEP will: the main thread never sleeps before it has looked.
 ///
-/// Unless a script keeps the host from its main loop, or loading does: then this is all there is of
-/// it.
+/// The exception: while a script or loading keeps the host from its main loop, only this callback
+/// runs.
 ///
-/// Only here is it sure that there is a call to read. Asking a flag instead, which the caller sets
-/// after writing, left the main thread spinning until the caller, preempted by this very
-/// wake-up, was given a processor again.
+/// Only here is it certain that there is a wake-up to read. A flag that the waking thread sets
+/// after its write left the main thread spinning: that thread, preempted by this very wake-up,
+/// first had to be scheduled again.
 unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
     // SAFETY: the host's event loop runs on its main thread, which holds the lock then.
     let locked = unsafe { Locked::assume() };
@@ -80,7 +80,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         instance().main_turns();
-        // A script that yields turns the loop on some hosts: it goes on as one unit.
+        // On some hosts a script that yields lets the main loop turn: it remains one unit.
         unit::main_turned(ctx.locked());
         if !unit::end_if_over(ctx.locked()) {
             return;
@@ -116,7 +116,7 @@ fn before_sleep(ctx: Ctx<'_>) {
         }
         turn::turn(locked);
     }
-    // More keeps coming, or something is left over: sleep not at all.
+    // More keeps coming, or something is left over: do not sleep.
     engine.outside.wake_main();
 }
 
@@ -172,7 +172,7 @@ extern "C" fn before_fork() {
     GATES.may_change();
 }
 
-/// The child keeps no port open. It may take no lock here, and takes none.
+/// Closes the ports in a forked child. No lock may be taken here.
 extern "C" fn in_child() {
     let ports = if_in_use().and_then(|instance| instance.engine.outside.ports());
     for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
@@ -200,7 +200,7 @@ unsafe extern "C" fn on_flush(
     });
 }
 
-/// So does its SWAPDB.
+/// The host's SWAPDB acts on midi's keys too.
 unsafe extern "C" fn on_swap(
     ctx: *mut RawCtx,
     _: raw::RedisModuleEvent,
@@ -218,7 +218,7 @@ unsafe extern "C" fn on_swap(
     });
 }
 
-/// Says at load what midi does not do yet.
+/// Logs at load what midi does not do yet.
 pub fn log_promises(ctx: Ctx<'_>) {
     log(
         ctx,

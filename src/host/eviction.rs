@@ -1,5 +1,5 @@
-//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit and cannot be
-//! evicted yet: so where they grow, the host throws away its own.
+//! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit but cannot be
+//! evicted yet: as they grow, the host evicts its own.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -15,11 +15,11 @@ enum Victims {
     All,
 }
 
-/// What was seen last.
+/// The [`Victims`] that [`look`] found last.
 static SEEN: AtomicU8 = AtomicU8::new(Victims::None as u8);
 
-/// Looks at the host's settings, and warns where they have become dangerous. At load, and when a
-/// setting has changed.
+/// Reads the host's settings, and warns if they have become dangerous. At load, and when a setting
+/// has changed.
 pub fn look(ctx: Ctx<'_>) {
     let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
     let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
@@ -32,7 +32,7 @@ pub fn look(ctx: Ctx<'_>) {
     };
     let text = format!(
         "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but cannot be evicted yet: \
-         as they grow the server throws away {whose}, and then answers OOM to writes. Set maxmemory-policy \
+         as they grow, the server evicts {whose}, and then answers writes with OOM. Set maxmemory-policy \
          noeviction, or leave room in maxmemory for all of midi's keys.",
         String::from_utf8_lossy(&policy)
     );
@@ -49,7 +49,7 @@ fn victims(policy: &[u8]) -> Victims {
     }
 }
 
-/// Which of the host's own keys it throws away when midi's need room, for INFO.
+/// Which of its own keys the host evicts when midi's need room, for INFO.
 pub fn evictable_host_keys() -> &'static str {
     match SEEN.load(Ordering::Relaxed) {
         seen if seen == Victims::All as u8 => "all",

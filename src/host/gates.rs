@@ -1,11 +1,11 @@
-//! What the host's gates say, for those who do not come through them: the ports' commands,
+//! The state of the host's gates, for commands that do not pass through them: the ports' commands,
 //! queued ones, and long ones.
 //!
-//! Flags are asked for in every turn of the main loop where a port is open, and so before a
-//! client at the host's door has its answer to what changed them (REPLICAOF, CLIENT PAUSE). INFO
-//! and CONFIG are dearer: they are asked at every cron tick, and in the turn in which
-//! something was seen that may have changed what they say. What the host itself learns
-//! in its cron (the end of a BGSAVE, replicas that lag) is so not older than there.
+//! While a port is open, the flags are read in every turn of the main loop, and so before a client
+//! of the host door has the reply to what changed them (REPLICAOF, CLIENT PAUSE). INFO and CONFIG
+//! cost more: they are read at every cron tick, and in a turn in which something may have changed
+//! them. What the host itself learns in its cron (the end of a BGSAVE, replicas that lag) is
+//! therefore no older here than there.
 //!
 //! | what | asked | when |
 //! |---|---|---|
@@ -37,33 +37,33 @@ pub static GATES: HostGates = HostGates {
     replicas_wanted: AtomicI64::new(0),
 };
 
-/// The host's reasons to let nothing through, or no writes, as they were when it was last asked.
+/// The host's reasons to refuse all commands, or writes, as last read.
 pub struct HostGates {
-    /// Something happened after which all must be looked at again.
+    /// Something happened: everything must be read again.
     stale: AtomicBool,
     /// The host's settings may have changed.
     settings_stale: AtomicBool,
     /// Whether any port is open.
     ports: AtomicBool,
-    /// What CLIENT PAUSE was said.
+    /// What is known of CLIENT PAUSE.
     pub pause: Pause,
-    /// What INFO said last, where a port is open.
+    /// What INFO last reported, while a port is open.
     disk_error: AtomicBool,
     replicas: AtomicBool,
     few_replicas: AtomicBool,
-    /// What CONFIG said last.
+    /// What CONFIG last reported.
     serves_stale: AtomicBool,
     stops_at_disk_error: AtomicBool,
     replicas_wanted: AtomicI64,
 }
 
 impl HostGates {
-    /// A port will be open: from now on the flags are looked at in every turn.
+    /// A port will be open: from now on the flags are read in every turn.
     pub fn watch_for_ports(&self) {
         self.ports.store(true, Ordering::Relaxed);
     }
 
-    /// Something happened that may have changed what the gates say.
+    /// Something happened that may have changed the gates.
     pub fn may_change(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
@@ -74,13 +74,13 @@ impl HostGates {
         self.may_change();
     }
 
-    /// The host begins to load data, or is through with it; meanwhile its main loop does not turn.
+    /// The host begins or ends loading data; meanwhile its main loop does not turn.
     pub fn loading(&self, ctx: Ctx<'_>) {
         self.look(ctx);
         self.may_change();
     }
 
-    /// The main loop is about to sleep: looks at what may have changed.
+    /// The main loop is about to sleep: reads what may have changed.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
@@ -91,7 +91,7 @@ impl HostGates {
         }
     }
 
-    /// Before a write on the host's door: looks again if something happened.
+    /// Before a write at the host door: reads everything again if something happened.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>) {
         if self.stale.load(Ordering::Relaxed) {
@@ -99,12 +99,12 @@ impl HostGates {
         }
     }
 
-    /// Looks at everything, outside of any event or command.
+    /// Reads everything, outside of any event or command.
     pub fn ask_host(&self, locked: Locked<'_>) {
         guarded((), || self.refresh(instance().ctx(locked)));
     }
 
-    /// Looks at everything.
+    /// Reads everything.
     #[cold]
     pub fn refresh(&self, ctx: Ctx<'_>) {
         let ports = self.ports.load(Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl HostGates {
         self.replicas.store(replicas > 0, Ordering::Relaxed);
         let wanted = self.replicas_wanted.load(Ordering::Relaxed);
         if ports && wanted > 0 {
-            // Not told where no lag is too much: then there are never too few.
+            // INFO lacks this field if any lag is allowed: then there are never too few.
             let good = ctx.info_number(c"replication", c"min_slaves_good_slaves");
             self.few_replicas
                 .store(good.is_some_and(|good| (good as i64) < wanted), Ordering::Relaxed);
@@ -134,9 +134,8 @@ impl HostGates {
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
-    /// A setting that the host does not tell is taken for Redis's default. How many replicas it
-    /// wants it does not tell either then; but INFO counts the good ones only where it wants
-    /// some.
+    /// If the host does not report a setting, Redis's default is assumed. For the number of
+    /// replicas that it wants, that is 1: INFO counts the good ones only if it wants some.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
@@ -146,17 +145,18 @@ impl HostGates {
             .store(ctx.config_number(c"min-replicas-to-write").unwrap_or(1), Ordering::Relaxed);
     }
 
-    /// Looks at the flags, and puts them together with what is known.
+    /// Reads the flags, and combines them with what is known.
     fn look(&self, ctx: Ctx<'_>) {
         let flags = ctx.flags();
         let has = |flag| flags & flag != 0;
         let seen = |fact: &AtomicBool| fact.load(Ordering::Relaxed);
-        // What is loaded beside the old data hinders nobody.
+        // Loading beside the old data does not block commands.
         let loading = has(raw::REDISMODULE_CTX_FLAGS_LOADING)
             && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
         let paused = must_not_replicate(ctx.locked());
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
-        // A replica may be set to have no limit; that it is above it, the flag says all the same.
+        // A replica may be set to ignore the limit; its flag for being above the limit is set all
+        // the same.
         let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
         let gates = Gates::OPEN
             .and_if(loading, Gates::LOADING)
@@ -178,7 +178,7 @@ impl HostGates {
     }
 }
 
-/// Bytes below `maxmemory`.
+/// Bytes left below `maxmemory`.
 fn headroom(ctx: Ctx<'_>) -> i64 {
     let number = |field| ctx.info_number(c"memory", field).unwrap_or(0) as i64;
     number(c"maxmemory") - number(c"used_memory")

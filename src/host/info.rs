@@ -1,5 +1,5 @@
-//! What midi tells about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. Read
-//! from counters alone: no token is taken, nobody is stalled.
+//! What midi reports about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. All of it comes from
+//! counters: no token is taken, and no thread waits.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use crate::engine::{Call, Engine};
 
 /// Takes sections and their fields, in order.
 trait InfoSink {
-    /// Begins a section; false when it is not wanted.
+    /// Begins a section; false if it is not wanted.
     fn section(&mut self, name: &str) -> bool;
     fn field(&mut self, name: &str, value: &str);
 }
@@ -147,9 +147,9 @@ fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
     }
 }
 
-/// The host's INFO asks here for midi's sections.
+/// Adds midi's sections to the host's INFO.
 pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // After a crash no lock may be taken, and the counters say little.
+    // After a crash no lock may be taken, and the counters are of little use.
     if for_crash_report == 0 {
         guarded((), || tell(&instance().engine, &mut HostInfo(info)));
     }
@@ -159,7 +159,7 @@ struct HostInfo(*mut raw::RedisModuleInfoCtx);
 
 impl InfoSink for HostInfo {
     fn section(&mut self, name: &str) -> bool {
-        // SAFETY: the context is good for the callback; the host puts `midi_` in front.
+        // SAFETY: the context is valid for the callback; the host puts `midi_` in front.
         unsafe { api!(RedisModule_InfoAddSection)(self.0, c_text(name).as_ptr()) == 0 }
     }
 
@@ -175,10 +175,10 @@ impl InfoSink for HostInfo {
     }
 }
 
-/// How midi's sections begin in INFO's text; the host puts the same in front of them.
+/// The beginning of a section's title in INFO's text; the host writes the same one.
 pub const HEAD: &str = "# midi_";
 
-/// MIDI.INFO writes the same as text.
+/// Writes the sections as text, for MIDI.INFO.
 struct TextInfo<'a> {
     wanted: &'a [&'a [u8]],
     text: String,
@@ -209,7 +209,7 @@ pub fn info(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) {
     reply.verbatim(text(engine, call.args.from(1)).as_bytes());
 }
 
-/// These sections of midi's as text; all where none are named.
+/// The sections `wanted` as text; all if none are named.
 pub fn text(engine: &Engine, wanted: &[&[u8]]) -> String {
     let mut sink = TextInfo { wanted, text: String::new() };
     tell(engine, &mut sink);
@@ -265,7 +265,7 @@ pub fn help(reply: &mut dyn Reply) {
     }
 }
 
-/// Registers INFO's sections.
+/// Registers INFO's sections. False if the host refuses.
 pub fn register(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad.
     unsafe { api!(RedisModule_RegisterInfoFunc)(ctx.raw(), Some(on_info)) == 0 }

@@ -1,5 +1,5 @@
-//! midi as this host has loaded it: the engine, and what leads from here to the host. Everything in
-//! this layer stands on it, and it knows nothing of them.
+//! midi as this host has loaded it: the engine, and the way from here to the host. Everything else
+//! in this layer uses it, and it uses nothing of them.
 //!
 //! ```text
 //!          the main loop turns         SHUTDOWN
@@ -49,37 +49,37 @@ pub struct Instance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ModuleStage {
-    /// Its main loop has not turned since.
+    /// The host's main loop has not turned since.
     Loaded,
     /// The module stays.
     Settled,
     /// The host exits, unless its last save fails.
     Ending,
-    /// It has taken the module back: nobody calls it any more.
+    /// The host has taken the module back, and calls it no more.
     Withdrawn,
 }
 
 static INSTANCE: OnceLock<Instance> = OnceLock::new();
 
-/// Makes it. Once, in OnLoad, before anything is registered that asks for it.
+/// Makes the instance. Once, in OnLoad, before anything is registered that uses it.
 pub fn begin(ctx: Ctx<'_>, engine: Arc<Engine>, waker: &'static Waker) {
     let stage = AtomicU8::new(ModuleStage::Loaded as u8);
     let new = Instance { engine, ctx: DetachedCtx::new(ctx), waker, stage };
     assert!(INSTANCE.set(new).is_ok(), "the host loads a module once");
 }
 
-/// The one there is. Everything that asks for it is registered after it was made.
+/// The instance. Everything that uses it is registered after it was made.
 #[inline]
 pub fn instance() -> &'static Instance {
     INSTANCE.get().expect("made before anything could ask for it")
 }
 
-/// The same, where it may not have been made yet.
+/// The instance; `None` if it has not been made yet.
 pub fn if_begun() -> Option<&'static Instance> {
     INSTANCE.get()
 }
 
-/// The same, where it may also have been withdrawn.
+/// The instance; `None` if it has not been made yet, or has been withdrawn.
 pub fn if_in_use() -> Option<&'static Instance> {
     if_begun().filter(|instance| !instance.is(ModuleStage::Withdrawn))
 }
@@ -95,12 +95,12 @@ impl Instance {
         self.waker.descriptor()
     }
 
-    /// Calls so far have ended the main thread's sleep.
+    /// Clears the wake-ups of the main thread so far.
     pub fn forget_calls(&self) {
         self.waker.clear();
     }
 
-    /// Whether it stands there.
+    /// Whether the module is at this stage.
     pub fn is(&self, stage: ModuleStage) -> bool {
         self.stage.load(Ordering::Relaxed) == stage as u8
     }
@@ -123,7 +123,7 @@ impl Instance {
         self.enter(ModuleStage::Withdrawn);
     }
 
-    /// Under the host's lock, so one at a time. Nothing comes after [`ModuleStage::Withdrawn`].
+    /// Under the global lock, so one at a time. Nothing comes after [`ModuleStage::Withdrawn`].
     fn enter(&self, stage: ModuleStage) {
         if !self.is(ModuleStage::Withdrawn) {
             self.stage.store(stage as u8, Ordering::Relaxed);

@@ -25,7 +25,7 @@ thread_local! {
 /// Strings that another thread dropped, for the main thread to free.
 static DROPPED: std::sync::LazyLock<Inbox<Dropped>> = std::sync::LazyLock::new(Inbox::default);
 
-/// Their bytes.
+/// Bytes of the strings in [`DROPPED`] and [`TO_FREE`].
 static DROPPED_NOW: AtomicUsize = AtomicUsize::new(0);
 
 struct Dropped {
@@ -41,7 +41,7 @@ pub fn this_is_main() {
     IS_MAIN.set(true);
 }
 
-/// A string of the host's that midi holds a reference to.
+/// A string of the host to which midi holds a reference.
 struct Kept {
     /// Until it is dropped.
     string: Option<OwnString>,
@@ -72,7 +72,7 @@ impl Drop for Kept {
     }
 }
 
-/// Leaves a string to the main thread. A few may lie until its next turn.
+/// Leaves a string to the main thread. A few may wait until its next turn; many wake it.
 fn drop_later(dropped: Dropped) {
     let bytes = dropped.bytes;
     let before = DROPPED_NOW.fetch_add(bytes, Ordering::Relaxed);
@@ -88,8 +88,8 @@ fn drop_later(dropped: Dropped) {
 /// Strings that are still to be freed.
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
-/// Frees what other threads dropped, for a short time: each may be large. Every turn of the main
-/// loop. True where nothing is left.
+/// Frees what other threads dropped, for a short time: each may be large. Called in every turn of
+/// the main loop. True if nothing is left.
 pub fn free_dropped(locked: Locked<'_>) -> bool {
     if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
         return true;
@@ -105,7 +105,7 @@ pub fn free_dropped(locked: Locked<'_>) -> bool {
     }
 }
 
-/// Frees twice as much as comes in, where much has been dropped already.
+/// Frees twice as much as comes in, if much is waiting to be freed.
 fn make_room(locked: Locked<'_>, incoming: usize) {
     let now = DROPPED_NOW.load(Ordering::Relaxed);
     if now < DROPPED_BYTES {
@@ -133,14 +133,14 @@ pub struct HostArgs<'a> {
 }
 
 impl<'a> HostArgs<'a> {
-    /// Of the command that runs.
+    /// The arguments of the running command.
     #[inline]
     pub fn new(locked: Locked<'a>, args: &'a [HostString<'a>]) -> Self {
         HostArgs { args, locked }
     }
 
-    /// The bytes of argument `index`. One that may be kept gives its spare room
-    /// away first, so that the host will not move it later.
+    /// The bytes of argument `index`. If it may be kept (`keep_bytes` or more), its spare room is
+    /// trimmed first, so that the host does not move it later.
     #[inline]
     pub fn text(&self, index: usize, keep_bytes: usize) -> &'a [u8] {
         let string = self.args[index];
@@ -148,8 +148,8 @@ impl<'a> HostArgs<'a> {
         if text.len() < keep_bytes {
             return text;
         }
-        // SAFETY: an argument of the running command, on the main thread; nobody looks at its text
-        // of before.
+        // SAFETY: an argument of the running command, on the main thread; nothing uses its text
+        // from before.
         unsafe { api!(RedisModule_TrimStringAllocation)(string.raw()) };
         string.bytes()
     }

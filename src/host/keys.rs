@@ -1,7 +1,6 @@
-//! Keys that the host asks for, call by call. Hosts before Redis 8.4 would find
-//! only every other one of a counted number of pairs by its key spec, and so
-//! check a user's rights to half of them. And a key spec cannot say that options
-//! decide whether a key is read, written or both.
+//! Keys that the host asks for on each call. By a key spec, hosts before Redis 8.4 would find only
+//! every other one of a counted number of pairs, and so check a user's rights to half of them. And
+//! a key spec cannot express that options decide whether a key is read, written or both.
 
 use std::ffi::c_int;
 
@@ -17,7 +16,7 @@ pub fn are_asked_for(keys: Keys) -> bool {
     matches!(keys, Keys::CountedPairs(_) | Keys::ByOptions(_))
 }
 
-/// Answers the question for a call's keys; false where it is none, but a call to be run.
+/// Reports a call's keys if the host asks for them; false if this is a call to run.
 pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     // SAFETY: the command's own context.
     if unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx.raw()) } == 0 {
@@ -35,7 +34,7 @@ pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     true
 }
 
-/// What a command does to a key, in the host's flags.
+/// What a command does to a key, as the host's REDISMODULE_CMD_KEY_* flags.
 pub fn access_flags(access: Access) -> u64 {
     let flag = |word: &&str| match *word {
         "RO" => raw::REDISMODULE_CMD_KEY_RO,

@@ -1,13 +1,12 @@
-//! The host: Redis or Valkey, through its module API. The only place that
-//! names it.
+//! The host: Redis or Valkey, through its module API. Only this folder and `lib.rs` name that API.
 //!
 //! ```text
 //! load ─ config, register ─► door ─ attempt ─► engine
 //!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─► reply
 //! ```
 //!
-//! Who stands on whom, from below: `instance` (the engine, and the way to the host); what the host
-//! tells and is told (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and
+//! The layers, lowest first: `instance` (the engine, and the way to the host); what the host
+//! reports and is notified of (`gates`, `notifications`, `users`, `watch`, `unit`); `door` and
 //! `own_commands`, which run commands; `turn`; `events` and `questions`; `load`.
 
 mod acl;
@@ -56,8 +55,8 @@ use crate::command::PREFIX;
 /// Panics that were caught, for INFO.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs what the host called us for. A panic must not take the server down: it
-/// is logged with its place, counted, and answered with `otherwise`.
+/// Runs `run` for a call by the host. A panic must not take the server down: its place is logged,
+/// it is counted, and `otherwise` is returned.
 fn guarded<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         count_panic();
@@ -65,12 +64,12 @@ fn guarded<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
     })
 }
 
-/// A panic was caught somewhere.
+/// Counts a caught panic.
 fn count_panic() {
     PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Logs where a panic happened, whichever thread it is on.
+/// Logs where a panic happened, on any thread.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = format!("midi: internal error: {panic}");
