@@ -134,8 +134,8 @@ impl HostGates {
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
-    /// If the host does not report a setting, Redis's default is assumed. For the number of
-    /// replicas that it wants, that is 1: INFO counts the good ones only if it wants some.
+    /// If the host does not report a setting, Redis's default is assumed. The number of replicas
+    /// that it wants is then taken for 1: INFO counts the good ones only if it wants some.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Loading the module: what must be there, in which order things begin.
+//! Loading the module: what must be available, and in which order things start.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -23,13 +23,13 @@ use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
-/// A share of the ports for each worker.
+/// The ports, one part for each worker.
 pub type Shares = Vec<Box<dyn Port + Send>>;
 
 /// The workers. They never end, unless the host takes the module back.
 static WORKERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
-/// Opens the ports, or says for the log why it cannot. The last argument counts a caught panic.
+/// Opens the ports, or returns for the log why it cannot. The last argument counts a caught panic.
 pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
 
 /// RedisModule_OnLoad.
@@ -99,11 +99,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     instance::begin(ctx, Arc::clone(&engine), waker);
-    let told = register::register(ctx, door::TRAMPOLINES)
+    let is_registered = register::register(ctx, door::TRAMPOLINES)
         && info::register(ctx)
         && events::register(ctx, waker)
         && unit::register(ctx);
-    if !told {
+    if !is_registered {
         return Err("the host refused a command, event or INFO section; its log may say why".into());
     }
     events::log_promises(ctx);
@@ -125,7 +125,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Makes room for the ports, or says why there will be none.
+/// Prepares and opens the ports; if an obstacle keeps them closed, it is logged.
 fn prepare_ports(
     ctx: Ctx<'_>,
     engine: &Arc<Engine>,
@@ -151,7 +151,7 @@ fn prepare_ports(
     open_ports(engine, &ports, count_panic)
 }
 
-/// What whoever wants ports may not expect.
+/// Warns of what the ports cannot do with this configuration.
 fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
     if ports.port != 0 && ports.bind.is_empty() {
         log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
@@ -160,19 +160,18 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
         log(
             ctx,
             Level::Warning,
-            "The server does not tell its settings, for CONFIG has been renamed. So midi's port does not know its \
-             bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: set midi.bind (127.0.0.1 and ::1 until \
-             then), midi.protected-mode, midi.timeout and midi.tcp-keepalive. stop-writes-on-bgsave-error is taken \
-             for yes, replica-serve-stale-data too.",
+            "The server does not report its settings, because CONFIG has been renamed. So midi's port does not know \
+             its bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: set midi.bind (127.0.0.1 and ::1 \
+             until then), midi.protected-mode, midi.timeout and midi.tcp-keepalive. midi assumes that \
+             stop-writes-on-bgsave-error and replica-serve-stale-data are yes.",
         );
     }
 }
 
-/// RedisModule_OnUnload: refused. Threads are running in the module's code, and
-/// the data would be gone.
+/// RedisModule_OnUnload: refuses. Threads run in the module's code, and the data would be lost.
 ///
-/// But MODULE LOADEX takes a module back that has only just been loaded, where it names a setting
-/// that the module does not have; and Redis from 8 on ends where the module does not agree.
+/// But MODULE LOADEX takes back a module that has only just been loaded, if it names a setting that
+/// the module does not have; and Redis from 8 on exits if the module refuses.
 ///
 /// # Safety
 /// Called by the host with its own context.
@@ -180,7 +179,7 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     // SAFETY: the caller's promise.
     let ctx = unsafe { Ctx::new(ctx) };
     if instance().is(ModuleStage::Ending) {
-        // Valkey from 9 on asks all modules at its end.
+        // Valkey from 9 on calls this for all modules when it exits.
         return raw::REDISMODULE_ERR as c_int;
     }
     let just_loaded = instance().is(ModuleStage::Loaded);
@@ -192,7 +191,7 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     }
     let text = if just_loaded {
         "MODULE LOADEX names a setting that midi does not have. midi stays all the same, with the other settings, \
-         for it cannot be unloaded."
+         because it cannot be unloaded."
     } else {
         "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead."
     };
@@ -200,13 +199,13 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     raw::REDISMODULE_ERR as c_int
 }
 
-/// Whether the host ends where a module that it takes back stays. Valkey calls itself Redis 7.2.
+/// Whether the host exits if a module that it takes back stays. Valkey reports itself as Redis 7.2.
 fn insists(engine: &Engine) -> bool {
     let major = engine.outside.host_version().split('.').next();
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 8)
 }
 
-/// Ends what the host does not end itself. False where that cannot be done.
+/// Stops what the host does not stop itself. False if that cannot be done.
 fn withdraw() -> bool {
     if !stay_in_memory() {
         return false;
@@ -218,10 +217,10 @@ fn withdraw() -> bool {
     true
 }
 
-/// Has the library stay where it is when the host closes it: handlers of forks point to it.
+/// Keeps the library in memory when the host closes it: fork handlers point to it.
 fn stay_in_memory() -> bool {
     let mut library = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: the structure is written to where the call succeeds; its name is the loader's own.
+    // SAFETY: the structure is written to if the call succeeds; its name is the loader's own.
     unsafe {
         let here: *const c_void = (stay_in_memory as fn() -> bool) as *const c_void;
         libc::dladdr(here, library.as_mut_ptr()) != 0

@@ -1,10 +1,10 @@
 //! Work on the host's own keyspace, under its global lock, from workers.
 //!
-//! A slice lasts 200 µs at most, and workers only ever *try* to take the lock.
-//! After a slice the lock stays free until the main loop has turned, or until
-//! a pause has passed in which a main thread that was woken meanwhile would have
-//! taken it. A busy main thread leaves the lock free for a moment only, when it
-//! polls: then it runs the starving work's slice itself before it sleeps.
+//! A slice lasts 200 µs at most, and workers only ever *try* to take the lock. After a slice the
+//! lock stays free until the main loop has turned, or until a pause has passed in which a main
+//! thread that was woken meanwhile would have taken it. A busy main thread leaves the lock free
+//! only for a moment, when it polls: then it runs a slice of the starving work itself before it
+//! sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 /// Turns of the main loop so far.
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
-/// The last slice of anybody: in which turn, and when it ended.
+/// The last slice of any work: in which turn it ran, and when it ended.
 static LAST: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
 
 /// All work under the lock that is not finished, next first.
@@ -31,17 +31,17 @@ static WORKS: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new());
 
 /// Work on the host's keyspace.
 pub trait LockWork: Send {
-    /// Works until `deadline`. The context holds the lock for the length of
-    /// this call; nothing of the host's may be kept for the next.
+    /// Works until `deadline`, or without a time limit if `None`. The context holds the lock during
+    /// this call; nothing that belongs to the host may be kept for the next.
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>);
 
-    /// What can be done without the lock, before the next slice.
+    /// Does what needs no lock, before the next slice.
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress;
 
-    /// Whether there is nothing more to do.
+    /// Whether all is done.
     fn is_done(&self) -> bool;
 
-    /// Units finished since the last call.
+    /// How many keys were finished since the last call.
     fn advanced(&mut self) -> u64;
 }
 
@@ -58,14 +58,14 @@ pub struct LockPart {
 }
 
 impl LockPart {
-    /// The part that does this work.
+    /// A part that does `work`.
     pub fn new(ctx: Ctx<'_>, work: Arc<Mutex<dyn LockWork>>) -> Self {
         WORKS.lock().push(Arc::clone(&work));
         CONTEXTS.fetch_add(1, Ordering::Relaxed);
         LockPart { work, ctx: Some(DetachedCtx::new(ctx)) }
     }
 
-    /// Runs a slice if the lock is to be had, and free to be taken.
+    /// Runs a slice if the last one was long enough ago and the lock is free.
     fn try_slice(&self, work: &mut dyn LockWork) -> bool {
         if too_early() {
             return false;
@@ -82,12 +82,12 @@ impl LockPart {
         slice_ended();
         let engine = &instance().engine;
         if engine.is_listening() {
-            engine.outside.wake_main(); // It tells what has changed.
+            engine.outside.wake_main(); // It notifies of the changes.
         }
         drop(hold);
         match result {
             Ok(()) => true,
-            // The worker answers the client; what matters here is the lock.
+            // The worker answers the client; here only the lock matters.
             Err(panic) => resume_unwind(panic),
         }
     }
@@ -95,7 +95,7 @@ impl LockPart {
 
 impl Part for LockPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        // The main thread may be at it.
+        // The main thread may be running it.
         let Some(mut work) = self.work.try_lock() else {
             return Progress::Blocked;
         };
@@ -118,11 +118,11 @@ impl Drop for LockPart {
     }
 }
 
-/// Contexts that nobody needs any more. They are freed under the lock.
+/// Contexts that are no longer needed. They are freed under the lock.
 static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
 
-/// Detached contexts that have not been freed. While there are none there is no
-/// such work, and a turn of the main loop, which always looks, takes no lock.
+/// Detached contexts that have not been freed. While there are none there is no such work, and a
+/// turn of the main loop, which always checks, takes no mutex.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 
 fn slice_ended() {
@@ -134,8 +134,8 @@ fn too_early() -> bool {
     LAST.lock().is_some_and(|(last, ended)| last == turn && ended.elapsed() < LOCK_PAUSE)
 }
 
-/// Before the main loop sleeps: runs a slice of work that has not come
-/// by the lock for a while, because the main loop hardly sleeps.
+/// Before the main loop sleeps: runs a slice of work that has not got the lock for a while because
+/// the main loop hardly sleeps.
 pub fn run_starving(ctx: Ctx<'_>) {
     if CONTEXTS.load(Ordering::Relaxed) == 0 {
         return;

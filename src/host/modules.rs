@@ -1,4 +1,4 @@
-//! What modules the host has: HELLO on midi's ports tells of them, as the host's does.
+//! The host's modules: HELLO on midi's ports lists them, as the host's does.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use super::api::{Answer, Ctx, RawCtx};
 use super::instance::{VERSION, instance};
 use crate::command::{Reply, Transcript};
 
-/// Whether the host is to be asked: midi itself is on its list only after it was loaded.
+/// Whether to ask the host again. True at first: midi itself is on the list only after loading.
 static MAY_HAVE_CHANGED: AtomicBool = AtomicBool::new(true);
 
-/// Another module was loaded, or unloaded; it may still be on the list.
+/// A module was loaded or unloaded; an unloaded one may still be on the list.
 pub unsafe extern "C" fn on_change(
     _: *mut RawCtx,
     _: raw::RedisModuleEvent,
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn on_change(
     MAY_HAVE_CHANGED.store(true, Ordering::Relaxed);
 }
 
-/// Asks the host for its list where that may have changed. Between commands.
+/// Asks the host for its list if that may have changed. Between commands.
 pub fn refresh(ctx: Ctx<'_>) {
     if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
         MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
@@ -30,12 +30,12 @@ pub fn refresh(ctx: Ctx<'_>) {
     }
 }
 
-/// The list as HELLO tells it: a map for each.
+/// The list as HELLO replies with it: a map for each module.
 fn list(ctx: Ctx<'_>) -> Transcript {
     let mut transcript = Transcript::default();
     let mut modules = ctx.call(c"MODULE", &[b"LIST"]).list();
     if modules.is_empty() {
-        // MODULE is renamed: what is sure is that there is midi.
+        // MODULE is renamed: only midi is certain to be there.
         let text = |text: &[u8]| Answer::Text(text.to_vec());
         modules.push(Answer::List(vec![
             text(b"name"),
@@ -53,7 +53,7 @@ fn list(ctx: Ctx<'_>) -> Transcript {
     transcript
 }
 
-/// Says what the host has answered.
+/// Writes the host's answer to `transcript`.
 pub fn say(answer: Answer, transcript: &mut Transcript) {
     match answer {
         Answer::Text(text) => transcript.bulk(&text),

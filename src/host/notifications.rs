@@ -1,9 +1,9 @@
-//! OnAllKeys notifications and client-side caching: what the host is told of changes.
+//! Keyspace notifications and client-side caching: how the host is notified of changes.
 //!
-//! A client that caches may have asked to hear nothing of its own changes (NOLOOP). The host
-//! takes the client of the context in which it is told for the one that made a change. That of a
-//! client which waits for a worker can be had only when its reply is made: so the host is told
-//! of those changes then, unless somebody else has changed the key since.
+//! A caching client may have asked not to be notified of its own changes (NOLOOP). The host takes
+//! the client of the context in which it is notified for the author of a change. The context of a
+//! client that waits for a worker is available only when its reply is made: the host is notified of
+//! those changes then, unless another client has changed the key since.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,18 @@ use super::instance::instance;
 use crate::command::Class;
 use crate::engine::{Author, Locked, Notification};
 
-/// Whether any client ever asked for it.
+/// Whether any client ever sent CLIENT TRACKING.
 static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this turn's clients have been asked for. Some hosts run commands after that, and answer
-/// them at once.
+/// Whether this turn's check for tracking clients is over. Some hosts run commands after that, and
+/// answer them at once.
 static TURN_IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Whether one may have asked since the host was last asked who does.
+/// Whether a client may have sent CLIENT TRACKING since the host was last asked who tracks.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether anybody listens: at load, when a setting
-/// has changed, and at every cron tick.
+/// Finds out whether any client listens: at load, when a setting has changed, and at every cron
+/// tick.
 pub fn refresh(ctx: Ctx<'_>) {
     let tracked = instance().engine.is_tracked() && anybody_tracks(ctx);
     set_tracked(ctx, tracked);
@@ -45,9 +45,9 @@ fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
     engine.set_listening(ctx.locked(), tracked || ctx.notifies());
 }
 
-/// A CLIENT TRACKING is about to be executed, queued or refused. Anybody can say it, without a
-/// password, too: so the host is asked, once in a turn of its main loop, before who said it has an
-/// answer.
+/// A CLIENT TRACKING is about to be executed, queued or refused. Any client can send it, even one
+/// that has not logged in: so the host is asked once in a turn of its main loop, before the sender
+/// has its reply.
 pub fn tracking_begins(locked: Locked<'_>) {
     EVER_TRACKED.store(true, Ordering::Relaxed);
     ASKED_FOR.store(true, Ordering::Relaxed);
@@ -64,7 +64,7 @@ pub fn before_exec(locked: Locked<'_>) {
     }
 }
 
-/// A command of midi's follows in the same turn. If it reads, its client may want to hear of
+/// A command of midi's follows in the same turn. If it reads, its client may have to be notified of
 /// changes from here on.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
@@ -78,7 +78,7 @@ pub fn awake() {
     TURN_IS_OVER.store(false, Ordering::Relaxed);
 }
 
-/// The main loop is about to sleep, and then to send its clients their answers.
+/// The main loop is about to send its clients their replies, and to sleep.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
     TURN_IS_OVER.store(true, Ordering::Relaxed);
@@ -87,8 +87,8 @@ pub fn before_sleep(ctx: Ctx<'_>) {
     }
 }
 
-/// Tells the host what has changed, with no token in hand:
-/// other modules may call our commands in answer.
+/// Notifies the host of all changes. No token may be held: other modules may call our commands in
+/// response.
 ///
 /// `running` is the context of the command that has just run, if one has.
 #[inline]
@@ -101,15 +101,15 @@ pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 #[cold]
 fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     let engine = &instance().engine;
-    // All of them first: what another module does in answer to one has notifications of its own,
-    // and a client of its own.
+    // Take all of them first: what another module does in response to one has its own notifications
+    // and its own client.
     let all: Vec<Notification> = std::iter::from_fn(|| engine.next_notification(locked)).collect();
-    all.iter().for_each(|notifications| tell_one(locked, notifications, running));
+    all.iter().for_each(|notification| tell_one(locked, notification, running));
     engine.make_room_for_notifications(locked);
 }
 
-/// Tells as much of it as this turn's share of the main loop allows, up to the notifications of
-/// that number. True where these have been told.
+/// Notifies the host of as many changes as this turn's budget allows, up to notification `number`.
+/// True if all of those have been sent.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
     let is_told = || engine.notifications_sent() >= number;
@@ -121,55 +121,54 @@ pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
 }
 
 fn tell_next(locked: Locked<'_>) -> bool {
-    let notifications = instance().engine.next_notification(locked);
-    if let Some(notifications) = &notifications {
-        tell_one(locked, notifications, None);
+    let notification = instance().engine.next_notification(locked);
+    if let Some(notification) = &notification {
+        tell_one(locked, notification, None);
     }
-    notifications.is_some()
+    notification.is_some()
 }
 
-fn tell_one(locked: Locked<'_>, notifications: &Notification, running: Option<Ctx<'_>>) {
+fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx<'_>>) {
     let ctx = instance().ctx(locked);
     if instance().engine.is_tracked() {
-        match (notifications.author, running) {
+        match (notification.author, running) {
             (Author::Waiting(client), _) => {
-                WAITING.lock().add(client, notifications.db, &notifications.key)
+                WAITING.lock().add(client, notification.db, &notification.key)
             }
-            (Author::Running, Some(running)) => {
-                signal(running, notifications.db, &notifications.key)
-            }
-            _ => signal(ctx, notifications.db, &notifications.key),
+            (Author::Running, Some(running)) => signal(running, notification.db, &notification.key),
+            _ => signal(ctx, notification.db, &notification.key),
         }
     }
-    let class = match notifications.event.class {
+    let class = match notification.event.class {
         Class::Generic => raw::REDISMODULE_NOTIFY_GENERIC,
         Class::String => raw::REDISMODULE_NOTIFY_STRING,
         Class::Expired => raw::REDISMODULE_NOTIFY_EXPIRED,
     };
-    ctx.notify(notifications.db, &notifications.key, class as u32, notifications.event.name);
+    ctx.notify(notification.db, &notification.key, class as u32, notification.event.name);
 }
 
 fn signal(ctx: Ctx<'_>, db: u32, key: &[u8]) {
-    // Everybody hears of it: whoever changed the key before need not be known any more.
+    // All tracking clients are notified: who changed the key before no longer matters.
     WAITING.lock().last.remove(key);
     ctx.signal_modified(db, key);
 }
 
-/// Databases and keys.
+/// Changed keys, with their databases.
 type Changes = Vec<(u32, Box<[u8]>)>;
 
 /// Changes by clients that wait for their replies.
 #[derive(Default)]
 struct PendingChanges {
-    /// By client.
+    /// By the client's id.
     changes: HashMap<u64, Changes>,
-    /// Who made the last change of a key. Others who changed it before are told of that one.
+    /// The client that last changed a key. Others that changed it before are notified of that
+    /// change.
     last: HashMap<Box<[u8]>, u64>,
 }
 
 static WAITING: LazyLock<Mutex<PendingChanges>> = LazyLock::new(Mutex::default);
 
-/// Whether there are any, for a look without the lock: it is asked with every reply.
+/// Whether there are any, readable without the lock: it is checked with every reply.
 static ANY_WAITING: AtomicBool = AtomicBool::new(false);
 
 impl PendingChanges {
@@ -179,7 +178,7 @@ impl PendingChanges {
         self.last.insert(key.into(), client);
     }
 
-    /// What of a client's changes is still to be told.
+    /// Takes a client's changes of which the host has not been notified.
     fn take(&mut self, client: u64) -> Changes {
         let mut changes = self.changes.remove(&client).unwrap_or_default();
         ANY_WAITING.store(!self.changes.is_empty(), Ordering::Relaxed);
@@ -190,8 +189,8 @@ impl PendingChanges {
     }
 }
 
-/// Tells the host what a client has changed that is about to be answered; `ctx` is its own, if
-/// it is still there.
+/// Notifies the host of the changes of a client that is about to be answered. `ctx` is the client's
+/// own if it is still connected.
 pub fn tell_of(author: Author, ctx: Ctx<'_>) {
     let Author::Waiting(client) = author else { return };
     if !ANY_WAITING.load(Ordering::Relaxed) {
@@ -201,7 +200,7 @@ pub fn tell_of(author: Author, ctx: Ctx<'_>) {
     changes.iter().for_each(|(db, key)| ctx.signal_modified(*db, key));
 }
 
-/// Tells the host now what it would be told later.
+/// Notifies the host now of all changes that wait for a client's reply.
 pub fn forget_authors(locked: Locked<'_>) {
     let PendingChanges { changes, last } = std::mem::take(&mut *WAITING.lock());
     for (db, key) in changes.into_values().flatten().filter(|(_, key)| last.contains_key(key)) {

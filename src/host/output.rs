@@ -1,9 +1,9 @@
-//! The host's `client-output-buffer-limit`: replies for its clients that other threads make are not
-//! made beyond it. The host itself looks at it when such a reply is complete.
+//! The host's `client-output-buffer-limit`: replies that other threads make for its clients end at
+//! this limit. The host itself checks it only when such a reply is complete.
 //!
-//! It closes the client then, and none of the reply is sent. So nobody misses the rest of it, and
-//! the client is closed here. A limit in force only after some seconds (the soft one) does not
-//! count.
+//! It then closes the client, and sends nothing of the reply. So the rest of the reply is not
+//! needed, and the client is closed here. The soft limit, which applies only after some seconds,
+//! does not count.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,13 +15,13 @@ use crate::command::Reply;
 use crate::engine::Locked;
 use crate::limits::HOST_OUTPUT_BESIDE;
 
-/// What the host keeps its clients to, by their class.
+/// The limit of replies to normal clients, in bytes.
 static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Those that have subscribed to something. In RESP3 they may call any command.
+/// The limit of replies to clients with subscriptions, which may call any command in RESP3.
 static PUBSUB: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Reads the host's setting. At load, and when a setting has changed. Where normal clients have no
-/// limit, or the host tells none, nobody has.
+/// Reads the host's setting. At load, and when a setting has changed. If normal clients have no
+/// limit, or the host reports none, no client has one.
 pub fn look(ctx: Ctx<'_>) {
     let text = ctx.config_text(c"client-output-buffer-limit").unwrap_or_default();
     let normal = hard_limit(&text, b"normal").map_or(usize::MAX, reply_limit);
@@ -32,7 +32,7 @@ pub fn look(ctx: Ctx<'_>) {
     instance().engine.settings.host_output.store(largest, Ordering::Relaxed);
 }
 
-/// The size from which on the host cannot let a reply pass.
+/// The size beyond which the host cannot let a reply pass.
 fn reply_limit(hard: usize) -> usize {
     hard.saturating_add(HOST_OUTPUT_BESIDE)
 }
@@ -44,7 +44,7 @@ fn hard_limit(text: &[u8], class: &[u8]) -> Option<usize> {
     (hard > 0).then_some(hard)
 }
 
-/// What a client may be answered at most, as it is now.
+/// The largest reply that the client may get now, in bytes.
 pub fn most_for(_: Locked<'_>, client: u64) -> usize {
     let (normal, pubsub) = (NORMAL.load(Ordering::Relaxed), PUBSUB.load(Ordering::Relaxed));
     if normal == usize::MAX || normal == pubsub {
@@ -64,38 +64,38 @@ pub fn close(ctx: Ctx<'_>, client: u64) {
     }
 }
 
-/// A sink that takes so many bytes, and nothing more once there were more.
+/// A sink that takes `most` bytes, and nothing more once a reply exceeds them.
 pub struct UpTo<R> {
     to: R,
-    said: usize,
+    written: usize,
     most: usize,
 }
 
-/// What no element of a reply can do without.
+/// The fewest bytes that an element of a reply takes.
 const LEAST_BYTES: usize = 3;
 
 impl<R: Reply> UpTo<R> {
-    /// In front of that sink.
+    /// Passes on up to `most` bytes to `to`.
     pub fn new(to: R, most: usize) -> Self {
-        UpTo { to, said: 0, most }
+        UpTo { to, written: 0, most }
     }
 
     /// Whether something was left out.
     pub fn is_cut(&self) -> bool {
-        self.said > self.most
+        self.written > self.most
     }
 
-    /// Leaves everything out from here on.
+    /// Leaves out everything from here on.
     pub fn cut(&mut self) {
-        (self.said, self.most) = (1, 0);
+        (self.written, self.most) = (1, 0);
     }
 
-    /// The sink, where there is room for so many bytes more.
+    /// The sink, if there is room for `bytes` more bytes.
     fn room_for(&mut self, bytes: usize) -> Option<&mut R> {
         if self.is_cut() {
             return None;
         }
-        self.said = self.said.saturating_add(bytes + LEAST_BYTES);
+        self.written = self.written.saturating_add(bytes + LEAST_BYTES);
         if self.is_cut() { None } else { Some(&mut self.to) }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_beyond_the_limit() {
+    fn nothing_is_written_beyond_the_limit() {
         let mut reply = UpTo::new(Transcript::default(), 100);
         reply.bulk(&[b'x'; 50]);
         assert!(!reply.is_cut());

@@ -1,5 +1,5 @@
-//! Commands that need the host's means, whichever door they come through: MIDI.IMPORT, EXPORT,
-//! JOBS, INFO, HELP.
+//! Commands that need the host, whichever door they come through: MIDI.IMPORT, EXPORT, JOBS, INFO,
+//! HELP.
 
 use super::copy::{self, Asker, Wait};
 use super::info;
@@ -7,10 +7,10 @@ use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
 use crate::engine::{Call, Engine, JobOwner, JobReply, Locked};
 
-/// Runs one. `None` where a job will answer.
+/// Runs one. `None` if a job will answer.
 ///
 /// # Errors
-/// Why it was not done.
+/// Why it was refused or failed.
 pub fn run(
     engine: &Engine,
     caller: Asker<'_>,
@@ -43,7 +43,7 @@ pub fn run_for_port(
         Some(error) => Err(error),
         None => {
             let mut wait = || client.take().expect("a command starts one job");
-            // Within a transaction there is no waiting.
+            // In a transaction the client cannot wait.
             let wait: Option<Wait<'_>> =
                 if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
             let caller = Asker { ctx: instance().ctx(locked), user: Some(user), wait };

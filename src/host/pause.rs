@@ -1,11 +1,11 @@
-//! CLIENT PAUSE: whether what the host pauses is writes only. That clients are paused it tells, of
-//! which kind not.
+//! CLIENT PAUSE: whether a pause is for writes only. The host reports that clients are paused, but
+//! not which kind of pause it is.
 //!
 //! ```text
-//!           CLIENT PAUSE is said,        before sleep: clients are paused, and the
+//!           CLIENT PAUSE was sent,       before sleep: clients are paused, and the
 //!           or an EXEC may have it       host has executed one that was not for writes
-//! Unknown ─────────────────────► Said ──────────────────────────────────────────► OfAll
-//!    ▲                             │ not so                                          │
+//! Unknown ─────────────────────► Sent ──────────────────────────────────────────► OfAll
+//!    ▲                             │ if not                                          │
 //!    └─────────────────────────────┴─────────────────────────────────────────────────┘
 //!                                         clients are not paused any more
 //! ```
@@ -16,20 +16,20 @@ use super::api::{Ctx, must_not_replicate};
 
 /// What is known of pauses.
 pub struct Pause {
-    /// Whether anybody has said CLIENT PAUSE in this turn of the main loop.
+    /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
     said: AtomicBool,
-    /// And one that is not for writes only.
+    /// Whether any of these is not for writes only.
     said_of_all: AtomicBool,
-    /// Whether any client ever said one of these.
+    /// Whether any client ever sent one that is not for writes only.
     ever_said: AtomicBool,
-    /// How many of any kind the host had executed when it was last asked.
+    /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
     executed: AtomicU64,
     /// Whether a pause, if there is one, may be for reads too.
     of_all: AtomicBool,
 }
 
 impl Pause {
-    /// None was said.
+    /// No CLIENT PAUSE yet.
     pub const fn new() -> Self {
         Pause {
             said: AtomicBool::new(false),
@@ -40,9 +40,9 @@ impl Pause {
         }
     }
 
-    /// A CLIENT PAUSE is about to be executed, queued or refused: anybody can say it, without a
-    /// password, too. A filter learns no more of pauses than that: which kind is in force, the
-    /// host does not tell.
+    /// A CLIENT PAUSE is about to be executed, queued or refused: any client can send it, even one
+    /// that has not logged in. A filter learns no more than that, and the host does not report
+    /// which kind is in force.
     pub fn said(&self, kind: &[u8]) {
         self.said.store(true, Ordering::Relaxed);
         if !kind.eq_ignore_ascii_case(b"write") {
@@ -59,7 +59,7 @@ impl Pause {
         }
     }
 
-    /// The main loop is about to sleep: what was said has been executed, queued or refused.
+    /// The main loop is about to sleep: what was sent has been executed, queued or refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         if self.said.load(Ordering::Relaxed) && self.said.swap(false, Ordering::Relaxed) {
@@ -67,8 +67,8 @@ impl Pause {
         }
     }
 
-    /// What was said is believed where clients are paused and the host has executed one since that
-    /// was last looked into.
+    /// What was sent counts if clients are paused and the host has executed a CLIENT PAUSE since
+    /// the last check.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
         let of_all = self.said_of_all.swap(false, Ordering::Relaxed);
@@ -76,14 +76,14 @@ impl Pause {
             return;
         }
         let executed = executed(ctx);
-        // Where there are fewer than before, the host has begun to count anew.
+        // A lower count means that the host has reset it: that is a change too.
         if self.executed.swap(executed, Ordering::Relaxed) != executed && of_all {
             self.of_all.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the pause is for reads too, where there is one; where there is none, what was known
-    /// of it is forgotten.
+    /// Whether the pause, if there is one, is for reads too. Without one, what was known of it is
+    /// forgotten.
     pub fn is_of_all(&self, paused: bool) -> bool {
         if !paused {
             self.of_all.store(false, Ordering::Relaxed);

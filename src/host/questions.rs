@@ -1,4 +1,4 @@
-//! The host, as the engine and the ports ask it.
+//! Questions of the engine and the ports to the host.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::{PREFIX, info, modules, own_commands, turn};
 use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::engine::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
 
-/// Answers in the host's name.
+/// Answers for the host.
 pub struct TheHost {
     version: String,
-    /// INFO's text, and what it was made for: it takes the main thread some 100 µs, and many may
-    /// ask at once.
+    /// INFO's text, and what it was made for: making it takes the main thread some 100 µs, and many
+    /// clients may ask at once.
     told: Mutex<Option<Told>>,
 }
 
@@ -29,7 +29,7 @@ struct Told {
 }
 
 impl TheHost {
-    /// Asks what does not change. Valkey tells which Redis it is like.
+    /// Asks for what does not change. Valkey reports which Redis it is compatible with.
     pub fn new(ctx: Ctx<'_>) -> Self {
         let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
         TheHost { version: String::from_utf8_lossy(&version).into_owned(), told: Mutex::default() }
@@ -90,7 +90,7 @@ impl Host for TheHost {
             listed(locked, &[]).map(|name| (name, HostCommand::OfServer)).collect();
         for category in CATEGORIES_OF_KEYS {
             let of_keys = listed(locked, &[b"FILTERBY", b"ACLCAT", category]);
-            // The container of such subcommands is about keys, too.
+            // The container of such a subcommand is about keys, too.
             let names = of_keys.flat_map(|name| {
                 let container =
                     name.split(|&byte| byte == b'|').next().unwrap_or_default().to_vec();
@@ -113,11 +113,11 @@ impl Host for TheHost {
     }
 }
 
-/// ACL categories of commands about keys. Scripts are, as the commands that they call are the
-/// host's.
+/// ACL categories of commands about keys. Scripts are among them, because the commands that they
+/// call are the host's.
 const CATEGORIES_OF_KEYS: [&[u8]; 4] = [b"keyspace", b"read", b"write", b"scripting"];
 
-/// The names that COMMAND LIST gives with this filter, but for midi's.
+/// The names that COMMAND LIST returns with this filter, except midi's.
 fn listed(locked: Locked<'_>, filter: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> + use<> {
     let words = [&[&b"LIST"[..]], filter].concat();
     let names =
@@ -134,7 +134,7 @@ fn info_text(locked: Locked<'_>, sections: &[&[u8]]) -> Vec<u8> {
     let mut text = instance().ctx(locked).call(c"INFO", sections).text().unwrap_or_default();
     let general =
         |word: &&[u8]| [&b"default"[..], b"all"].iter().any(|it| word.eq_ignore_ascii_case(it));
-    // A module's sections are left out unless they are named, or everything is asked for.
+    // The host leaves out a module's sections unless they are named, or everything is asked for.
     let left_out = sections.is_empty() || sections.iter().any(general);
     if left_out && !contains(&text, info::HEAD.as_bytes()) {
         if !text.is_empty() {

@@ -1,5 +1,5 @@
-//! The command table, told to the host: commands, flags, key specs, COMMAND
-//! DOCS, ACL categories.
+//! Registers the command table with the host: commands, flags, key specs, COMMAND DOCS, ACL
+//! categories.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -11,10 +11,10 @@ use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
 use super::keys::{access_flags, are_asked_for};
 use crate::command::{Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
-/// What the host calls for a command.
+/// The function that the host calls for a command.
 pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_int) -> c_int;
 
-/// Registers every command, each with its trampoline. False where the host refuses one.
+/// Registers every command, each with its trampoline. False if the host refuses one.
 pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
     let mut all = host_commands().zip(trampolines);
     all.all(|(command, &trampoline)| register_one(ctx, command, trampoline).is_some())
@@ -106,7 +106,7 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
     let mut spec = empty;
     spec.flags = access_flags(of.access);
     if of.varies {
-        // So that the host asks.
+        // So that the host asks for each call's keys.
         spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
     }
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
@@ -121,7 +121,7 @@ fn key_spec(of: &KeySpec, empty: raw::RedisModuleCommandKeySpec) -> raw::RedisMo
             };
         }
         FindKeys::Counted { step } => {
-            // So that the host asks.
+            // So that the host asks for each call's keys.
             spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS);
             spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
             spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {

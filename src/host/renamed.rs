@@ -1,9 +1,9 @@
-//! `rename-command`: what the host's operator has renamed, or taken away by renaming it to nothing.
-//! What was taken away is not to come back through midi's ports.
+//! `rename-command`: commands that the operator has renamed, or disabled by renaming them to
+//! nothing. A disabled command must not come back through midi's ports.
 //!
-//! The host looks commands up by their new names, but its rules on users go by the old ones, and
-//! COMMAND LIST shows those of all that can still be called. So: a name that rules know and a
-//! look-up does not was renamed; and if the list does not have it either, it was taken away.
+//! The host looks up commands by their new names, but its ACL rules use the old ones, and COMMAND
+//! LIST shows the old names of all that can still be called. So a name that rules know and a
+//! look-up does not was renamed; if the list does not have it either, it was disabled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,26 +18,25 @@ use super::string::OwnString;
 use crate::command::{Action, COMMANDS, Command, withdraw};
 use crate::engine::Locked;
 
-/// Commands of the host's that the filter must know, whatever they are called.
+/// Commands of the host that the filter must recognise, even if they are renamed.
 const SEEN: [&str; 5] = ["acl", "client", "config", "exec", "watch"];
 
 /// Whether any of those is renamed.
 static ANY_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// What the host's commands are, by the names that clients have called them by, in lower case: one
-/// of [`SEEN`], or another. No more of them than the host has.
+/// What the names that clients have used mean, in lower case: a command of [`SEEN`], or
+/// [`ANOTHER`]. No more names than the host has commands.
 static MEANINGS: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None);
 
-/// Stands for all others.
+/// Any command that is not in [`SEEN`].
 const ANOTHER: &str = "";
 
-/// Looks whether any command that the filter must know is renamed. In OnLoad.
+/// Finds out whether any command of [`SEEN`] is renamed. In OnLoad.
 pub fn note_seen(locked: Locked<'_>) {
     ANY_SEEN.store(SEEN.into_iter().any(|name| is_renamed(locked, name)), Ordering::Relaxed);
 }
 
-/// What is called by that name, where it may be one of [`SEEN`] under another; else the name
-/// itself.
+/// The original name, if `name` is a renamed command of [`SEEN`]; else `name` itself.
 #[inline]
 pub fn meaning<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
     if ANY_SEEN.load(Ordering::Relaxed) { guarded(name, || look_up(name, command)) } else { name }
@@ -54,10 +53,10 @@ fn look_up<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
     if meaning == ANOTHER { name } else { meaning.as_bytes() }
 }
 
-/// Asks whether somebody who may call one of [`SEEN`] only may call this. `None` where this is no
-/// whole command: the next one of its name may tell.
+/// Finds the command of [`SEEN`] whose rule alone allows this call. `None` if the call is
+/// incomplete: the next one by this name may show it.
 fn ask(command: Filtered<'_>) -> Option<&'static str> {
-    // AUTH and its kin are everybody's, whatever the rules.
+    // AUTH and similar commands are allowed to every user, whatever the rules.
     if may_call(command, "allkeys") == MayCall::Yes {
         return Some(ANOTHER);
     }
@@ -71,7 +70,7 @@ fn ask(command: Filtered<'_>) -> Option<&'static str> {
     whole.then_some(ANOTHER)
 }
 
-/// Whether a user with that rule, who may touch all keys, may call the command that the filter
+/// Whether a user with this rule, and access to all keys, may call the command that the filter
 /// sees.
 fn may_call(command: Filtered<'_>, rule: &str) -> MayCall {
     let words: Vec<_> = (0..command.count()).filter_map(|number| command.string(number)).collect();
@@ -82,22 +81,25 @@ fn may_call(command: Filtered<'_>, rule: &str) -> MayCall {
     user.may_call(&words)
 }
 
-/// Has the ports forget what the host's operator has taken away, and logs what is renamed. In
-/// OnLoad.
+/// Removes from the ports what the operator has disabled, and logs what is renamed. In OnLoad.
 pub fn note_for_ports(ctx: Ctx<'_>) {
     let renamed: Vec<Twin> = twins().filter(|twin| is_renamed(ctx.locked(), twin.name)).collect();
     if renamed.is_empty() {
         return;
     }
-    // Where COMMAND is gone too nobody can tell: then all of them count as taken away.
+    // If COMMAND is disabled too, the difference is unknown: then all of them count as disabled.
     let listed: Vec<Vec<u8>> =
         ctx.call(c"COMMAND", &[b"LIST"]).list().into_iter().filter_map(Answer::text).collect();
     let is_listed =
         |twin: &Twin| listed.iter().any(|name| name.eq_ignore_ascii_case(twin.name.as_bytes()));
     let (kept, gone): (Vec<Twin>, Vec<Twin>) = renamed.into_iter().partition(is_listed);
     gone.iter().for_each(|twin| withdraw(twin.number));
-    tell(ctx, "rename-command took from the server, and so from midi's port", &gone);
-    tell(ctx, "rename-command gave another name to what midi's port still calls", &kept);
+    tell(ctx, "rename-command disabled these commands of the server, and so of midi's port", &gone);
+    tell(
+        ctx,
+        "rename-command renamed these commands, which midi's port still knows by their old names",
+        &kept,
+    );
 }
 
 /// A command of the ports that the host may have too, under the same name.
@@ -107,8 +109,7 @@ struct Twin {
 }
 
 fn twins() -> impl Iterator<Item = Twin> {
-    // What needs the host's means is midi's own, its INFO too. A subcommand goes with its
-    // container.
+    // A door command is midi's own, INFO too. A subcommand goes with its container.
     let is_twin = |row: &Command| !matches!(row.action, Action::Door(_)) && row.split().is_none();
     let rows = COMMANDS.iter().enumerate().filter(move |(_, row)| is_twin(row));
     rows.map(|(number, row)| Twin { name: row.name, number })
@@ -121,9 +122,9 @@ fn tell(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {
     }
 }
 
-/// Whether the host has such a command, but does not call it so.
+/// Whether the host has this command, but under another name.
 pub fn is_renamed(locked: Locked<'_>, name: &str) -> bool {
-    // The user has no rights when it is asked about: else the host would look for keys behind the
+    // The user has no rights when the host is asked: else the host would look for keys after the
     // name.
     let (user, word) = (HostUser::unknown(locked), OwnString::new(name.as_bytes()));
     user.may_call(&[word.get()]) == MayCall::NoCommand && user.set(format!("+{name}").as_bytes())

@@ -9,9 +9,9 @@ use redis_module::raw;
 use super::api::{Ctx, RawCtx, api, reply_text};
 use crate::command::Reply;
 
-/// `+OK` as the reply of a call, which the host passes on as it is: 165
-/// instructions against 730 for a status from a text, which Debian's host
-/// copies and searches for line ends first. Never freed.
+/// `+OK` as the reply of a call, which the host passes on as it is: 165 instructions, against 730
+/// for a status made from text, which Debian's host copies and searches for line ends first. Never
+/// freed.
 static OK: OnceLock<OkReply> = OnceLock::new();
 
 struct OkReply(*mut raw::RedisModuleCallReply);
@@ -21,11 +21,11 @@ unsafe impl Send for OkReply {}
 // SAFETY: as above.
 unsafe impl Sync for OkReply {}
 
-/// Makes the reply that is said most. Once, in OnLoad. Where the host has no
-/// UNWATCH (it may be renamed) every `+OK` is made of its text.
+/// Makes the most frequent reply. Once, in OnLoad. If the host has no UNWATCH (it may be renamed),
+/// every `+OK` is made from text.
 pub fn prepare(ctx: Ctx<'_>) {
-    // SAFETY: the format says that there are no arguments. The command does
-    // nothing, on a client of the host's that watches nothing.
+    // SAFETY: the format names no arguments. The command does nothing: its client, which is the
+    // host's, watches nothing.
     unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"UNWATCH".as_ptr(), c"".as_ptr());
         if !reply.is_null() && reply_text(reply) == b"OK" {
@@ -39,16 +39,16 @@ pub fn prepare(ctx: Ctx<'_>) {
 pub struct HostReply<'a>(*mut RawCtx, PhantomData<&'a RawCtx>);
 
 impl<'a> HostReply<'a> {
-    /// To the client whose context it is.
+    /// Replies to the client of this context.
     #[inline]
     pub fn new(ctx: Ctx<'a>) -> Self {
         HostReply(ctx.raw(), PhantomData)
     }
 
-    /// To a blocked client, on any thread.
+    /// Replies to a blocked client, on any thread.
     ///
     /// # Safety
-    /// Its thread-safe context, which lives for all of the lifetime and is used by nobody else
+    /// `ctx` must be its thread-safe context, live for the whole lifetime and used by nothing else
     /// meanwhile.
     pub unsafe fn to_blocked(ctx: *mut RawCtx) -> Self {
         HostReply(ctx, PhantomData)
@@ -68,7 +68,7 @@ impl Reply for HostReply<'_> {
         let mut buffer = [0; 16];
         let len = text.len().min(buffer.len() - 1);
         buffer[..len].copy_from_slice(&text.as_bytes()[..len]);
-        // SAFETY: see above; the text ends with the NUL behind its last byte.
+        // SAFETY: see above; a NUL follows the text's last byte.
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.0, buffer.as_ptr().cast()) };
     }
 

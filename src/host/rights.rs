@@ -1,5 +1,5 @@
-//! Which keys a client's user may touch. The host checks the keys that a command
-//! names; IMPORT and EXPORT find theirs by a pattern, so they ask here.
+//! Which keys a client's user may access. The host checks the keys that a command names; IMPORT and
+//! EXPORT find theirs by a pattern, so they check them here.
 
 use redis_module::raw;
 
@@ -9,14 +9,14 @@ use super::string::{HostString, OwnString};
 use crate::command::Error;
 use crate::engine::Locked;
 
-/// The user of a client, by name: rights may change, and users go, while a job runs.
+/// The user of a client, by name: rights may change, and users may be deleted, while a job runs.
 pub struct Rights {
-    /// `None` where no user stands behind a command, as in another module's call.
+    /// `None` if a command has no user, as in another module's call.
     user: Option<Vec<u8>>,
 }
 
 impl Rights {
-    /// Of the client whose command this is.
+    /// The rights of the client whose command this is.
     pub fn of_client(ctx: Ctx<'_>) -> Self {
         let user = match asker(ctx) {
             Asker::Client(name) | Asker::Other(name) => Some(name),
@@ -25,7 +25,7 @@ impl Rights {
         Rights { user }
     }
 
-    /// Of a user of that name.
+    /// The rights of the user `name`.
     pub fn of_user(name: &[u8]) -> Self {
         Rights { user: Some(name.to_vec()) }
     }
@@ -33,7 +33,7 @@ impl Rights {
     /// The rights as they are now, for one hold of the global lock.
     ///
     /// # Errors
-    /// [`Error::NoPermission`] where the user is gone.
+    /// [`Error::NoPermission`] if the user no longer exists.
     pub fn now<'l>(&self, locked: Locked<'l>) -> Result<RightsNow<'l>, Error> {
         let Some(name) = &self.user else {
             return Ok(RightsNow(None));
@@ -43,23 +43,24 @@ impl Rights {
     }
 }
 
-/// Who stands behind a command.
+/// In whose name a command runs.
 pub enum Asker {
-    /// A client's user of that name.
+    /// A client's user, by name.
     Client(Vec<u8>),
-    /// The same where the client is none of the host's list: a script's, or another module's.
+    /// The user, by name, of a client that is not on the host's list: a script's, or another
+    /// module's.
     Other(Vec<u8>),
     /// No user: the master, the AOF, or another module in its own name.
     Nobody,
 }
 
-/// Who stands behind the command of that context.
+/// In whose name the command of this context runs.
 pub fn asker(ctx: Ctx<'_>) -> Asker {
     const WITHOUT_USER: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
         | raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
     // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName
-    // is asked only where there is a user.
+    // is called only if there is a user.
     unsafe {
         let name =
             OwnString::of(api!(RedisModule_GetClientUserNameById)(ctx.raw(), ctx.client_id()));
@@ -74,12 +75,11 @@ pub fn asker(ctx: Ctx<'_>) -> Asker {
     }
 }
 
-/// Whether a user stands behind a context whose client is not a real one: a
-/// script's has its caller's, an RM_Call's has none. The only question that does
-/// not end the server where there is none is a call in the user's name.
+/// Whether a context whose client is not a real one has a user: a script's has its caller's, an
+/// RM_Call's has none. If there is none, every check but a call in the user's name ends the server.
 fn has_user(ctx: Ctx<'_>) -> bool {
-    // SAFETY: a command's context; the reply, an error
-    // where the call could not be made, is freed once.
+    // SAFETY: a command's context; the reply, an error if the call could not be made, is freed
+    // once.
     unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"PING".as_ptr(), c"CE".as_ptr());
         if reply.is_null() {
@@ -91,7 +91,7 @@ fn has_user(ctx: Ctx<'_>) -> bool {
     }
 }
 
-/// In the host's error for a call in the name of nobody.
+/// A part of the host's error for a call in the user's name without a user.
 const NO_USER: &[u8] = b"cannot run as user";
 
 /// See [`Rights::now`]. `None` may do everything.
@@ -103,7 +103,7 @@ impl RightsNow<'_> {
         self.0.as_ref().is_none_or(|user| user.may_touch(key))
     }
 
-    /// The same for a key that is no string of the host's yet.
+    /// Whether the user may read and write the key with these bytes.
     pub fn allow_bytes(&self, key: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|user| user.may_touch(OwnString::new(key).get()))
     }

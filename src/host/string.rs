@@ -1,4 +1,4 @@
-//! Strings of the host's.
+//! Strings of the host.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -6,17 +6,17 @@ use std::ptr::{self, NonNull};
 
 use super::api::{RawString, api};
 
-/// A string that the host keeps alive for as long as `'a`: an argument of a call, say.
+/// A string that the host keeps alive for as long as `'a`, such as an argument of a call.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct HostString<'a>(NonNull<RawString>, PhantomData<&'a RawString>);
 
 impl<'a> HostString<'a> {
-    /// `None` where there is none.
+    /// Wraps `string`; `None` if it is null.
     ///
     /// # Safety
-    /// The string must live, and its text stay unchanged, for all of the lifetime. Those who trim
-    /// it see to it that nobody looks at the text of before.
+    /// The string must live, and its text stay unchanged, for the whole lifetime. Code that trims
+    /// it must make sure that nothing uses the text from before.
     #[inline]
     pub unsafe fn new(string: *mut RawString) -> Option<Self> {
         NonNull::new(string).map(|string| HostString(string, PhantomData))
@@ -25,7 +25,7 @@ impl<'a> HostString<'a> {
     /// The arguments of a call.
     ///
     /// # Safety
-    /// As many strings as it says, each as for [`HostString::new`].
+    /// `argv` must have `argc` strings, each as for [`HostString::new`].
     #[inline]
     pub unsafe fn arguments(argv: *mut *mut RawString, argc: c_int) -> &'a [Self] {
         if argc == 0 {
@@ -46,13 +46,13 @@ impl<'a> HostString<'a> {
         }
     }
 
-    /// For calls of the module API.
+    /// The raw pointer, for calls of the module API.
     #[inline]
     pub fn raw(self) -> *mut RawString {
         self.0.as_ptr()
     }
 
-    /// A reference of our own to it.
+    /// Takes a reference of our own to it.
     pub fn hold(self) -> OwnString {
         // SAFETY: a live string; without a context nobody else drops the reference.
         unsafe { OwnString::of(api!(RedisModule_HoldString)(ptr::null_mut(), self.raw())) }
@@ -60,13 +60,13 @@ impl<'a> HostString<'a> {
     }
 }
 
-/// A string of the host's that we hold a reference to. It ends on a thread that holds the global
-/// lock, or where nobody else has one: the host counts them without care for threads.
+/// A string of the host to which we hold a reference. It may be dropped only under the global lock,
+/// or if no other reference exists: the host's count is not atomic.
 #[repr(transparent)]
 pub struct OwnString(NonNull<RawString>);
 
 impl OwnString {
-    /// A new one.
+    /// A new string with this text.
     pub fn new(text: &[u8]) -> Self {
         // SAFETY: the host copies the slice; without a context nobody else frees the string.
         unsafe {
@@ -79,15 +79,15 @@ impl OwnString {
         .expect("the host ends where it has no memory")
     }
 
-    /// One that the host gives away; `None` where there is none.
+    /// Takes over a reference from the host; `None` if it is null.
     ///
     /// # Safety
-    /// The caller's own reference to a live string.
+    /// `string` must be null, or the caller's own reference to a live string.
     pub unsafe fn of(string: *mut RawString) -> Option<Self> {
         NonNull::new(string).map(OwnString)
     }
 
-    /// To be looked at.
+    /// A borrowed view of it.
     #[inline]
     pub fn get(&self) -> HostString<'_> {
         HostString(self.0, PhantomData)
@@ -98,12 +98,12 @@ impl OwnString {
         self.get().bytes()
     }
 
-    /// Whether both are the same string, not only the same text.
+    /// Whether both are the same string object, not only the same text.
     pub fn is(&self, other: &OwnString) -> bool {
         self.0 == other.0
     }
 
-    /// For the host, which takes the reference over.
+    /// The raw pointer, for the host, which takes over the reference.
     pub fn into_raw(self) -> *mut RawString {
         let raw = self.0.as_ptr();
         std::mem::forget(self);
