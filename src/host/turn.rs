@@ -1,8 +1,8 @@
-//! A turn of the main loop: what others have sent to the main thread is seen to, in the order in
-//! which it came.
+//! A turn of the main loop: messages to the main thread are handled in the order in which they
+//! came.
 //!
 //! ```text
-//! main's inbox ── take_new ──► waiting ── next ──► seen to: a reply, a command to go on with, an main_task
+//! main's inbox ── take_new ──► waiting ── next ──► handled: a reply, a command, a task
 //!        │                        ▲
 //!        │ (a script that takes   │ first of all in the next turn
 //!        └─  too long, loading)───┴── put off: completions of the host's own door
@@ -29,26 +29,26 @@ static MESSAGES: Messages = Messages {
 
 /// Messages for the main thread.
 struct Messages {
-    /// What has been taken out of its inbox, and waits for its turn.
+    /// Messages taken out of its inbox that have not been handled.
     waiting: Mutex<PendingMessages>,
-    /// Whether there is any, for a look without the lock.
+    /// Whether there are any, readable without the lock.
     has_waiting: AtomicBool,
     /// The host door's own completions that came while the main loop was kept from turning.
     put_off: Mutex<VecDeque<ForMain>>,
     has_put_off: AtomicBool,
 }
 
-/// Oldest first.
+/// Messages to be handled, oldest first.
 struct PendingMessages {
     messages: VecDeque<ForMain>,
-    /// Their senders' changes have been told when so many have been.
+    /// The host has been notified of their senders' changes once this many notifications are sent.
     notifications: u64,
-    /// How often messages have been taken.
+    /// How many times messages have been taken.
     batch: u64,
 }
 
 impl Messages {
-    /// Takes the messages that have come, once those before them have been seen to.
+    /// Takes the messages that have come, once those before them have been handled.
     #[inline]
     fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
         let has_put_off = self.has_put_off.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Messages {
             waiting.messages = engine.main.take(locked);
         }
         waiting.batch += 1;
-        // Asked afterwards: who sends a message has left its notifications before.
+        // Read afterwards: a sender leaves its notifications before it sends its message.
         waiting.notifications = engine.notifications_so_far(locked);
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl Messages {
         message
     }
 
-    /// The next one, of those too that have just come.
+    /// The next message, including those that have just come.
     fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
         self.next().or_else(|| {
             let mut waiting = self.waiting.lock();
@@ -96,7 +96,7 @@ impl Messages {
     }
 }
 
-/// Sends what `pool` gathered, and answers what has come home. Between commands.
+/// Sends what `pool` gathered, and answers completed requests. Between commands.
 pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;
     engine.send_batch(locked);
@@ -114,41 +114,41 @@ pub fn has_left_over(engine: &Engine) -> bool {
     MESSAGES.has_waiting.load(Ordering::Relaxed) || engine.has_notification_backlog()
 }
 
-/// The number of the batch of messages that is seen to: what has been found out for one of them is
-/// not older than the others.
+/// The number of the batch of messages that is being handled: what has been read for one of them is
+/// recent enough for the others.
 pub fn batch() -> u64 {
     MESSAGES.waiting.lock().batch
 }
 
-/// Tells what has changed, as far as the time goes.
+/// Notifies the host of changes, as far as the budget allows.
 pub fn tell(engine: &Engine, locked: Locked<'_>) {
     if engine.has_notifications() || engine.has_notification_backlog() {
         notifications::tell_up_to(locked, u64::MAX);
     }
 }
 
-/// Sees to messages, as far as the time goes.
+/// Handles messages, as far as the budget allows.
 fn answer(engine: &Engine, locked: Locked<'_>) {
-    // What their senders did is told before they are answered.
+    // The host is notified of the senders' changes before they are answered.
     let notifications = MESSAGES.waiting.lock().notifications;
     if notifications::tell_up_to(locked, notifications) {
         budget::spend(|| {
             let message = MESSAGES.next();
-            message.map(|message| guarded((), || see_to(engine, locked, message))).is_some()
+            message.map(|message| guarded((), || handle(engine, locked, message))).is_some()
         });
     }
 }
 
-fn see_to(engine: &Engine, locked: Locked<'_>, message: ForMain) {
+fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Task(main_task) => main_task(locked, engine, engine.outside.host()),
+        ForMain::Task(task) => task(locked, engine, engine.outside.host()),
     }
 }
 
-/// What can be done for the ports while a script that takes too long, or loading, keeps the main
-/// loop from turning. Called from its event loop.
+/// Does what can be done for the ports while a script that takes too long, or loading, keeps the
+/// main loop from turning. Called from the host's event loop.
 pub fn turn_aside(locked: Locked<'_>) {
     let engine = &*instance().engine;
     let has_messages = MESSAGES.has_waiting.load(Ordering::Relaxed) || !engine.main.is_empty();
@@ -165,7 +165,7 @@ pub fn turn_aside(locked: Locked<'_>) {
     budget::renew();
     let all_done = budget::spend(|| {
         let message = MESSAGES.next_of_all(engine, locked);
-        message.map(|message| guarded((), || see_to_aside(engine, locked, message, busy))).is_some()
+        message.map(|message| guarded((), || handle_aside(engine, locked, message, busy))).is_some()
     });
     MESSAGES.waiting.lock().notifications = engine.notifications_so_far(locked);
     if !all_done {
@@ -173,11 +173,11 @@ pub fn turn_aside(locked: Locked<'_>) {
     }
 }
 
-fn see_to_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
+fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
     let (host, refusal) =
         if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
     match message {
-        ForMain::Task(main_task) => main_task(locked, engine, host),
+        ForMain::Task(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
         ForMain::Run(_) | ForMain::Answer(_) => MESSAGES.put_off(message),
     }

@@ -1,10 +1,10 @@
 //! Units on the host: EXEC, scripts and functions, seen from outside.
 //!
-//! Nothing tells a module that a unit begins or ends. That a command is one of a
-//! unit's, its context's flags say; asking for them costs more than a short
-//! command may, so a filter, which the host calls before every command but those
-//! inside EXEC, notes whether anything has been called that could be a unit. That
-//! the unit is over, the next command's filter finds, or BEFORE_SLEEP.
+//! The host does not notify modules when a unit begins or ends. A context's flags show whether a
+//! command is part of a unit, but reading them costs more than a short command may. So a filter,
+//! which the host calls before every command but those inside EXEC, notes whether anything has been
+//! called that could be a unit. The next command's filter, or BEFORE_SLEEP, finds that the unit is
+//! over.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,30 +22,30 @@ use crate::engine::Locked;
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Commands of the AOF come without a filter.
+/// Flags under which commands come without a filter: those of the AOF.
 const UNFILTERED: u32 =
     raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
 
-/// Whether the next of our commands must ask if it is one of a unit's: something
-/// that is not ours has been called since one was found not to be.
+/// Whether midi's next command must check if it is part of a unit: a command that is not midi's has
+/// been called since the last check that found none.
 static ASK: AtomicBool = AtomicBool::new(true);
 
-/// Whether a unit is open: [`crate::engine::Engine::is_in_unit`] close at hand.
+/// Whether a unit is open: a cheap copy of [`crate::engine::Engine::is_in_unit`].
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the host's clients were paused when its main loop last turned. What
-/// waited for that is called later, and newer hosts do not filter it then.
+/// Whether the host's clients were paused when its main loop last turned. Commands that waited for
+/// the end of a pause run later, and newer hosts do not filter them then.
 static PAUSED: AtomicBool = AtomicBool::new(false);
 
-/// Has the host call us before each command. False where it refuses.
+/// Has the host call us before each command. False if it refuses.
 pub fn register(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad; the callback stays, since midi is never unloaded.
     !unsafe { api!(RedisModule_RegisterCommandFilter)(ctx.raw(), Some(before_command), 0 as c_int) }
         .is_null()
 }
 
-/// Before every command: top-level ones, queued ones as they are queued, those of
-/// scripts and of RM_Call. It costs native commands too, so it is short.
+/// Called before every command: top-level ones, queued ones as they are queued, those of scripts
+/// and of RM_Call. It slows native commands too, so it is short.
 unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the host's own, while we run.
     let command = unsafe { Filtered::new(filter) };
@@ -59,7 +59,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     ASK.store(true, Ordering::Relaxed);
     let name = renamed::meaning(name, command);
     match name.len() {
-        // GET, SET and DEL are as long: one look at the first letter is enough for them.
+        // GET, SET and DEL have the same length: a look at the first letter is enough for them.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
             guarded((), || USERS.before_acl(command));
         }
@@ -90,7 +90,7 @@ fn before_client(command: Filtered<'_>) {
     }
 }
 
-/// Whether it begins with the door's prefix, `midi.`, in any case of letters.
+/// Whether `name` begins with the door's prefix, `midi.`, in upper or lower case.
 #[inline]
 fn is_ours(name: &[u8]) -> bool {
     const LOWER_CASE: u32 = 0x2020_2020;
@@ -102,8 +102,8 @@ fn is_ours(name: &[u8]) -> bool {
     }
 }
 
-/// Whether what runs now is part of a unit; opens it where it is new.
-/// Before anything is done to a shard.
+/// Whether the running command is part of a unit, which is opened if it is new. Called before
+/// anything is done to a shard.
 #[inline]
 pub fn is_inside(ctx: Ctx<'_>) -> bool {
     ASK.load(Ordering::Relaxed) && ask(ctx)
@@ -122,7 +122,8 @@ fn ask(ctx: Ctx<'_>) -> bool {
     }
     if !OPEN.swap(true, Ordering::Relaxed) {
         engine.open_unit(ctx.locked());
-        // Commands also run after BEFORE_SLEEP: shards must not be kept asleep.
+        // Commands also run after BEFORE_SLEEP: the main thread must not sleep while it holds
+        // shards.
         if engine.main.is_asleep() {
             engine.outside.wake_main();
         }
@@ -130,8 +131,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
     true
 }
 
-/// Ends the unit if the host is through with it. True where
-/// none is open then.
+/// Ends the unit if the host has finished it. True if no unit is open afterwards.
 pub fn end_if_over(locked: Locked<'_>) -> bool {
     if OPEN.load(Ordering::Relaxed) && instance().ctx(locked).flags() & INSIDE == 0 {
         end(locked);

@@ -1,11 +1,11 @@
-//! WATCH, which is the host's command: what it must be told of midi's keys.
+//! WATCH, which is the host's command: how the host is notified of changes to midi's keys.
 //!
-//! Host and module share the names: a watched key is one in both keyspaces.
+//! Host and module share the names: a watched name is watched in both keyspaces.
 //!
-//! The filter sees a WATCH before the host has asked who says it. So a turn of the main loop marks
-//! few names at once; the others wait until somebody could act on what the WATCH answered: until
-//! the end of the turn, or the next of midi's commands. Then the host is asked whether it has
-//! executed any WATCH at all.
+//! The filter sees a WATCH before the host has checked the client's rights. So a turn of the main
+//! loop marks only a few names at once. The others wait until a client could act on the reply to
+//! the WATCH: until the end of the turn, or the next of midi's commands. Then the host is asked
+//! whether it has executed any WATCH at all.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -21,16 +21,17 @@ use super::{guarded, notifications};
 use crate::engine::Locked;
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
 
-/// Whether a WATCH has been said since the marks were last counted.
+/// Whether a WATCH has been sent since the marks were last counted.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// After a pause the host takes a turn of its main loop or two to come to the commands that waited.
+/// After a pause the host needs one or two turns of its main loop to reach the commands that
+/// waited.
 const TURNS_AFTER_PAUSE: u8 = 3;
 
-/// Turns until what waited for the end of a pause has been executed; 0 where there was none.
+/// Turns left until what waited for the end of a pause has been executed; 0 if there was no pause.
 static PAUSED: AtomicU8 = AtomicU8::new(0);
 
-/// What WATCH has said in this turn of the main loop.
+/// The WATCHes of this turn of the main loop.
 static TURN: Mutex<Turn> = Mutex::new(Turn {
     marked: 0,
     waiting: Vec::new(),
@@ -40,20 +41,20 @@ static TURN: Mutex<Turn> = Mutex::new(Turn {
     counts: WatchCounts { executed: 0, refused: 0 },
 });
 
-/// Whether any name waits, for a look without the lock.
+/// Whether any name waits, readable without the lock.
 static ANY_WAITING: AtomicBool = AtomicBool::new(false);
 
-/// Who said a WATCH, where the host tells, and its names.
+/// The client that sent a WATCH, if the host reports it, and its names.
 type PendingNames = (Option<u64>, Vec<Box<[u8]>>);
 
 struct Turn {
     /// Bytes of names that were marked at once.
     marked: usize,
-    /// What is not marked yet.
+    /// Names that are not marked yet.
     waiting: Vec<PendingNames>,
-    /// Their bytes.
+    /// The bytes of those.
     waiting_bytes: usize,
-    /// The host has been asked before the end of the turn.
+    /// Whether the host has been asked before the end of the turn.
     has_asked: bool,
     /// WATCHes since the host was last asked.
     said: u64,
@@ -61,18 +62,20 @@ struct Turn {
     counts: WatchCounts,
 }
 
-/// WATCHes by what became of them, as the host has counted them.
+/// The host's counts of WATCHes, by their outcome.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WatchCounts {
     executed: u64,
     refused: u64,
 }
 
-/// A WATCH is about to be executed, or refused: anybody can say it, without a password, too.
+/// A WATCH is about to be executed or refused: any client can send it, even one that has not logged
+/// in.
 pub fn before_watch(command: Filtered<'_>) {
     let (client, locked) = (client_of(command), command.locked());
     SAID.store(true, Ordering::Relaxed);
-    // Notification from before are none for who watches from now on.
+    // Earlier changes must not count for a client that watches from now on: send their
+    // notifications first.
     notifications::tell(locked, None);
     notifications::forget_authors(locked);
     let names = (1..command.count()).map(|number| command.arg(number));
@@ -95,7 +98,7 @@ pub fn before_watch(command: Filtered<'_>) {
     ANY_WAITING.store(true, Ordering::Relaxed);
 }
 
-/// From here on changes of these keys are told.
+/// Marks the names: from here on the host is notified of changes to these keys.
 fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item = &'a [u8]>) {
     let engine = &instance().engine;
     engine.begin_watch(locked, client, may_wait_itself(locked));
@@ -108,13 +111,13 @@ fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item =
 pub fn before_read(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) {
         let has_asked = std::mem::replace(&mut TURN.lock().has_asked, true);
-        // Once in a turn is enough: it takes as long as marking some names.
+        // Asking once in a turn is enough: it takes as long as marking some names.
         if has_asked { mark_waiting(locked) } else { settle(locked) }
     }
 }
 
-/// Marks the names that wait, or forgets them where the host has executed no WATCH since it was
-/// last asked.
+/// Marks the names that wait, or forgets them if the host has executed no WATCH since it was last
+/// asked.
 fn settle(locked: Locked<'_>) {
     let mut turn = TURN.lock();
     if turn.was_any_executed(locked) {
@@ -139,13 +142,14 @@ impl Turn {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether the host has executed any WATCH since this was last asked, as far as it tells. Marks
-    /// of before are taken back where not: whoever said those was refused.
+    /// Whether the host has executed any WATCH since this was last asked, as far as it reports. If
+    /// not, earlier marks are taken back: the clients that asked for them were refused.
     fn was_any_executed(&mut self, locked: Locked<'_>) -> bool {
         let (engine, said) = (&instance().engine, std::mem::take(&mut self.said));
         let counts = WatchCounts::now(locked);
         let before = std::mem::replace(&mut self.counts, counts);
-        // Not by the number of executed ones alone: somebody may have reset it meanwhile.
+        // Do not compare the number of executed ones alone: CONFIG RESETSTAT may have reset it
+        // meanwhile.
         let none = counts == WatchCounts { refused: before.refused + said, ..before }
             && !may_wait_itself(locked);
         if none {
@@ -158,7 +162,7 @@ impl Turn {
 }
 
 impl WatchCounts {
-    /// As the host says; none before it has come across a WATCH.
+    /// As the host reports them; 0 before its first WATCH.
     fn now(locked: Locked<'_>) -> WatchCounts {
         let text =
             instance().ctx(locked).info_text(c"commandstats", c"cmdstat_watch").unwrap_or_default();
@@ -172,26 +176,28 @@ impl WatchCounts {
     }
 }
 
-/// A tenth of a second has passed: marks of those who were refused go, however few there are.
+/// A tenth of a second has passed: marks of clients that were refused are removed, however few
+/// there are.
 pub fn on_cron(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) || instance().engine.has_unconfirmed_marks() {
         settle(locked);
     }
 }
 
-/// Who says it, and then is told of when gone; `None` where the host tells of neither.
+/// The client that sent the command, if the host also reports when it disconnects; `None`
+/// otherwise.
 fn client_of(command: Filtered<'_>) -> Option<u64> {
-    static HEARS: AtomicBool = AtomicBool::new(false);
+    static IS_SUBSCRIBED: AtomicBool = AtomicBool::new(false);
     let client = command.client_id()?;
-    // Not before there is need: it costs the host something with every client that comes or goes.
-    if !HEARS.load(Ordering::Relaxed) {
+    // Only when needed: it costs the host something for every client that connects or disconnects.
+    if !IS_SUBSCRIBED.load(Ordering::Relaxed) {
         let ctx = instance().ctx(command.locked());
-        HEARS.store(
+        IS_SUBSCRIBED.store(
             subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client),
             Ordering::Relaxed,
         );
     }
-    HEARS.load(Ordering::Relaxed).then_some(client)
+    IS_SUBSCRIBED.load(Ordering::Relaxed).then_some(client)
 }
 
 unsafe extern "C" fn on_client(
@@ -207,7 +213,7 @@ unsafe extern "C" fn on_client(
     }
 }
 
-/// The main loop is about to sleep: what was said has been executed or refused.
+/// The main loop is about to sleep: what was sent has been executed or refused.
 pub fn before_sleep(locked: Locked<'_>) {
     if must_not_replicate(locked) {
         PAUSED.store(TURNS_AFTER_PAUSE, Ordering::Relaxed);
@@ -227,7 +233,7 @@ pub fn before_sleep(locked: Locked<'_>) {
     }
 }
 
-/// Whether the WATCH that is said now may have to wait until a pause has ended.
+/// Whether a WATCH that is sent now may have to wait until a pause has ended.
 fn may_wait_itself(locked: Locked<'_>) -> bool {
     is_paused() || must_not_replicate(locked)
 }
@@ -237,13 +243,14 @@ fn is_paused() -> bool {
     PAUSED.load(Ordering::Relaxed) > 0
 }
 
-/// An EXEC is about to be judged.
+/// An EXEC is about to be executed or aborted: the host is first notified of watched keys that have
+/// expired.
 pub fn before_exec(locked: Locked<'_>) {
     before_read(locked);
     instance().engine.tell_expired(locked);
 }
 
-/// A watched key has changed in these databases.
+/// Notifies the host that a watched key has changed in these databases.
 pub fn tell(locked: Locked<'_>, databases: &[u32], key: &[u8]) {
     instance().ctx(locked).signal_modified_in(databases, key);
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use super::table::{BYTES, NUMBERS, Number, POOL, SAFEMODE, SWITCHES, TEXTS};
 use crate::command::parse_integer;
 
-/// `SAFEMODE`, or names and values as in the configuration file, with or
-/// without `midi.` in front.
+/// Reads `SAFEMODE`, or names and values as in the configuration file, with or without `midi.` in
+/// front.
 ///
 /// # Errors
 /// What is wrong with them.

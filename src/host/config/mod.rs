@@ -17,9 +17,9 @@ use table::{
     file_mode, numbered,
 };
 
-/// Reads the load arguments, registers all settings with those as defaults, and
-/// lets the host set what its configuration file names: so what CONFIG REWRITE
-/// wrote there counts, whatever the load arguments say.
+/// Reads the load arguments, registers all settings with those as defaults, and lets the host set
+/// what its configuration file names. So what CONFIG REWRITE wrote there wins over the load
+/// arguments.
 ///
 /// # Errors
 /// What is wrong, for the host's log.
@@ -36,7 +36,7 @@ pub fn load(ctx: Ctx<'_>, args: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the port has in common with the host is as it stands there now.
+/// Takes the host's current values as defaults of the settings that the port shares with it.
 fn ask_host_for_defaults(ctx: Ctx<'_>) {
     for (name, default) in LIKE_THE_HOST {
         let value = ctx.config_number(&c_text(name)).unwrap_or(default);
@@ -50,7 +50,7 @@ fn is_cluster(ctx: Ctx<'_>) -> bool {
     ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
-/// How many databases the host has, and what they are to it.
+/// How many databases the host has, and whether and how it is a cluster.
 pub fn databases(ctx: Ctx<'_>) -> (u32, Cluster) {
     let number = |name| ctx.config_number(name).and_then(|count| u32::try_from(count).ok());
     let count = number(c"databases").unwrap_or_else(|| count_databases(|db| ctx.has_db(db)));
@@ -75,7 +75,7 @@ fn count_databases(exists: impl Fn(u32) -> bool) -> u32 {
     beyond
 }
 
-/// What the engine is made with.
+/// The engine's configuration.
 pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
     let threads = NUMBERS[0].value.load(Ordering::Relaxed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -89,7 +89,7 @@ pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
     }
 }
 
-/// What can change later, as it stands now.
+/// The settings that can change later, with their current values.
 pub fn settings() -> Settings {
     let settings = Settings::default();
     settings.pool.store(POOL.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -116,7 +116,7 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
     let unixsocket = UNIXSOCKET.value.lock().clone();
     let obstacle = if is_cluster(ctx) {
-        Some("cluster-enabled is yes, and midi's ports know no cluster")
+        Some("cluster-enabled is yes, and midi's ports do not support cluster mode")
     } else {
         (bind.is_empty() && unixsocket.is_empty()).then_some(NO_ADDRESS)
     };
@@ -133,13 +133,14 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     }
 }
 
-/// The host's `bind`. Who does not know it has no right to be seen from elsewhere.
+/// The host's `bind`. If the host does not report it, the port must not be reachable from
+/// elsewhere.
 fn bind_of_host(ctx: Ctx<'_>) -> String {
     let text = ctx.config_text(c"bind");
     text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether the host tells its settings: CONFIG may have been renamed.
+/// Whether the host reports its settings: CONFIG may have been renamed.
 pub fn are_told(ctx: Ctx<'_>) -> bool {
     ctx.config_text(c"bind").is_some()
 }

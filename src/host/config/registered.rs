@@ -1,4 +1,4 @@
-//! The settings in the host's hands: CONFIG GET, SET and REWRITE.
+//! The settings as registered with the host: CONFIG GET, SET and REWRITE.
 
 use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void};
 use std::ptr;
@@ -13,7 +13,8 @@ use super::super::string::{HostString, OwnString};
 use super::table::{FIXED, MAX_CLIENTS, NUMBERS, Number, POOL, SWITCHES, Switch, TEXTS, Text};
 use crate::engine::Settings;
 
-/// Has the host know them all, with what they stand at as defaults. False where it refuses one.
+/// Registers all settings with the host, with their current values as defaults. False if it refuses
+/// one.
 pub fn register(ctx: Ctx<'_>) -> bool {
     NUMBERS.iter().all(|number| register_number(ctx, number))
         && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
@@ -21,7 +22,7 @@ pub fn register(ctx: Ctx<'_>) -> bool {
         && register_dispatch(ctx)
 }
 
-/// Lets the host set what its configuration file names. False where that is not valid.
+/// Lets the host set what its configuration file names. False if a value there is not valid.
 pub fn read_file(ctx: Ctx<'_>) -> bool {
     // SAFETY: in OnLoad.
     unsafe { api!(RedisModule_LoadConfigs)(ctx.raw()) == raw::REDISMODULE_OK as c_int }
@@ -175,7 +176,7 @@ unsafe extern "C" fn set_switch(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The host copies the string, and leaves it to us.
+/// The host copies the string; it remains ours.
 unsafe extern "C" fn get_text(_: *const c_char, private: *mut c_void) -> *mut RawString {
     // SAFETY: registered with one of TEXTS; each string is made here, and freed once, here.
     unsafe {

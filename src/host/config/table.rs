@@ -1,4 +1,4 @@
-//! All settings, and what they stand at: the load arguments, the host's configuration file and
+//! All settings and their current values. The load arguments, the host's configuration file and
 //! CONFIG SET write them.
 
 use std::ptr;
@@ -13,17 +13,17 @@ use crate::limits;
 
 /// A numeric setting.
 pub struct Number {
-    /// Without `midi.`.
+    /// The name without `midi.`.
     pub name: &'static str,
     /// The lowest value.
     pub min: i64,
-    /// The highest.
+    /// The highest value.
     pub max: i64,
-    /// REDISMODULE_CONFIG_*.
+    /// REDISMODULE_CONFIG_* bits.
     pub flags: u32,
-    /// As it stands.
+    /// The current value.
     pub value: AtomicI64,
-    /// Where it goes while the engine lives; `None` for what cannot change.
+    /// The engine's copy, which follows each change; `None` if the setting cannot change.
     pub live: Option<fn(&Settings) -> &AtomicUsize>,
 }
 
@@ -38,12 +38,12 @@ const fn number(
     Number { name, min, max, flags, value: AtomicI64::new(default), live }
 }
 
-/// Of what cannot change.
+/// Flag of settings that cannot change.
 pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
-/// Of sizes.
+/// Flag of sizes in bytes.
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
-/// All numbers.
+/// All numeric settings.
 pub static NUMBERS: [Number; 17] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
     number(
@@ -141,26 +141,26 @@ pub static NUMBERS: [Number; 17] = [
     ),
 ];
 
-/// Settings of the port that are the host's, unless set; and Redis's defaults, for hosts that do
-/// not tell.
+/// Settings of the port that default to the host's, and Redis's defaults for hosts that do not
+/// report theirs.
 pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
 
 /// A setting that is on or off.
 pub struct Switch {
-    /// Without `midi.`.
+    /// The name without `midi.`.
     pub name: &'static str,
-    /// REDISMODULE_CONFIG_*.
+    /// REDISMODULE_CONFIG_* bits.
     pub flags: u32,
-    /// As it stands.
+    /// The current value.
     pub value: AtomicBool,
-    /// As a number's.
+    /// As [`Number::live`].
     pub live: Option<fn(&Settings) -> &AtomicBool>,
 }
 
-/// Every command alone, on the main thread.
+/// `midi.safemode`: every command runs alone, on the main thread.
 pub static SAFEMODE: Switch =
     Switch { name: "safemode", flags: FIXED, value: AtomicBool::new(false), live: None };
-/// As the host's own.
+/// `midi.protected-mode`: by default as the host's own.
 pub static PROTECTED: Switch = Switch {
     name: "protected-mode",
     flags: 0,
@@ -170,15 +170,15 @@ pub static PROTECTED: Switch = Switch {
 /// All switches.
 pub static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
 
-/// A setting that is text. None of them can change.
+/// A setting that is text. None of these can change.
 pub struct Text {
-    /// Without `midi.`.
+    /// The name without `midi.`.
     pub name: &'static str,
-    /// As it stands.
+    /// The current value.
     pub value: Mutex<String>,
-    /// The same in the host's hands, while it asks for it.
+    /// The string last returned to the host, which is ours to free.
     pub told: AtomicPtr<RawString>,
-    /// Whether a text will do.
+    /// Whether a text is a valid value.
     pub valid: fn(&str) -> bool,
 }
 
@@ -186,16 +186,17 @@ const fn text(name: &'static str, valid: fn(&str) -> bool) -> Text {
     Text { name, value: Mutex::new(String::new()), told: AtomicPtr::new(ptr::null_mut()), valid }
 }
 
-/// The addresses of the port; the host's where empty.
+/// `midi.bind`: the addresses of the port; the host's if empty.
 pub static BIND: Text = text("bind", |_| true);
-/// The path of a socket.
+/// `midi.unixsocket`: the path of a Unix socket; none if empty.
 pub static UNIXSOCKET: Text = text("unixsocket", |_| true);
-/// The socket's mode: octal, and so no number of the host's.
+/// `midi.unixsocketperm`: the socket's mode. It is octal, and so not a numeric setting.
 pub static UNIXSOCKETPERM: Text = text("unixsocketperm", |text| file_mode(text).is_some());
-/// All texts.
+/// All text settings.
 pub static TEXTS: [&Text; 3] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM];
 
-/// A file mode as redis.conf writes it; empty is what the umask gives.
+/// Reads a file mode as redis.conf writes it: octal, at most 777. Empty is 0: the umask decides.
+/// `None` if it is not valid.
 pub fn file_mode(text: &str) -> Option<u32> {
     if text.is_empty() {
         return Some(0);
@@ -208,21 +209,21 @@ pub fn file_mode(text: &str) -> Option<u32> {
 /// `midi.dispatch pool`.
 pub static POOL: AtomicBool = AtomicBool::new(false);
 
-/// `midi.maxclients`.
+/// The current `midi.maxclients`.
 pub fn max_clients() -> usize {
     numbered(MAX_CLIENTS).value.load(Ordering::Relaxed) as usize
 }
 
-/// Lowers `midi.maxclients` to what can be had.
+/// Lowers `midi.maxclients` to the `possible` number of clients.
 pub fn lower_max_clients(settings: &Settings, possible: usize) {
     numbered(MAX_CLIENTS).value.store(possible as i64, Ordering::Relaxed);
     settings.port.max_clients.store(possible, Ordering::Relaxed);
 }
 
-/// Its name.
+/// The name of `midi.maxclients`.
 pub const MAX_CLIENTS: &str = "maxclients";
 
-/// The number of that name, which is one of those above.
+/// The numeric setting `name`, which must be one of [`NUMBERS`].
 pub fn numbered(name: &str) -> &'static Number {
     NUMBERS.iter().find(|number| number.name == name).expect("one of the names above")
 }

@@ -1,4 +1,4 @@
-//! From midi into the host.
+//! MIDI.EXPORT: from midi into the host.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -16,13 +16,13 @@ use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Progress, Slice};
 use crate::store::{SharedValue, UnixMs, WrongType};
 
-/// Keys that EXPORT takes out of a shard before it asks for the lock.
+/// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
 
-/// MIDI.EXPORT pattern [COUNT n] [REPLACE]. `None` where a job will answer.
+/// MIDI.EXPORT pattern [COUNT n] [REPLACE]. `None` if a job will answer.
 ///
 /// # Errors
-/// Why it was not done, or not to its end.
+/// Why it was refused, or ended early.
 pub fn export(
     engine: &Engine,
     caller: Asker<'_>,
@@ -52,9 +52,9 @@ struct Export {
     shard: u32,
     place: u32,
     scanned: u64,
-    /// Read in midi, to be put into the host.
+    /// Read from midi, to be written to the host.
     batch: VecDeque<Item>,
-    /// When the batch was read.
+    /// The engine's age when the batch was read.
     age: u64,
     counts: CopyCounts,
     error: Option<Error>,
@@ -71,7 +71,7 @@ impl Export {
         self.counts.copied >= self.args.count
     }
 
-    /// Takes a batch of keys out of the shards.
+    /// Reads a batch of keys from the shards.
     fn gather(&mut self, slice: &Slice<'_>) -> Progress {
         let now = slice.now();
         self.age = slice.engine.age();
@@ -114,7 +114,7 @@ impl Export {
     }
 
     fn put(&mut self, ctx: Ctx<'_>, item: &Item) {
-        // RM_Call judges memory as it was when the command began.
+        // RM_Call uses the memory state from when the command began.
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
             return self.error = Some(Error::OutOfMemory);
         }
@@ -182,7 +182,7 @@ unsafe fn refusal(ctx: Ctx<'_>, reply: *mut raw::RedisModuleCallReply) -> Error 
 impl LockWork for Export {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
         if must_not_replicate(ctx.locked()) {
-            // Clients are paused, and so are jobs. Who cannot wait is refused.
+            // Clients are paused, and so are jobs. A client that cannot wait is refused.
             if deadline.is_none() {
                 self.error = Some(Error::HostRefused);
             }

@@ -1,4 +1,4 @@
-//! From the host into midi.
+//! MIDI.IMPORT: from the host into midi.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -19,14 +19,14 @@ use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
-/// From here on a value's encoding is plain in every host, so that it can be
-/// read where it lies; reading a short one so would change its encoding.
+/// A value of this size or more has a plain encoding in every host, so it can be read in place.
+/// Reading a shorter one in place would change its encoding.
 const PLAIN_BYTES: usize = 1024;
 
-/// MIDI.IMPORT pattern [COUNT n] [REPLACE]. `None` where a job will answer.
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE]. `None` if a job will answer.
 ///
 /// # Errors
-/// Why it was not done, or not to its end.
+/// Why it was refused, or ended early.
 pub fn import(
     engine: &Engine,
     caller: Asker<'_>,
@@ -38,7 +38,7 @@ pub fn import(
     start(engine, caller, call, import, total)
 }
 
-/// How many keys a database of the host's has.
+/// How many keys a database of the host has.
 fn keys_of_host(ctx: Ctx<'_>, db: u32) -> u64 {
     let previous = ctx.selected_db();
     ctx.select_db(db);
@@ -59,7 +59,7 @@ struct Import {
     error: Option<Error>,
 }
 
-/// RM_Scan's cursor. It knows no key, so it may be kept between slices.
+/// RM_Scan's cursor. It refers to no key, so it may be kept between slices.
 struct Cursor(*mut raw::RedisModuleScanCursor);
 
 // SAFETY: a plain number inside, used under the lock.
@@ -87,8 +87,8 @@ unsafe extern "C" fn on_scanned(
     key: *mut raw::RedisModuleKey,
     found: *mut c_void,
 ) {
-    // SAFETY: `found` is Import::step's, which waits for the scan; name and key
-    // are the host's, good for this call; the name is held to outlive it.
+    // SAFETY: `found` is Import::step's, which waits for the scan; name and key are the host's,
+    // valid for this call; the name is held to outlive it.
     guarded((), || unsafe {
         let found = &mut *found.cast::<Found<'_>>();
         found.seen += 1;
@@ -99,7 +99,7 @@ unsafe extern "C" fn on_scanned(
         let expire_at = api!(RedisModule_GetAbsExpire)(key);
         let expire_at = (expire_at >= 0).then_some(expire_at);
         if expire_at.is_some_and(|at| at < found.now) {
-            return; // Gone for any reader.
+            return; // Expired for any reader.
         }
         if api!(RedisModule_KeyType)(key) != raw::REDISMODULE_KEYTYPE_STRING as c_int {
             found.not_strings += 1;
@@ -173,8 +173,8 @@ impl Import {
                 self.counts.present += 1;
             }
         };
-        // Where GET is renamed the host's key has its encoding changed: better than not to be
-        // copied.
+        // If GET is renamed, this changes the encoding of the host's key: better than not copying
+        // it.
         if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, &mut put) {
             with_value_in_place(ctx, name, &mut put);
         }
@@ -198,10 +198,10 @@ fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&
     }
 }
 
-/// False where the host does not let us call GET.
+/// False if the host does not let us call GET.
 fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
-    // SAFETY: the lock is held; the format says one string; the reply's text
-    // lives until the reply is freed.
+    // SAFETY: the lock is held; the format names one string; the reply's text lives until the reply
+    // is freed.
     unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
         if reply.is_null() {

@@ -1,4 +1,4 @@
-//! A copy, in either direction: a job whose only part needs the host's lock.
+//! A copy, in either direction: a job whose only part needs the global lock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,19 +11,19 @@ use super::super::rights::Rights;
 use crate::command::{Args, Error, Reply, Transcript};
 use crate::engine::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
-/// What a copy answers.
+/// The counts that a copy replies with.
 #[derive(Default)]
 pub struct CopyCounts {
     /// Keys that were copied.
     pub copied: u64,
-    /// Those that were there already.
+    /// Keys that were there already.
     pub present: u64,
-    /// Those that hold something else.
+    /// Keys that hold something other than a string.
     pub not_strings: u64,
 }
 
 impl CopyCounts {
-    fn say(&self, reply: &mut dyn Reply) {
+    fn write_to(&self, reply: &mut dyn Reply) {
         reply.array(3);
         for count in [self.copied, self.present, self.not_strings] {
             reply.integer(count as i64);
@@ -31,11 +31,11 @@ impl CopyCounts {
     }
 }
 
-/// Either direction.
+/// A copy in either direction.
 pub trait Copying: LockWork {
     /// What has been copied so far.
     fn counts(&self) -> &CopyCounts;
-    /// Why it has ended before its time.
+    /// Why it ended early; `None` if it did not.
     fn error(&self) -> Option<Error>;
 }
 
@@ -46,23 +46,23 @@ impl<C: Copying> Task for CopyTask<C> {
         let copy = self.0.lock();
         match copy.error() {
             Some(error) => reply.error(&error.text("", &Args::new(&[]))),
-            None => copy.counts().say(reply),
+            None => copy.counts().write_to(reply),
         }
         true
     }
 }
 
-/// Who wants a copy, and how they can be answered.
+/// Who asks for a copy, and how they can be answered.
 pub struct Asker<'a> {
     /// A context that holds the lock.
     pub ctx: Ctx<'a>,
-    /// Whose rights count; those of the context's client where `None`.
+    /// The user whose rights count; `None` for that of the context's client.
     pub user: Option<&'a [u8]>,
     /// Has the client wait for a job. `None`: it must be answered here and now.
     pub wait: Option<Wait<'a>>,
 }
 
-/// Makes a client wait: whom the job is for, and how it answers.
+/// Makes a client wait; returns the job's owner and its reply.
 pub type Wait<'a> = &'a mut dyn FnMut() -> (JobOwner, Box<dyn JobReply>);
 
 impl Asker<'_> {
@@ -72,10 +72,11 @@ impl Asker<'_> {
     }
 }
 
-/// Starts a copy as a job, or runs it here where the client cannot wait.
+/// Starts a copy as a job, or runs it at once if the client cannot wait. `None` if the job will
+/// answer.
 ///
 /// # Errors
-/// Why it was not done, or not to its end.
+/// Why it was refused, or ended early.
 pub fn start<C: Copying + 'static>(
     engine: &Engine,
     caller: Asker<'_>,
@@ -96,7 +97,7 @@ pub fn start<C: Copying + 'static>(
             return Err(error);
         }
         let mut transcript = Transcript::default();
-        copy.counts().say(&mut transcript);
+        copy.counts().write_to(&mut transcript);
         return Ok(Some(transcript));
     };
     engine.room_for_job(call.command)?;

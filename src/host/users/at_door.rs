@@ -1,17 +1,17 @@
-//! Rights at the host's door of Redis 7.0. That host leaves module commands out of categories, both
-//! ways: `+@all -@write` would allow every one of midi's writes, and `+@all -flushall`
-//! MIDI.FLUSHALL. So after the host has judged a command by its own rules, it is judged by midi's:
-//! see [`super::judge::verdict`]. Later hosts know the categories of midi's commands, and their
-//! verdict is the last word: there nobody is ever asked.
+//! Rights at the host door of Redis 7.0. That host leaves module commands out of categories, so
+//! `+@all -@write` would allow all of midi's writes, and `+@all -flushall` would allow
+//! MIDI.FLUSHALL. So after the host has judged a command by its own rules, midi judges it by its
+//! own: see [`super::judge::verdict`]. Later hosts know the categories of midi's commands, and
+//! their verdict is final: there midi never judges.
 //!
 //! | asked | stale | |
 //! |---|---|---|
-//! | no | yes | at load: no client has come |
-//! | yes | yes | a user may have changed: every command is judged, until the next look at all users |
+//! | no | yes | at load: no client has connected |
+//! | yes | yes | a user may have changed: every command is judged, until all users are read again |
 //! | yes | no | some user's rules make a difference: every command is judged |
-//! | no | no | nobody's do: nothing is judged, at the cost of one load |
+//! | no | no | no user's rules do: nothing is judged, at the cost of one load |
 //!
-//! While commands are judged, the verdict on a client is kept until its user may be another.
+//! While commands are judged, the verdict on a client is kept until its user may have changed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,27 +31,27 @@ use super::text::Description;
 use crate::engine::{Call, Commands, Locked, Refusal};
 use crate::limits::DOOR_CLIENTS_KEPT;
 
-/// Who may be allowed too much by the host.
+/// The clients that the host may allow too much.
 pub struct AtDoor {
     /// Whether any user's rules may allow less than the host does.
     asked: AtomicBool,
-    /// Whether the host's users may have changed since all of them were looked at.
+    /// Whether the host's users may have changed since all of them were read.
     stale: AtomicBool,
-    /// What the host may allow too kindly, by client. A client's user changes with AUTH, HELLO,
-    /// RESET or EXEC only.
+    /// By client, the commands that the host may wrongly allow. A client's user changes only with
+    /// AUTH, HELLO, RESET or EXEC.
     kept: Mutex<Option<HashMap<u64, Commands>>>,
-    /// Whether a filter sees these by their names: `rename-command` may hide them.
+    /// Whether a filter sees these commands by name: `rename-command` may hide them.
     changes_are_seen: OnceLock<bool>,
 }
 
-/// Whether this host leaves the categories of module commands alone.
+/// Whether this host has no categories for module commands.
 fn is_needed() -> bool {
     // SAFETY: filled in at load, and never changed.
     unsafe { raw::RedisModule_SetCommandACLCategories }.is_none()
 }
 
 impl AtDoor {
-    /// As it is at load.
+    /// The state at load.
     pub const fn new() -> Self {
         AtDoor {
             asked: AtomicBool::new(false),
@@ -61,7 +61,7 @@ impl AtDoor {
         }
     }
 
-    /// The users may be about to change: until all have been looked at, every command is judged.
+    /// The users may be about to change: until all have been read, every command is judged.
     pub fn users_may_change(&self) {
         if is_needed() {
             self.asked.store(true, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl AtDoor {
         }
     }
 
-    /// A client's user may be about to change; whose, a filter does not learn.
+    /// A client's user may be about to change; a filter does not learn which client's.
     pub fn forget(&self) {
         if self.is_asked() {
             *self.kept.lock() = None;
@@ -81,7 +81,7 @@ impl AtDoor {
     pub fn look_at_all(&self, locked: Locked<'_>) {
         if is_needed() && self.stale.swap(false, Ordering::Relaxed) {
             let names = instance().ctx(locked).call(c"ACL", &[b"USERS"]).list();
-            // A host without the ACL command does not tell who there is.
+            // Without the ACL command the host does not list its users.
             let asked = names.is_empty()
                 || names
                     .into_iter()
@@ -96,10 +96,10 @@ impl AtDoor {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether the client may run its command, as far as the host has not seen to that.
+    /// Checks whether the client may run its command, as far as the host has not checked it.
     ///
     /// # Errors
-    /// The host's words on what is not allowed.
+    /// The host's error text for what is not allowed.
     #[inline(never)]
     pub fn judge(
         &self,
@@ -109,7 +109,7 @@ impl AtDoor {
         in_unit: bool,
     ) -> Result<(), Vec<u8>> {
         let id = ctx.client_id();
-        // A unit may change its user half way, and a script's client has a number of its own.
+        // A unit may change its user midway, and a script's client has an id of its own.
         if !in_unit
             && let Some(too_kind) = self.kept.lock().as_ref().and_then(|kept| kept.get(&id))
             && !too_kind.has(call.command)
@@ -121,8 +121,8 @@ impl AtDoor {
             Asker::Other(name) => (name, false),
             Asker::Nobody => return Ok(()),
         };
-        // A user that another module has made for itself is not on the host's list: what the host
-        // says of it holds.
+        // A user that another module has made for itself is not on the host's list: the host's
+        // verdict on it stands.
         let verdict = known.with(ctx.locked(), &name, |seen| {
             if is_real && !in_unit && self.changes_are_seen(ctx.locked()) {
                 self.keep(id, seen.host_is_too_kind);

@@ -1,9 +1,10 @@
-//! Who may have changed, from what a command filter sees before it is executed, queued or refused.
+//! Which users may have changed, by what a command filter sees before it is executed, queued or
+//! refused.
 //!
 //! ```text
-//! ACL or CONFIG SET is said ─┬──────────────────────────────► touched ─► looked at once, in the same turn of the
+//! ACL or CONFIG SET is sent ─┬──────────────────────────────► touched ─► read once, in the same turn of the
 //!                            └─ in MULTI ─► queued ─ EXEC ───►    ▲       main loop
-//!                                                    every second, everybody
+//!                                                    every second, all users
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,25 +20,25 @@ use super::touched::{Touched, UserChange};
 use crate::engine::{DEFAULT_USER, Locked};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
 
-/// Who may have changed since somebody last looked.
+/// The users that may have changed since they were last read.
 pub struct Changes {
-    /// `None` where nothing was said.
+    /// `None` if there are none.
     touched: Mutex<Option<Touched>>,
-    /// Whether anything was, for a look at every turn of the main loop without the lock.
+    /// Whether there are any, readable without the lock in every turn of the main loop.
     any_touched: AtomicBool,
-    /// Whose changes are queued in a transaction, the latest first, and whom they touch; `None`
-    /// where the host does not tell who says them.
+    /// The clients whose changes are queued in a transaction, the latest first, and the users that
+    /// they touch. The client is `None` if the host does not report it.
     queued: Mutex<Vec<(Option<u64>, Touched)>>,
-    /// Whether any may ever have been.
+    /// Whether any change may ever have been queued.
     any_queued: AtomicBool,
     /// Whether the host may have threads that send replies.
     has_io_threads: AtomicBool,
-    /// When everybody was last looked at.
+    /// When all users were last read.
     last_of_all: Mutex<Option<Instant>>,
 }
 
 impl Changes {
-    /// Nothing was said yet.
+    /// No change yet.
     pub const fn new() -> Self {
         Changes {
             touched: Mutex::new(None),
@@ -49,12 +50,12 @@ impl Changes {
         }
     }
 
-    /// Asks the host what does not change. At load.
+    /// Asks the host for what does not change. At load.
     pub fn prepare(&self, ctx: Ctx<'_>) {
         self.has_io_threads.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
     }
 
-    /// These may be about to change, or will be at an EXEC.
+    /// Notes users that may be about to change, now or at an EXEC.
     pub fn note(&self, command: Filtered<'_>, touched: &Touched) {
         if queues(command) {
             self.note_queued(command.client_id(), touched);
@@ -62,7 +63,8 @@ impl Changes {
         self.add(touched);
     }
 
-    /// The same of one user. Anybody can say it over and over: what is noted already costs little.
+    /// Notes one user that may be about to change, now or at an EXEC. Any client can repeat this: a
+    /// user that is noted already costs little.
     pub fn note_one(&self, command: Filtered<'_>, name: &[u8]) {
         let one = || Touched::these([name].into_iter(), UserChange::Changed);
         if !self.is_queued(command.client_id(), name) && queues(command) {
@@ -73,7 +75,7 @@ impl Changes {
         }
     }
 
-    /// Whether a change of that user was the client's last one to be remembered for an EXEC.
+    /// Whether the latest queued change is this client's and touches this user.
     fn is_queued(&self, client: Option<u64>, name: &[u8]) -> bool {
         self.any_queued.load(Ordering::Relaxed)
             && self
@@ -83,12 +85,12 @@ impl Changes {
                 .is_some_and(|(last, all)| *last == client && all.has(name, UserChange::Changed))
     }
 
-    /// Whether that user is to be looked at.
+    /// Whether this user is to be read again.
     fn is_touched(&self, name: &[u8]) -> bool {
         self.touched.lock().as_ref().is_some_and(|touched| touched.has(name, UserChange::Changed))
     }
 
-    /// Remembers who said this, where it is one of a transaction's, or may be.
+    /// Remembers the sender of a change that is, or may be, queued in a transaction.
     fn note_queued(&self, client: Option<u64>, touched: &Touched) {
         self.any_queued.store(true, Ordering::Relaxed);
         let (mut queued, mut all) = (self.queued.lock(), touched.clone());
@@ -99,8 +101,7 @@ impl Changes {
         queued.insert(0, (client, all));
     }
 
-    /// Those whose changes are queued for this EXEC are to be looked at. False where there are
-    /// none.
+    /// Notes the users whose changes are queued for this EXEC. False if there are none.
     pub fn note_exec(&self, command: Filtered<'_>) -> bool {
         if !self.any_queued.load(Ordering::Relaxed) {
             return false;
@@ -108,7 +109,7 @@ impl Changes {
         let client = command.client_id();
         let mut queued = self.queued.lock();
         let Some(at) = queued.iter().position(|(other, _)| *other == client) else { return false };
-        // Where the host does not tell whose EXEC it is, any may be the one.
+        // If the host does not report whose EXEC it is, it may be any client's.
         if client.is_none() {
             self.add(&queued[at].1);
         } else {
@@ -117,25 +118,25 @@ impl Changes {
         true
     }
 
-    /// These are to be looked at.
+    /// Adds users to be read again.
     fn add(&self, touched: &Touched) {
         self.touched.lock().get_or_insert_default().add(touched);
         self.any_touched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there are any such.
+    /// Whether any users are to be read again.
     #[inline]
     pub fn are_any(&self) -> bool {
         self.any_touched.load(Ordering::Relaxed)
     }
 
-    /// Who they are; somebody looks.
+    /// Takes the users to be read again, which the caller then reads.
     pub fn take(&self) -> Option<Touched> {
         self.any_touched.store(false, Ordering::Relaxed);
         self.touched.lock().take()
     }
 
-    /// Whether it is time to look at everybody. From now on it is not, for a second.
+    /// Whether it is time to read all users. If so, not again for a second.
     pub fn is_time_for_all(&self) -> bool {
         let mut last = self.last_of_all.lock();
         let is_time = last.is_none_or(|last| last.elapsed() >= USERS_NOTICED_EVERY);
@@ -145,10 +146,10 @@ impl Changes {
         is_time
     }
 
-    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP:
-    /// from Redis 8 on by a thread of the host's; while loading, or a script that takes too
-    /// long, from within; and that of a client that was blocked, which is served after
-    /// BEFORE_SLEEP, in the same turn.
+    /// Whether the reply to the command that is about to be executed may leave before the next
+    /// BEFORE_SLEEP. From Redis 8 on a thread of the host may send it; during loading, or a script
+    /// that takes too long, the host sends it from within; and a client that was blocked is served
+    /// after BEFORE_SLEEP, in the same turn.
     pub fn replies_leave_early(&self, locked: Locked<'_>) -> bool {
         const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
@@ -159,7 +160,7 @@ impl Changes {
     }
 }
 
-/// Whom an ACL command may change, but for ACL SETUSER.
+/// The users that an ACL command other than ACL SETUSER may change.
 pub fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     let subcommand = command.arg(1);
     let is = |word: &[u8]| subcommand.eq_ignore_ascii_case(word);
@@ -177,7 +178,7 @@ pub fn touched_by_acl(command: Filtered<'_>) -> Option<Touched> {
     }
 }
 
-/// Whom a CONFIG command may change.
+/// The users that a CONFIG command may change.
 pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
     let mut names = (2..command.count()).step_by(2).map(|number| command.arg(number));
     let is_password = command.arg(1).eq_ignore_ascii_case(b"set")
@@ -185,16 +186,16 @@ pub fn touched_by_config(command: Filtered<'_>) -> Option<Touched> {
     is_password.then(|| Touched::these([DEFAULT_USER].into_iter(), UserChange::Changed))
 }
 
-/// Whether ACL LOAD ends the sessions of all users. From 7.4 on, where modules can make categories
-/// of their own, it ends those of users that are gone.
+/// Whether ACL LOAD ends the sessions of all users. From 7.4 on, when modules can add ACL
+/// categories, it ends only those of users that are gone.
 fn load_replaces_users() -> bool {
     // SAFETY: filled in at load, and never changed.
     unsafe { raw::RedisModule_AddACLCategory }.is_none()
 }
 
-/// Whether the command is one of a transaction's, or may be.
+/// Whether the command is, or may be, queued in a transaction.
 fn queues(command: Filtered<'_>) -> bool {
     let Some(client) = command.client_id() else { return true };
-    // One that the host does not know queues nothing.
+    // A client that the host does not know queues nothing.
     client_flags(client) & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0
 }

@@ -1,6 +1,6 @@
-//! Which commands a set of rules allows. What its rules on commands come to, the host says itself:
-//! a user of our own gets them, and all keys, and the host is asked about one command after the
-//! other. So categories, subcommands and their order are judged as the host judges them.
+//! Which commands a set of rules allows. The host itself decides what its rules on commands mean: a
+//! private user of ours gets them, and all keys, and the host is asked about one command after the
+//! other. So categories, subcommands and their order count as they do for the host.
 
 use super::super::PREFIX;
 use super::super::acl::{HostUser, MayCall};
@@ -9,20 +9,20 @@ use super::text::RulesText;
 use crate::command::{COMMANDS, Command, Doors};
 use crate::engine::{Commands, Locked};
 
-/// What a set of rules comes to.
+/// What a set of rules allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What may be called.
+    /// The commands that may be called.
     pub allowed: Commands,
-    /// What the host alone would allow, although these rules do not: see [`verdict`].
+    /// The commands that the host alone would allow although these rules do not: see [`verdict`].
     pub host_is_too_kind: Commands,
 }
 
-/// Judges a set of rules. What the ports alone have is allowed where the host allows its own of
-/// that name; any other command where the host allows `midi.x`, and
+/// Judges a set of rules. A command that only the ports have is allowed if the host allows its own
+/// of that name. Any other command is allowed if the host allows `midi.x`, and
 ///
-/// * allows its native twin as well, so that what the rules say of `x`, or of a category of it,
-///   holds for midi also where the host knows nothing of the categories of `midi.x` (Redis 7.0), or
+/// * also allows its native twin, so that rules on `x`, or on a category of it, hold for midi even
+///   if the host knows no categories of `midi.x` (Redis 7.0), or
 /// * the rules name it (`+midi.x`), or allow nothing but what they name (`-@all`).
 pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     let mut verdict = Verdict::default();
@@ -48,26 +48,27 @@ pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     verdict
 }
 
-/// A user of the host's that nobody else knows, to be asked about commands.
+/// A private user of ours, for questions to the host about commands.
 struct Judge<'l> {
     user: HostUser<'l>,
     all: bool,
 }
 
-/// Hosts from 8.6 on judge no command with a wrong number of arguments: so many are tried.
+/// Hosts from 8.6 on do not judge a command with a wrong number of arguments: up to this many words
+/// are tried.
 const ARGUMENTS_MOST: usize = 8;
 
 /// Stands for any argument. No rule on first arguments names it.
 const ARGUMENT: &[u8] = b"";
 
 impl<'l> Judge<'l> {
-    /// `None` where the host does not take the rules back, which should not be.
+    /// `None` if the host does not accept its own rules, which should not happen.
     fn new(locked: Locked<'l>, rules: &RulesText) -> Option<Self> {
         let judge = Judge { user: HostUser::unknown(locked), all: rules.is_all() };
         let own = [&b"on"[..], b"allkeys"].into_iter();
         let known =
             own.chain(rules.commands.iter().map(Vec::as_slice)).all(|rule| judge.user.set(rule));
-        // Not every host knows it.
+        // Not every host knows this rule.
         judge.user.set(b"alldbs");
         known.then_some(judge)
     }
@@ -80,13 +81,13 @@ impl<'l> Judge<'l> {
 
     /// Whether the command may be called; `container|sub` is a subcommand.
     fn allows(&self, name: &str) -> bool {
-        // A subcommand that this host lacks is as good as the command. Any other that it lacks may
-        // be called by whoever may call all that there will be.
+        // A subcommand that this host lacks counts as its container. Any other command that it
+        // lacks is allowed to users that may call all commands, future ones too.
         let container = || self.asks(name.split_once('|')?.0);
         self.asks(name).or_else(container).unwrap_or(self.all)
     }
 
-    /// `None` where the host has no such command.
+    /// `None` if the host has no such command.
     fn asks(&self, name: &str) -> Option<bool> {
         let mut words: Vec<OwnString> =
             name.split('|').map(|word| OwnString::new(word.as_bytes())).collect();

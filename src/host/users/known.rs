@@ -1,4 +1,4 @@
-//! What was last seen of the users that somebody asked for.
+//! A cache of the users that have been asked for, as last read.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,27 +13,27 @@ use super::text::{self, Description, RulesText};
 use crate::engine::{Commands, DEFAULT_USER, Locked, PasswordSum, Rules, User};
 use crate::limits::JUDGED_RULES_KEPT;
 
-/// Users as they were when they were last looked at, and what their rules come to.
+/// Users as last read, and what their rules allow.
 pub struct Known {
     /// By name.
     seen: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>>,
-    /// What rules on commands come to. Most users share them with others.
+    /// What each list of command rules allows. Most users share theirs with others.
     judged: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>>,
-    /// How many have been read.
+    /// How many users have been read.
     revisions: AtomicU64,
 }
 
-/// A user as it was when it was last looked at.
+/// A user as last read.
 pub struct Seen {
     text: HostText,
     /// What it may do.
     pub user: User,
-    /// Commands of the table that the host allows under some rules that do not allow them.
+    /// Commands of the table that the host allows although some of the user's rules do not.
     pub host_is_too_kind: Commands,
 }
 
 impl Known {
-    /// Nobody.
+    /// An empty cache.
     pub const fn new() -> Self {
         Known {
             seen: LazyLock::new(Mutex::default),
@@ -42,8 +42,8 @@ impl Known {
         }
     }
 
-    /// Calls `with` with what is known of a user, looked at anew where it has changed; `None` where
-    /// there is no such user.
+    /// Calls `with` with a user, which is read again if it has changed. `None` if there is no such
+    /// user.
     pub fn with<R>(
         &self,
         locked: Locked<'_>,
@@ -90,8 +90,8 @@ impl Known {
         verdict
     }
 
-    /// Forgets users that have changed, or are gone: whoever asks for them looks anew. Those of
-    /// these names, or all; whether there were any.
+    /// Forgets users that have changed or are gone, so that they are read again when asked for:
+    /// those of `names`, or all if `None`. True if there were any.
     pub fn forget_changed<'a>(
         &self,
         locked: Locked<'_>,
@@ -114,11 +114,12 @@ impl Known {
     }
 }
 
-/// The host's text of a user. It makes a new one with every change, and with every user that it
-/// makes: as long as this one is kept, another at the same address would be the same.
+/// The host's text of a user. The host makes a new string for every change, and for every user that
+/// it creates. While this one is kept its address is not reused: the same address means the same
+/// text.
 pub struct HostText(OwnString);
 
-// SAFETY: kept in `Known`, which is looked at under the global lock only.
+// SAFETY: kept in `Known`, which is read under the global lock only.
 unsafe impl Send for HostText {}
 
 impl PartialEq for HostText {
@@ -128,12 +129,12 @@ impl PartialEq for HostText {
 }
 
 impl HostText {
-    /// `None` where there is no such user.
+    /// The text of user `name`; `None` if there is no such user.
     pub fn of_user(locked: Locked<'_>, name: &[u8]) -> Option<Self> {
         HostUser::of_name(locked, name)?.text().map(HostText)
     }
 
-    /// It.
+    /// The bytes of the text.
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes()
     }
@@ -144,18 +145,18 @@ fn may_touch_empty_key(locked: Locked<'_>, name: &[u8]) -> bool {
     HostUser::of_name(locked, name).is_some_and(|user| user.may_touch(OwnString::new(b"").get()))
 }
 
-/// Whether that is the user's password. The host waits, so it is quick: no more is done for any
-/// name.
+/// Whether `password` is the user's. The main thread waits for this, so it is quick and does
+/// nothing else, whatever the name.
 pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> bool {
     let text = HostText::of_user(locked, name);
     text::lets_in(text.as_ref().map_or(NOBODY, HostText::bytes), password)
 }
 
-/// Where there is no such user, this one is asked for its password: it takes as long.
+/// Used if there is no such user, so that the answer takes as long.
 const NOBODY: &[u8] =
     b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
 
-/// Whether clients need not say who they are.
+/// Whether clients need not log in.
 pub fn default_is_open(locked: Locked<'_>) -> bool {
     let text = HostText::of_user(locked, DEFAULT_USER);
     text.is_some_and(|text| {

@@ -1,15 +1,15 @@
 //! The host's users, for the ports and, on hosts that do not judge module commands by categories,
-//! for the host's door: passwords, and rules in midi's own form.
+//! for the host door: their passwords, and their rules in midi's own form.
 //!
 //! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL
-//! command is called, and none need be there. [`text`] reads it, [`judge`] asks the host what the
-//! rules come to, [`known`] keeps what they came to; [`changes`] finds out when to look again and
-//! [`touched`] at whom, [`at_door`] judges commands at the host's door.
+//! command is called, and none need exist. [`text`] parses it, [`judge`] asks the host what the
+//! rules allow, [`known`] keeps the result; [`changes`] decides when to read users again and
+//! [`touched`] which ones, [`at_door`] judges commands at the host door.
 //!
-//! No event tells of a change: a command filter sees ACL and CONFIG SET before they are executed,
-//! queued or refused, and the users' texts are compared once a second besides. Anybody can say
-//! these words, so they cost no more than one look at the users that they name in a turn of the
-//! main loop.
+//! No event reports a change: a command filter sees ACL and CONFIG SET before they are executed,
+//! queued or refused, and the users' texts are also compared once a second. Any client can send
+//! these commands, so in a turn of the main loop they cost at most one look at the users that they
+//! name.
 
 mod at_door;
 mod changes;
@@ -32,8 +32,8 @@ use touched::{Touched, UserChange};
 pub static USERS: Users =
     Users { known: Known::new(), changes: Changes::new(), at_door: AtDoor::new() };
 
-/// The host's users: what was seen of them, who may have changed since, and what follows for the
-/// host's door.
+/// The host's users: what was last read of them, who may have changed since, and what follows for
+/// the host door.
 pub struct Users {
     known: Known,
     changes: Changes,
@@ -41,20 +41,21 @@ pub struct Users {
 }
 
 impl Users {
-    /// Asks the host what does not change. At load.
+    /// Asks the host for what does not change. At load.
     pub fn prepare(&self, ctx: Ctx<'_>) {
         self.changes.prepare(ctx);
     }
 
-    /// What a user may do; `None` where there is no such user.
+    /// What a user may do; `None` if there is no such user.
     pub fn look(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
         self.known.with(locked, name, |seen| seen.user.clone())
     }
 
-    /// Whether a client of the host's may run its command, as far as the host has not seen to that.
+    /// Checks whether a client of the host may run its command, as far as the host has not checked
+    /// it.
     ///
     /// # Errors
-    /// The host's words on what is not allowed.
+    /// The host's error text for what is not allowed.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
         if self.at_door.is_asked() {
@@ -64,7 +65,7 @@ impl Users {
         }
     }
 
-    /// A client's user may be about to change: AUTH and its kin.
+    /// A client's user may be about to change: AUTH, HELLO or RESET.
     pub fn before_login(&self) {
         self.at_door.forget();
     }
@@ -98,27 +99,28 @@ impl Users {
         }
     }
 
-    /// Users that were noted may be about to change. Who said so may not even be logged in, so
-    /// nobody is held up for it: they are looked at once in this turn of the main loop, before
-    /// any reply leaves the host. Where replies leave sooner, the ports wait until somebody has
-    /// looked.
+    /// Users that were noted may be about to change. The sender may not even be logged in, so no
+    /// client is held up for it: the users are read once in this turn of the main loop, before any
+    /// reply leaves the host. If replies leave sooner, the ports wait until the users have been
+    /// read.
     fn may_change(&self, locked: Locked<'_>) {
         self.at_door.users_may_change();
         let engine = &instance().engine;
         if self.replies_leave_early(locked) {
             engine.users.mark_stale(locked);
-            // Where a script keeps the main loop from turning, this is how we get to look again.
+            // While a script keeps the main loop from turning, this wake-up lets us read them.
             engine.outside.wake_main();
         }
     }
 
-    /// Whether the reply to what is about to be executed may leave before the next BEFORE_SLEEP.
+    /// Whether the reply to the command that is about to be executed may leave before the next
+    /// BEFORE_SLEEP.
     pub fn replies_leave_early(&self, locked: Locked<'_>) -> bool {
         self.changes.replies_leave_early(locked)
     }
 
-    /// Looks at the known users again, where they may have changed,
-    /// before any reply of this turn of the main loop leaves the host.
+    /// Reads the known users again if they may have changed, before any reply of this turn of the
+    /// main loop leaves the host.
     #[inline]
     pub fn refresh(&self, locked: Locked<'_>) {
         if self.changes.are_any() || instance().engine.users.are_stale() {
@@ -132,12 +134,12 @@ impl Users {
         let stale = instance().engine.users.are_stale();
         match &touched {
             Some(touched) => self.look_at(locked, touched, stale),
-            // At the start everybody is new.
+            // At the start every user is new.
             None => self.look_at(locked, &Touched::everybody(UserChange::Changed), stale),
         }
     }
 
-    /// Looks at these users; `must_tell` the ports also where none has changed.
+    /// Reads these users again; notifies the ports if any has changed, or if `must_tell`.
     fn look_at(&self, locked: Locked<'_>, touched: &Touched, must_tell: bool) {
         let engine = &instance().engine;
         if self.known.forget_changed(locked, touched.names()) || must_tell {
@@ -149,8 +151,8 @@ impl Users {
         }
     }
 
-    /// Now and then: the filter does not see what another module does to a user, nor the ACL
-    /// command under another name.
+    /// Reads all users from time to time: the filter does not see what another module does to a
+    /// user, nor the ACL command under another name.
     pub fn on_cron(&self, locked: Locked<'_>) {
         if self.changes.is_time_for_all() {
             self.look_at(locked, &Touched::everybody(UserChange::Changed), false);

@@ -1,5 +1,4 @@
-//! A user in the host's words: what ACL LIST says of it, which the host keeps until the user
-//! changes.
+//! A user in the host's words: its text in ACL LIST, which the host keeps until the user changes.
 
 use crate::command::glob::Pattern;
 use crate::engine::{KeyRule, PasswordSum};
@@ -15,7 +14,7 @@ pub struct Description {
     pub rules: Vec<RulesText>,
 }
 
-/// Rules that belong together.
+/// One set of rules: the user's own, or a selector's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RulesText {
     /// Rules on commands, in their order: first `+@all` or `-@all`.
@@ -26,19 +25,18 @@ pub struct RulesText {
     pub databases: Option<Vec<u32>>,
 }
 
-/// What [`KeyRule`] makes of `~*`.
+/// The rule that matches every key but the empty one.
 const ANY: &[u8] = b"~*";
 
 impl Description {
     /// Reads a text such as `on #… ~a* resetchannels -@all +get (%R~* resetchannels -@all +@read)`.
-    /// Words that say nothing of what is asked here are passed over.
+    /// Words about anything else are skipped.
     pub fn read(text: &[u8]) -> Self {
         let mut user = Description { rules: vec![RulesText::default()], ..Description::default() };
         let mut in_selector = false;
         for mut word in text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
-            // Patterns may contain brackets, but a word of the user itself begins with one only
-            // here, and rules on commands, which come last in a selector, have none of
-            // their own.
+            // Patterns may contain brackets. But outside a selector only its first word begins with
+            // one, and rules on commands, which come last in a selector, contain none.
             if !in_selector && let Some(rest) = word.strip_prefix(b"(") {
                 user.rules.push(RulesText::default());
                 (in_selector, word) = (true, rest);
@@ -77,31 +75,30 @@ impl RulesText {
         }
     }
 
-    /// Whether all that is not taken away is allowed: then what these rules do not name is allowed
-    /// as well.
+    /// Whether all is allowed that is not taken away, and so also what these rules do not name.
     pub fn begins_with_all(&self) -> bool {
         self.commands.first().is_some_and(|rule| rule == b"+@all")
     }
 
-    /// Whether nothing was taken away, nor added.
+    /// Whether all commands are allowed, and no rule adds or takes away any.
     pub fn is_all(&self) -> bool {
         self.begins_with_all() && self.commands.len() == 1
     }
 
-    /// Whether this rule stands among them in so many words.
+    /// Whether the rules contain this one literally.
     pub fn names(&self, rule: &[u8]) -> bool {
         self.commands.iter().any(|known| known == rule)
     }
 
-    /// Whether `~*` is all there is about keys. The host writes both `allkeys` and `%RW~*` so: they
-    /// differ in the empty key, which the pattern does not match.
+    /// Whether `~*` is the only key rule. The host writes both `allkeys` and `%RW~*` this way: they
+    /// differ for the empty key, which the pattern does not match.
     pub fn may_be_all_keys(&self) -> bool {
         self.keys.len() == 1 && key_rule(ANY).is_some_and(|any| any == self.keys[0])
     }
 }
 
-/// Whether the user of that text may log in with that password. Reads the beginning only, and takes
-/// no memory.
+/// Whether the user with this text may log in with this password. Reads only the beginning of the
+/// text, and allocates nothing.
 pub fn lets_in(text: &[u8], password: &PasswordSum) -> bool {
     let (mut on, mut open, mut known) = (false, false, false);
     for word in text.split(|&byte| byte == b' ') {

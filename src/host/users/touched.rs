@@ -1,11 +1,11 @@
-//! Users that may have changed, by name, in bounded memory: anybody can say many names to the host,
-//! whether or not that is allowed.
+//! Users that may have changed, by name, in bounded memory: any client can send the host many
+//! names, whether or not it is allowed to.
 
 use hashbrown::HashMap;
 
 use crate::limits::TOUCHED_NAME_BYTES;
 
-/// What may have become of a user.
+/// How a user may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserChange {
     /// It has other rules, or another password; its sessions go on.
@@ -24,12 +24,12 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// All of them.
+    /// All users.
     pub fn everybody(change: UserChange) -> Self {
         Touched { everybody: Some(change), ..Touched::default() }
     }
 
-    /// Those of these names.
+    /// The users of these names.
     pub fn these<'a>(names: impl Iterator<Item = &'a [u8]>, change: UserChange) -> Self {
         let mut touched = Touched::default();
         names.for_each(|name| touched.add_one(name, change));
@@ -47,23 +47,23 @@ impl Touched {
         }
     }
 
-    /// Adds others.
+    /// Adds the users of `other`.
     pub fn add(&mut self, other: &Touched) {
         other.names.iter().for_each(|(name, &change)| self.add_one(name, change));
         self.everybody = self.everybody.max(other.everybody);
     }
 
-    /// Whether it is known that so much may have become of that one.
+    /// Whether user `name` is noted with this change or a greater one.
     pub fn has(&self, name: &[u8], change: UserChange) -> bool {
         self.change(name) >= Some(change)
     }
 
-    /// What may have become of that one.
+    /// How user `name` may have changed; `None` if it is not noted.
     pub fn change(&self, name: &[u8]) -> Option<UserChange> {
         self.names.get(name).copied().max(self.everybody)
     }
 
-    /// Their names, unless it is everybody.
+    /// Their names; `None` if it is all users.
     pub fn names(&self) -> Option<impl Iterator<Item = &[u8]>> {
         self.everybody.is_none().then(|| self.names.keys().map(|name| &**name))
     }
