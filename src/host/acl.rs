@@ -11,7 +11,7 @@ use super::api::{Ctx, api};
 use super::string::{HostString, OwnString};
 use crate::engine::{Locked, Refusal, RefusalReason};
 
-/// Whether a user may call a command.
+/// The host's verdict on whether a user may call a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayCall {
     /// The rules allow it.

@@ -8,7 +8,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-/// The host's allocator aligns to this without being asked.
+/// The alignment that the host's allocator always gives.
 const NATURAL: usize = 16;
 
 /// The global allocator: the host's, or the system's without a host.
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for HostAlloc {
             return unsafe { System.alloc(layout) };
         }
         if !over_aligned(layout) {
-            // An alignment of 16 needs a block of at least 16.
+            // The host aligns only blocks of at least this size to 16.
             return host_alloc(layout.size().max(layout.align()));
         }
         let block = host_alloc(layout.size() + layout.align());

@@ -184,7 +184,7 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_GetNotifyKeyspaceEvents)() != 0 }
     }
 
-    /// The id of the client whose command this is; 0 without one.
+    /// The id of the client whose command this is; 0 if there is none.
     pub fn client_id(self) -> u64 {
         // SAFETY: as above.
         unsafe { api!(RedisModule_GetClientId)(self.raw()) }
@@ -279,7 +279,7 @@ pub enum Answer {
 
 impl Answer {
     /// # Safety
-    /// `reply` must be a live reply, or null.
+    /// `reply` must be live or null.
     unsafe fn of(reply: *mut raw::RedisModuleCallReply) -> Self {
         if reply.is_null() {
             return Answer::Other;
@@ -352,7 +352,7 @@ pub fn subscribe(
     result == raw::REDISMODULE_OK as c_int
 }
 
-/// A NUL-ended copy that is never freed: for tables that the host keeps.
+/// A NUL-terminated copy that is never freed: for tables that the host keeps.
 pub fn leaked(text: &str) -> *const c_char {
     c_text(text).into_raw()
 }

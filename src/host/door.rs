@@ -109,7 +109,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         GATES.check(ctx);
     }
     engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
-    // Other commands may only remove due keys: the host is notified of those in the next turn.
+    // Reads by the others may remove due keys: the host is notified of those in the next turn.
     if row.flags.write {
         notifications::tell(ctx.locked(), Some(ctx));
     }

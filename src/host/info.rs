@@ -36,7 +36,7 @@ const SECTIONS: [Section; 9] = [
     ("commandstats", command_stats),
 ];
 
-fn tell(engine: &Engine, sink: &mut dyn InfoSink) {
+fn write_sections(engine: &Engine, sink: &mut dyn InfoSink) {
     for (name, fields) in SECTIONS {
         if sink.section(name) {
             fields(engine, sink);
@@ -151,7 +151,7 @@ fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
 pub unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     // After a crash no lock may be taken, and the counters are of little use.
     if for_crash_report == 0 {
-        guarded((), || tell(&instance().engine, &mut HostInfo(info)));
+        guarded((), || write_sections(&instance().engine, &mut HostInfo(info)));
     }
 }
 
@@ -212,7 +212,7 @@ pub fn info(engine: &Engine, call: &Call<'_>, reply: &mut dyn Reply) {
 /// The sections `wanted` as text; all if none are named.
 pub fn text(engine: &Engine, wanted: &[&[u8]]) -> String {
     let mut sink = TextInfo { wanted, text: String::new() };
-    tell(engine, &mut sink);
+    write_sections(engine, &mut sink);
     sink.text
 }
 

@@ -37,7 +37,7 @@ pub const VERSION: c_int = {
 pub struct Instance {
     /// The keyspace.
     pub engine: Arc<Engine>,
-    /// For questions to the host outside of any command.
+    /// The context for calls to the host outside of any command.
     ctx: DetachedCtx,
     /// What the main thread sleeps on, in the host's event loop.
     waker: &'static Waker,
@@ -105,7 +105,7 @@ impl Instance {
         self.stage.load(Ordering::Relaxed) == stage as u8
     }
 
-    /// The main loop turns.
+    /// Notes that the main loop turns.
     #[inline]
     pub fn main_turns(&self) {
         if !self.is(ModuleStage::Settled) {
@@ -113,12 +113,12 @@ impl Instance {
         }
     }
 
-    /// The host is about to exit.
+    /// Notes that the host is about to exit.
     pub fn host_ends(&self) {
         self.enter(ModuleStage::Ending);
     }
 
-    /// The host takes the module back.
+    /// Notes that the host takes the module back.
     pub fn withdraw(&self) {
         self.enter(ModuleStage::Withdrawn);
     }

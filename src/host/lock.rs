@@ -121,8 +121,8 @@ impl Drop for LockPart {
 /// Contexts that are no longer needed. They are freed under the lock.
 static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
 
-/// Detached contexts that have not been freed. While there are none there is no such work, and a
-/// turn of the main loop, which always checks, takes no mutex.
+/// Detached contexts that have not been freed. If there are none, no such work exists, and a turn
+/// of the main loop, which always checks, takes no mutex.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 
 fn slice_ended() {

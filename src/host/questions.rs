@@ -16,13 +16,13 @@ use crate::engine::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal
 /// Answers for the host.
 pub struct TheHost {
     version: String,
-    /// INFO's text, and what it was made for: making it takes the main thread some 100 µs, and many
-    /// clients may ask at once.
-    told: Mutex<Option<Told>>,
+    /// The last text of INFO: making it takes the main thread some 100 µs, and many clients may ask
+    /// at once.
+    cached: Mutex<Option<CachedInfo>>,
 }
 
-/// A text of INFO.
-struct Told {
+/// A text of INFO, and what it was made for.
+struct CachedInfo {
     batch: u64,
     sections: Vec<Vec<u8>>,
     text: Arc<[u8]>,
@@ -32,7 +32,10 @@ impl TheHost {
     /// Asks for what does not change. Valkey reports which Redis it is compatible with.
     pub fn new(ctx: Ctx<'_>) -> Self {
         let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
-        TheHost { version: String::from_utf8_lossy(&version).into_owned(), told: Mutex::default() }
+        TheHost {
+            version: String::from_utf8_lossy(&version).into_owned(),
+            cached: Mutex::default(),
+        }
     }
 }
 
@@ -61,15 +64,15 @@ impl Host for TheHost {
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
         let batch = turn::batch();
-        let mut told = self.told.lock();
-        if let Some(told) =
-            told.as_ref().filter(|told| told.batch == batch && told.sections == sections)
+        let mut cached = self.cached.lock();
+        if let Some(cached) =
+            cached.as_ref().filter(|cached| cached.batch == batch && cached.sections == sections)
         {
-            return Arc::clone(&told.text);
+            return Arc::clone(&cached.text);
         }
         let text: Arc<[u8]> = info_text(locked, sections).into();
         let sections = sections.iter().map(|section| section.to_vec()).collect();
-        *told = Some(Told { batch, sections, text: Arc::clone(&text) });
+        *cached = Some(CachedInfo { batch, sections, text: Arc::clone(&text) });
         text
     }
 

@@ -67,7 +67,7 @@ fn flags(command: &Command) -> CString {
 }
 
 /// # Safety
-/// `row` is a command that was just created.
+/// `row` must be a command that was just created.
 unsafe fn set_info(row: *mut raw::RedisModuleCommand, command: &Command) -> c_int {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,

@@ -94,8 +94,12 @@ pub fn note_for_ports(ctx: Ctx<'_>) {
         |twin: &Twin| listed.iter().any(|name| name.eq_ignore_ascii_case(twin.name.as_bytes()));
     let (kept, gone): (Vec<Twin>, Vec<Twin>) = renamed.into_iter().partition(is_listed);
     gone.iter().for_each(|twin| withdraw(twin.number));
-    tell(ctx, "rename-command disabled these commands of the server, and so of midi's port", &gone);
-    tell(
+    log_twins(
+        ctx,
+        "rename-command disabled these commands of the server, and so of midi's port",
+        &gone,
+    );
+    log_twins(
         ctx,
         "rename-command renamed these commands, which midi's port still knows by their old names",
         &kept,
@@ -115,7 +119,7 @@ fn twins() -> impl Iterator<Item = Twin> {
     rows.map(|(number, row)| Twin { name: row.name, number })
 }
 
-fn tell(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {
+fn log_twins(ctx: Ctx<'_>, what: &str, twins: &[Twin]) {
     if !twins.is_empty() {
         let names: Vec<String> = twins.iter().map(|twin| twin.name.to_uppercase()).collect();
         log(ctx, Level::Warning, &format!("{what}: {}", names.join(", ")));

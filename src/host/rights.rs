@@ -91,10 +91,10 @@ fn has_user(ctx: Ctx<'_>) -> bool {
     }
 }
 
-/// A part of the host's error for a call in the user's name without a user.
+/// A part of the host's error for a call in the user's name if there is no user.
 const NO_USER: &[u8] = b"cannot run as user";
 
-/// See [`Rights::now`]. `None` may do everything.
+/// See [`Rights::now`]. `None` may access everything.
 pub struct RightsNow<'l>(Option<HostUser<'l>>);
 
 impl RightsNow<'_> {

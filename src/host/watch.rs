@@ -58,7 +58,7 @@ struct Turn {
     has_asked: bool,
     /// WATCHes since the host was last asked.
     said: u64,
-    /// What it answered then.
+    /// The host's counts at that time.
     counts: WatchCounts,
 }
 
@@ -105,8 +105,8 @@ fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item =
     names.for_each(|name| engine.watch(locked, name, client));
 }
 
-/// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose WATCH
-/// waits.
+/// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose names
+/// wait to be marked.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
     if ANY_WAITING.load(Ordering::Relaxed) {
@@ -238,7 +238,7 @@ fn may_wait_itself(locked: Locked<'_>) -> bool {
     is_paused() || must_not_replicate(locked)
 }
 
-/// Whether a WATCH that came while clients were paused may still have to be executed.
+/// Whether a WATCH that was sent while clients were paused may still have to be executed.
 fn is_paused() -> bool {
     PAUSED.load(Ordering::Relaxed) > 0
 }

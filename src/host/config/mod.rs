@@ -62,7 +62,7 @@ pub fn databases(ctx: Ctx<'_>) -> (u32, Cluster) {
     }
 }
 
-/// The lowest number without a database, where 0 has one.
+/// The lowest number without a database. 0 has one.
 fn count_databases(exists: impl Fn(u32) -> bool) -> u32 {
     let (mut last, mut beyond) = (0, 1);
     while beyond < i32::MAX as u32 / 2 && exists(beyond) {
@@ -109,7 +109,7 @@ pub fn settings() -> Settings {
 /// Why the TCP port is not opened: the host listens on no address itself.
 pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
 
-/// How the ports are to be opened.
+/// How to open the ports.
 pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let own = BIND.value.lock().clone();
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };

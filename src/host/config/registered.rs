@@ -107,7 +107,7 @@ fn register_dispatch(ctx: Ctx<'_>) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-/// The engine's settings, once there is one.
+/// The engine's settings; `None` before there is an engine.
 fn live() -> Option<&'static Settings> {
     if_begun().map(|instance| &instance.engine.settings)
 }

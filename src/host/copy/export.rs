@@ -167,7 +167,7 @@ fn set(
 }
 
 /// # Safety
-/// `reply` is an error reply of the host's.
+/// `reply` must be an error reply of the host.
 unsafe fn refusal(ctx: Ctx<'_>, reply: *mut raw::RedisModuleCallReply) -> Error {
     // SAFETY: the caller vouches for the reply, which lives as long.
     let text = unsafe { reply_text(reply) };

@@ -58,7 +58,7 @@ pub struct Asker<'a> {
     pub ctx: Ctx<'a>,
     /// The user whose rights count; `None` for that of the context's client.
     pub user: Option<&'a [u8]>,
-    /// Has the client wait for a job. `None`: it must be answered here and now.
+    /// Makes the client wait for a job. `None`: it must be answered at once.
     pub wait: Option<Wait<'a>>,
 }
 

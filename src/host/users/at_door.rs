@@ -90,7 +90,7 @@ impl AtDoor {
         }
     }
 
-    /// Whether commands are to be judged.
+    /// Whether commands have to be judged.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)

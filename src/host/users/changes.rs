@@ -2,8 +2,8 @@
 //! refused.
 //!
 //! ```text
-//! ACL or CONFIG SET is sent ─┬──────────────────────────────► touched ─► read once, in the same turn of the
-//!                            └─ in MULTI ─► queued ─ EXEC ───►    ▲       main loop
+//! ACL or CONFIG SET is sent ─┬──────────────────────────────► touched ─► read once, in the same
+//!                            └─ in MULTI ─► queued ─ EXEC ───►    ▲       turn of the main loop
 //!                                                    every second, all users
 //! ```
 

@@ -58,7 +58,7 @@ struct Judge<'l> {
 /// are tried.
 const ARGUMENTS_MOST: usize = 8;
 
-/// Stands for any argument. No rule on first arguments names it.
+/// A placeholder for any argument. No rule on first arguments names it.
 const ARGUMENT: &[u8] = b"";
 
 impl<'l> Judge<'l> {

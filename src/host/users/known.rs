@@ -156,7 +156,7 @@ pub fn authenticate(locked: Locked<'_>, name: &[u8], password: &PasswordSum) -> 
 const NOBODY: &[u8] =
     b"off #0000000000000000000000000000000000000000000000000000000000000000 resetchannels -@all";
 
-/// Whether clients need not log in.
+/// Whether clients need not log in: the default user is on and needs no password.
 pub fn default_is_open(locked: Locked<'_>) -> bool {
     let text = HostText::of_user(locked, DEFAULT_USER);
     text.is_some_and(|text| {

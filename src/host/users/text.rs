@@ -35,8 +35,9 @@ impl Description {
         let mut user = Description { rules: vec![RulesText::default()], ..Description::default() };
         let mut in_selector = false;
         for mut word in text.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
-            // Patterns may contain brackets. But outside a selector only its first word begins with
-            // one, and rules on commands, which come last in a selector, contain none.
+            // Patterns may contain brackets. But outside a selector a word begins with one only
+            // where a selector begins, and rules on commands, which come last in a selector,
+            // contain none.
             if !in_selector && let Some(rest) = word.strip_prefix(b"(") {
                 user.rules.push(RulesText::default());
                 (in_selector, word) = (true, rest);

@@ -8,9 +8,9 @@ use crate::limits::TOUCHED_NAME_BYTES;
 /// How a user may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserChange {
-    /// It has other rules, or another password; its sessions go on.
+    /// It has other rules or another password; its sessions continue.
     Changed,
-    /// It was deleted, and perhaps made again under the same name: its sessions end, as on the
+    /// It was deleted, and perhaps created again under the same name: its sessions end, as on the
     /// host.
     Replaced,
 }
