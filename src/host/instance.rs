@@ -1,5 +1,5 @@
 //! midi as this host has loaded it: the engine, and the way from here to the host. Everything else
-//! in this layer uses it, and it uses nothing of them.
+//! in this layer uses it, and it uses none of that.
 //!
 //! ```text
 //!          the main loop turns         SHUTDOWN
@@ -55,7 +55,7 @@ pub enum ModuleStage {
     Settled,
     /// The host exits, unless its last save fails.
     Ending,
-    /// The host has taken the module back, and calls it no more.
+    /// The host has taken the module back, and no longer calls it.
     Withdrawn,
 }
 

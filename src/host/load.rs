@@ -23,7 +23,7 @@ use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 /// Versions with the functions that midi needs.
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
-/// The ports, one part for each worker.
+/// Each worker's part of the ports.
 pub type Shares = Vec<Box<dyn Port + Send>>;
 
 /// The workers. They never end, unless the host takes the module back.

@@ -82,7 +82,7 @@ impl LockPart {
         slice_ended();
         let engine = &instance().engine;
         if engine.is_listening() {
-            engine.outside.wake_main(); // It notifies of the changes.
+            engine.outside.wake_main(); // It notifies the host of the changes.
         }
         drop(hold);
         match result {

@@ -96,7 +96,7 @@ pub fn note_for_ports(ctx: Ctx<'_>) {
     gone.iter().for_each(|twin| withdraw(twin.number));
     log_twins(
         ctx,
-        "rename-command disabled these commands of the server, and so of midi's port",
+        "rename-command disabled these commands on the server, and so on midi's port",
         &gone,
     );
     log_twins(

@@ -59,7 +59,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
     ASK.store(true, Ordering::Relaxed);
     let name = renamed::meaning(name, command);
     match name.len() {
-        // GET, SET and DEL have the same length: a look at the first letter is enough for them.
+        // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
             guarded((), || USERS.before_acl(command));
         }
