@@ -119,7 +119,7 @@ impl Known {
 /// text.
 pub struct HostText(OwnString);
 
-// SAFETY: kept in `Known`, which is read under the global lock only.
+// SAFETY: kept in `Known`, which is used under the global lock only.
 unsafe impl Send for HostText {}
 
 impl PartialEq for HostText {
