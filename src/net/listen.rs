@@ -88,7 +88,7 @@ fn addresses(config: &PortConfig) -> Result<Vec<SocketAddr>, String> {
         }
     }
     if found.is_empty() {
-        Err("midi.port: none of the addresses of midi.bind is there".into())
+        Err("midi.port: this machine has none of the addresses of midi.bind".into())
     } else {
         Ok(found)
     }

@@ -39,8 +39,8 @@ pub struct WorkerPort<D: Driver> {
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without a new event.
     ready: VecDeque<Key>,
-    /// Those whose turns are long: they go on, or have an event. They share a time of their own, so
-    /// that all together delay nobody.
+    /// Connections whose turns are long and that can go on, or have an event. They share a time of
+    /// their own, so that all together delay no other connection.
     heavy: VecDeque<Key>,
     /// Connections that the host holds up.
     deferred: Vec<Key>,

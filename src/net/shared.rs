@@ -24,7 +24,7 @@ pub struct Shared {
     next_id: AtomicU64,
     connected: AtomicUsize,
     started: Instant,
-    /// Names of the host's commands, once somebody has asked for one that is not here.
+    /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
 }
 
