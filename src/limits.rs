@@ -137,7 +137,7 @@ pub const KEYS_AT_ONCE: usize = 1000;
 
 /// An MGET that would copy more bytes than this while it holds its keys' shards is a job: the copy
 /// takes a millisecond or two, as long as finding the most keys that it may have. As a job it takes
-/// two or three times as long if the values are 3 MB together, and no longer from 10 MB on.
+/// two or three times as long if the values are 3 MB together, and just as long from 10 MB on.
 pub const MGET_BYTES_AT_ONCE: usize = 4 << 20;
 /// This much of each value does not count there: copying it takes no longer than finding the key,
 /// and the number of keys has its own limit.

@@ -1,15 +1,15 @@
 //! midi's own ports: they serve clients without the host.
 //!
 //! ```text
-//! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
-//!                       ▲                                                   └─ what runs by itself ─► dispatch ─► commands
-//!                       │                      driver: bytes out ◄─ send ◄─ resp: replies ◄──┘
-//!                       └─ messages (shared): replies of jobs and main-thread tasks, new connections
+//! listen ─► accept ─► port ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
+//!                      ▲                                   └─ by itself: dispatch ─► commands
+//!                      │      driver: bytes out ◄─ send ◄─ resp: replies ◄┘
+//!                      └─ messages (shared): replies of jobs and main-thread tasks, new connections
 //! ```
 //!
-//! A connection (`connection.rs`) has a client, the part that all workers may read (`client.rs`),
-//! and a session: its user and how it is answered (`session.rs`). `service.rs` has what a worker
-//! serves its connections with.
+//! Each worker has one port. A connection (`connection.rs`) has a client, the part that all workers
+//! may read (`client.rs`), and a session: its user and how it is answered (`session.rs`).
+//! `service.rs` has what a worker serves its connections with.
 //!
 //! The host's main thread takes no part in this, and this layer does not use the module API.
 

@@ -18,7 +18,7 @@ pub struct Session {
     pub db: u32,
     /// RESP3 is used.
     pub resp3: bool,
-    /// The user; `None` before a login.
+    /// The user; `None` if a login is needed first.
     pub user: Option<Arc<User>>,
     /// The epoch of the list of users when the user was looked up; [`UNSETTLED`] if the list was
     /// about to change.
