@@ -1,4 +1,4 @@
-//! Newcomers: who is let in.
+//! Accepting new connections, and refusing some.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -13,7 +13,7 @@ use super::client::{Client, Condition, Key, Names, NewConnection};
 use super::listen::{Listener, prepare_tcp, raised};
 use super::shared::{Shared, count};
 
-/// Redis's words to somebody from another machine where nobody has set a password.
+/// Redis's text to a client from another machine if no password is set.
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
 password is set for the default user. In this mode connections are only accepted from the loopback interface. \
 If you want to connect from external computers to midi's port you may adopt one of the following solutions: \
@@ -24,16 +24,16 @@ option 'midi.protected-mode no', and restart the server. 3) Set up an authentica
 user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
 from the outside.\r\n";
 
-/// To somebody who comes when all places are taken.
+/// To a client that connects when all places are taken.
 const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
 
-/// What accepting gave.
+/// The result of accepting.
 pub enum Accepted {
     /// A connection.
     NewConnection(NewConnection),
-    /// None waits.
+    /// No connection waits.
     None,
-    /// The system has no descriptor or no memory left for it, and will not have for a while.
+    /// The system has no descriptor or memory left for it, and may not have for a while.
     NoRoom,
 }
 
@@ -57,8 +57,8 @@ fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok()
 }
 
-/// Lets somebody in: moves the socket to where it may stay, sets its options. `None` where it is
-/// not let in; it has been told why.
+/// Admits a new connection: moves the socket to its descriptor range and sets its options. `None`
+/// if it is refused; the client has been sent the reason.
 pub fn let_in(
     shared: &Shared,
     worker: usize,
@@ -67,7 +67,7 @@ pub fn let_in(
     let settings = &shared.engine.settings.port;
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
-        // Whether it arrives is not for us to know.
+        // Best effort: the client may be gone.
         let _ = send(&new_connection.socket, text, SendFlags::NOSIGNAL);
         None
     };
@@ -103,7 +103,7 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// What others may know of a new_connection.
+/// The part of a new connection that other threads may read.
 pub fn client(
     shared: &Shared,
     worker: usize,

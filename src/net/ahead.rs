@@ -1,4 +1,4 @@
-//! Commands that run together: cut out of the input, allowed, and laid out for the shards.
+//! Commands that run together: parsed, allowed, and laid out for the shards.
 
 use arrayvec::ArrayVec;
 
@@ -15,10 +15,10 @@ use crate::store::Now;
 pub(super) struct Ahead<'i> {
     args: ArrayVec<&'i [u8], { AHEAD * AHEAD_ARGUMENTS }>,
     commands: ArrayVec<PlannedCommand, AHEAD>,
-    /// What the last commands of two kinds looked like, where all that was found out about them
-    /// holds for any other that looks so. Two, for many programs read and write in turn.
+    /// The forms of the last commands of two kinds: another command of the same form needs no
+    /// checks. Two, because many programs read and write in turn.
     known: [Option<KnownCommand>; 2],
-    /// For whom that holds, where connections are served together.
+    /// The rights that `known` was checked with, if connections are served together.
     rights: Option<SessionRights>,
 }
 
@@ -26,14 +26,14 @@ pub(super) struct Ahead<'i> {
 #[derive(Clone, Copy)]
 struct PlannedCommand {
     number: u16,
-    /// Where its arguments begin, and end.
+    /// Where its arguments begin and end.
     args: (u16, u16),
     prefix: &'static str,
     /// Where it ends in the input.
     end: usize,
 }
 
-/// A command that may be called on every key.
+/// A command that the user may call on every key.
 #[derive(Clone, Copy)]
 struct KnownCommand {
     head: Head,
@@ -42,12 +42,12 @@ struct KnownCommand {
 }
 
 impl<'i> Ahead<'i> {
-    /// How many there are.
+    /// How many commands there are.
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no commands.
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
@@ -57,18 +57,18 @@ impl<'i> Ahead<'i> {
         self.commands.is_full()
     }
 
-    /// Whether they are several connections'.
+    /// Whether several connections are served together.
     pub(super) fn are_several(&self) -> bool {
         self.rights.is_some()
     }
 
-    /// Leaves only so many.
+    /// Keeps only the first `commands` commands.
     pub(super) fn truncate(&mut self, commands: usize) {
         self.commands.truncate(commands);
     }
 
-    /// What is added from here on is another connection's. What is known of commands stays known
-    /// where the same user's rights hold.
+    /// The commands that follow are another connection's. The known forms stay if it has the same
+    /// rights.
     pub(super) fn begin_another(&mut self, connection: &Connection) {
         let rights = connection.session.rights();
         if Some(rights) != self.rights || !connection.parser.is_between() {
@@ -82,7 +82,7 @@ impl<'i> Ahead<'i> {
         self.commands[command].end
     }
 
-    /// How a command was called.
+    /// The name that a command was called by.
     pub(super) fn named(&self, command: usize) -> Named {
         let planned = &self.commands[command];
         Named { number: planned.number.into(), prefix: planned.prefix }
@@ -94,7 +94,7 @@ impl<'i> Ahead<'i> {
         self.commands.last().map_or(0, |last| last.args.1.into())
     }
 
-    /// Lays out the arguments of a command that may be added next; not of an inline one.
+    /// Lays out the arguments of a command that may be added next; not of an inline command.
     #[inline]
     pub(super) fn lay_out(&mut self, input: &'i [u8], args: &ArgList) -> &[&'i [u8]] {
         let first = self.args_end();
@@ -104,7 +104,7 @@ impl<'i> Ahead<'i> {
         &self.args[first..]
     }
 
-    /// Adds the command whose arguments were laid out; it ends there in the input.
+    /// Adds the command whose arguments were laid out; `end` is its end in the input.
     #[inline]
     pub(super) fn add(&mut self, named: Named, end: usize) {
         let Named { number, prefix } = named;
@@ -112,9 +112,8 @@ impl<'i> Ahead<'i> {
         self.commands.push(PlannedCommand { number, args, prefix, end });
     }
 
-    /// Remembers what the last command looks like, if it may be called on every key: others that
-    /// look so are added without another look. It is the connection's, cut from the beginning
-    /// of `input`.
+    /// Remembers the form of the last command if the user may call it on every key: other commands
+    /// of this form are added without further checks. `input` begins with that command.
     pub(super) fn expect_more(
         &mut self,
         connection: &Connection,
@@ -130,7 +129,7 @@ impl<'i> Ahead<'i> {
         }
     }
 
-    /// Adds the command that stands at `at`, if it is known; says where it ends.
+    /// Adds the command at `at` if its form is known; returns where it ends.
     #[inline]
     pub(super) fn add_known(&mut self, input: &'i [u8], at: usize) -> Option<usize> {
         if self.commands.is_full() {
@@ -155,7 +154,7 @@ impl<'i> Ahead<'i> {
         None
     }
 
-    /// The commands as calls in a database, in the order added.
+    /// The commands as calls in a database, in the order in which they were added.
     #[inline]
     pub(super) fn calls(
         &self,

@@ -1,4 +1,4 @@
-//! A connection whose command is run: how it is answered, and how it waits.
+//! The caller of a command that runs for a connection: how it is answered, and how it waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,18 +18,18 @@ use crate::engine::{
 };
 use crate::store::Now;
 
-/// A connection in the hands of its worker.
+/// A connection, as its worker runs a command for it.
 pub(super) struct PortCaller<'a> {
     shared: &'a Arc<Shared>,
     now: Instant,
     connection: &'a mut Connection,
     output: &'a mut Vec<u8>,
-    /// So many bytes were said before.
+    /// The length of the output before this command's reply.
     said: usize,
 }
 
 impl<D: Driver> Service<D> {
-    /// This connection, which is answered behind what `output` holds.
+    /// The caller for this connection; its reply is appended to `output`.
     #[inline]
     pub(super) fn caller<'a>(
         &'a self,
@@ -87,7 +87,7 @@ impl engine::Caller for PortCaller<'_> {
         self.connection.state = State::Deferred;
     }
 
-    /// The main thread does.
+    /// The main thread runs it.
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {
         self.connection.state = State::Waiting;
         let (command, db, limits, prefix) = (call.command, call.db, call.limits, call.prefix);
@@ -122,7 +122,7 @@ impl Pending {
         PortReply::new(&self.shared, &self.client, self.resp3)
     }
 
-    /// Who its job is for.
+    /// The owner of its job.
     fn owner(&self, db: u32) -> JobOwner {
         let client = &self.client;
         JobOwner { db, client: client.id, door: JobDoor::Port, gone: Arc::clone(&client.gone) }

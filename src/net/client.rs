@@ -1,4 +1,4 @@
-//! A client as all workers may know it.
+//! A client, as all workers may read it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,84 +10,84 @@ use parking_lot::Mutex;
 use slotmap::{Key as _, KeyData, new_key_type};
 
 new_key_type! {
-    /// A connection of a worker: one that comes after it has another key, also in the same place.
+    /// A connection of a worker. A later connection in the same slot has a different key.
     pub struct Key;
 }
 
 impl Key {
-    /// As one number, for whoever can only remember one; 2^32 or above.
+    /// The key as one number, at least 2^32, for the driver and the engine.
     pub fn packed(self) -> u64 {
         self.data().as_ffi()
     }
 
-    /// Of that number.
+    /// The key of a number from [`Key::packed`].
     pub fn unpacked(packed: u64) -> Self {
         KeyData::from_ffi(packed).into()
     }
 }
 
-/// What everybody may know of a client.
+/// What all threads may read of a client.
 pub struct Client {
     /// Its id: CLIENT ID.
     pub id: u64,
     /// The worker that serves it.
     pub worker: usize,
-    /// The connection there.
+    /// Its connection on that worker.
     pub key: Key,
     /// Its address, as CLIENT LIST shows it.
     pub address: String,
-    /// Ours.
+    /// Our own address.
     pub local_address: String,
-    /// It came through the Unix socket.
+    /// It is connected through the Unix socket.
     pub unix: bool,
-    /// The descriptor.
+    /// Its file descriptor.
     pub descriptor: i32,
-    /// When it came.
+    /// When it connected.
     pub since: Instant,
-    /// What it is called, who it is, and what it says of itself.
+    /// Its name, its user, and its library.
     pub names: Mutex<Names>,
     /// Its database.
     pub db: AtomicU32,
     /// When it last sent anything, in ms since the ports were opened.
     pub last_seen: AtomicU64,
-    /// The end of its connection, for who works for it.
+    /// Its connection has ended: jobs for it may stop.
     pub gone: Arc<AtomicBool>,
-    /// CLIENT KILL, or its connection is closed: nothing that it has sent is run any more.
+    /// It was killed (CLIENT KILL) or its connection is closed: none of its commands run any more.
     pub killed: Arc<AtomicBool>,
-    /// What it called last: see [`super::named::note`]; 0 where there is no such command.
+    /// Its last command: see [`super::named::note`]; 0 if there is none, or it is unknown.
     pub last_command: AtomicU32,
-    /// How it is doing, as of its last turn.
+    /// Its condition, as of its last turn.
     pub condition: Condition,
 }
 
-/// How a connection is doing, for CLIENT LIST.
+/// The condition of a connection, for CLIENT LIST.
 #[derive(Default)]
 pub struct Condition {
-    /// RESP3 is spoken.
+    /// It speaks RESP3.
     pub resp3: AtomicBool,
-    /// It waits for a reply from elsewhere.
+    /// It waits for a reply from another thread.
     pub waiting: AtomicBool,
-    /// It is closed when its replies have been sent.
+    /// It is closed after its replies have been sent.
     pub closing: AtomicBool,
-    /// One more than there are commands queued between MULTI and EXEC; 0 elsewhere.
+    /// Commands queued after MULTI, plus one; 0 outside MULTI.
     pub queued: AtomicUsize,
     /// Bytes of those commands.
     pub queued_bytes: AtomicUsize,
-    /// Bytes of the arguments of the command that runs, where it is CLIENT LIST or INFO.
+    /// Bytes of the arguments of the running command, if it is CLIENT LIST or INFO.
     pub arguments: AtomicUsize,
     /// CLIENT NO-EVICT ON.
     pub no_evict: AtomicBool,
     /// Bytes received and not run.
     pub unread: AtomicUsize,
-    /// Memory for those.
+    /// Memory of those.
     pub unread_memory: AtomicUsize,
     /// Bytes of replies that have not been sent.
     pub unsent: AtomicUsize,
-    /// Memory for those.
+    /// Memory of those.
     pub unsent_memory: AtomicUsize,
 }
 
-/// What a client is called.
+/// The names of a client.
 #[derive(Default)]
 pub struct Names {
     /// CLIENT SETNAME.
@@ -104,6 +104,6 @@ pub struct Names {
 pub struct NewConnection {
     /// Its socket.
     pub socket: OwnedFd,
-    /// Its address; a Unix socket's client has none.
+    /// The client's address; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
 }

@@ -1,4 +1,4 @@
-//! A connection: its socket, what it has sent and not yet been answered, who it is.
+//! A connection: its socket, its unread input and unsent replies, its session.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,54 +9,54 @@ use super::client::{Client, Key};
 use super::resp::RequestParser;
 use super::session::Session;
 
-/// Why a connection runs no further commands for now.
+/// Whether a connection runs commands, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs them.
     Open,
-    /// A command of its is on its way elsewhere, and its reply will come.
+    /// A command runs elsewhere; its reply will arrive as a message.
     Waiting,
-    /// The host says to wait: it tries again from time to time.
+    /// The host holds it up: it retries from time to time.
     Deferred,
-    /// Others were in the way: it tries again in the next turn.
+    /// Other threads held the shards: it retries in the next turn.
     Again,
-    /// What is left to send is sent, then it is closed.
+    /// It is closed after the remaining replies have been sent.
     Closing,
 }
 
 /// A connection.
 pub struct Connection {
-    /// Itself.
+    /// Its own key.
     pub key: Key,
     /// Its socket.
     pub socket: OwnedFd,
-    /// What others know of it.
+    /// What other threads may read of it.
     pub client: Arc<Client>,
-    /// Who it is, and how it wants to be answered.
+    /// Its user, and how it wants to be answered.
     pub session: Session,
-    /// Whether it goes on.
+    /// Whether it runs commands.
     pub state: State,
     /// There may be something to receive.
     pub readable: bool,
-    /// The other side sends no more.
+    /// The peer sends no more.
     pub ended: bool,
     /// Since when its command has waited for a shard that others hold.
     pub queued_since: Option<Instant>,
-    /// It stands in one of the lists of those that can go on.
+    /// It is in one of the queues of connections that can go on.
     pub is_ready: bool,
     /// Its last turn was a long one.
     pub is_heavy: bool,
-    /// Cuts `unread` into commands.
+    /// Parses `unread` into commands.
     pub parser: RequestParser,
     /// Received but not run.
     pub unread: Backlog,
-    /// There may be whole commands in it.
+    /// `unread` may hold whole commands.
     pub has_commands: bool,
-    /// Where not, at least so many bytes are still to come, as far as the client tells.
+    /// If not, at least this many bytes are still to come, as far as the input shows.
     pub missing: usize,
-    /// ExecReply but not sent.
+    /// Replies that have not been sent.
     pub unsent: Backlog,
-    /// Replies of this turn of its wait among all others', to be sent at its end: see
+    /// Replies of this turn are in the worker's buffer and will be sent at the end of the turn: see
     /// `net/send.rs`.
     pub has_outgoing: bool,
     /// Since when `unsent` is above the soft limit.
@@ -64,33 +64,33 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Whether it waits for a reply from elsewhere.
+    /// Whether it waits for a reply from another thread.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Waiting
     }
 
-    /// Whether its next command may run: there may be one, and what came before it has been said.
+    /// Whether its next command may run: there may be one, and all earlier replies are written.
     pub fn may_run(&self) -> bool {
         self.has_commands && self.state == State::Open && self.session.exec_replies.is_none()
     }
 
-    /// Whether it need not wait for anything to happen to it.
+    /// Whether it can go on without a new event.
     pub fn can_go_on(&self) -> bool {
         self.has_commands || self.readable || self.ended || self.session.exec_replies.is_some()
     }
 
-    /// Whether its client seems to have left while a command of its waited for a shard.
+    /// Whether its client seems to have left while a command waited for a shard.
     pub fn is_leaving(&self) -> bool {
         self.ended && self.queued_since.is_some()
     }
 
-    /// Runs nothing of what it has sent and was not run.
+    /// Drops the input that has not been run.
     pub fn forget_commands(&mut self) {
         self.unread = Backlog::default();
         (self.has_commands, self.readable) = (false, false);
     }
 
-    /// Lets others know how it is doing.
+    /// Publishes its condition for other threads.
     pub fn show_condition(&self) {
         let condition = &self.client.condition;
         condition.resp3.store(self.session.resp3, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Connection {
         condition.unsent_memory.store(self.unsent.capacity(), Ordering::Relaxed);
     }
 
-    /// Bytes that it holds in memory.
+    /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
         self.unread.capacity() + self.unsent.capacity() + self.session.queued_bytes()
     }
@@ -114,55 +114,55 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A forked child may have the socket open: closing it would end nothing.
+        // A forked child may have the socket open: closing alone would not end the connection.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         self.client.gone.store(true, Ordering::Relaxed);
         self.client.killed.store(true, Ordering::Relaxed);
     }
 }
 
-/// Bytes that are used up from the front.
+/// Bytes that are consumed from the front.
 #[derive(Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
     from: usize,
 }
 
-/// Memory that a used-up backlog keeps.
+/// Memory that an emptied backlog keeps.
 const KEPT_BYTES: usize = 1024;
 
 impl Backlog {
-    /// What stands behind `from`.
+    /// A backlog of the bytes after `from`.
     pub fn of(bytes: Vec<u8>, from: usize) -> Self {
         Backlog { bytes, from }
     }
 
-    /// What there is.
+    /// The bytes that have not been consumed.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..]
     }
 
-    /// How much that is.
+    /// The number of those bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.from
     }
 
-    /// Whether it is nothing.
+    /// Whether all bytes have been consumed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Memory that it takes.
+    /// The memory it takes, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Adds at the end.
+    /// Appends a copy of `bytes`.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The same without a copy, where there is nothing yet.
+    /// Appends bytes; without a copy if the backlog is empty.
     pub fn append(&mut self, bytes: Vec<u8>) {
         if self.is_empty() && bytes.len() > KEPT_BYTES {
             *self = Backlog::of(bytes, 0);
@@ -171,15 +171,14 @@ impl Backlog {
         }
     }
 
-    /// The buffer, to add at its end. What is used up is still there, up to a half: it is
-    /// [`Backlog::use_up`] that moves the rest, so that no byte is moved for every piece that
-    /// comes.
+    /// The buffer, to append to. It still has the consumed bytes, up to half of it: only
+    /// [`Backlog::use_up`] moves the rest, so that not every received piece moves bytes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Takes so much from the front. What is used up goes when it is half of all, so
-    /// every byte is moved once at most.
+    /// Consumes this many bytes from the front. Consumed bytes are removed when they are more than
+    /// half of the buffer, so every byte is moved once at most.
     pub fn use_up(&mut self, bytes: usize) {
         self.from += bytes;
         if self.is_empty() {

@@ -1,4 +1,4 @@
-//! What is to become of a command: found by its name, judged, and run, queued or refused.
+//! From a command's name to its outcome: find it, check it, then run, queue or refuse it.
 
 use std::sync::atomic::Ordering;
 
@@ -16,18 +16,18 @@ use crate::command::{
 use crate::engine::{Author, Call, Denied, Gate, Refusal, User};
 use crate::store::Now;
 
-/// What is to become of a command that a client has sent.
+/// The result of checking a command.
 pub enum Judged {
-    /// It is run, or queued.
+    /// It may run, or be queued.
     Go,
-    /// It waits: the host holds it up.
+    /// The host holds it up: the connection retries later.
     Wait,
-    /// It is answered this error.
+    /// It is refused with this error.
     Refuse(Vec<u8>),
 }
 
 impl<D: Driver> Service<D> {
-    /// Runs one command, whatever it is.
+    /// Runs one command of any kind.
     pub(super) fn run_command(
         &mut self,
         connection: &mut Connection,
@@ -62,7 +62,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// A connection's call of a command of the table.
+    /// A connection's call of a command in the table.
     #[inline]
     pub(super) fn call<'a>(
         &self,
@@ -85,7 +85,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Runs a command of the table, if it is allowed.
+    /// Runs a command in the table, if the user may call it.
     fn run_table_command(&self, connection: &mut Connection, call: Call<'_>, output: &mut Vec<u8>) {
         if let Err(error) = call.row().check_form(&call.args) {
             return call.refuse(error, &mut connection.session.reply(output));
@@ -96,7 +96,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Runs a command of the table that the user may call.
+    /// Runs a command in the table that the user may call.
     pub(super) fn run_allowed(
         &self,
         connection: &mut Connection,
@@ -106,10 +106,10 @@ impl<D: Driver> Service<D> {
         self.engine().run(self.slot(), &mut call, &mut self.caller(connection, output));
     }
 
-    /// Whether the user may do that.
+    /// Checks whether the user may make this call.
     ///
     /// # Errors
-    /// Redis's words on what is not allowed.
+    /// Redis's text about what is not allowed.
     pub(super) fn check_rights(
         &self,
         connection: &Connection,
@@ -120,10 +120,11 @@ impl<D: Driver> Service<D> {
             .map_err(|denied| self.denied(user, denied, call))
     }
 
-    /// What a user is told that may not call this. One may be told so very often.
+    /// The error for a call that the user may not make; it also notes the refusal. Clients can
+    /// cause this at a high rate.
     #[cold]
     fn denied(&self, user: &User, denied: Denied, call: &Call<'_>) -> Vec<u8> {
-        // What is said of a key does not name the command.
+        // The text about a key does not name the command.
         let name = || match denied {
             Denied::Key(_) => String::new(),
             Denied::Command | Denied::Database => format!("{PREFIX}{}", call.row().name),
@@ -132,13 +133,13 @@ impl<D: Driver> Service<D> {
         denied.text(&name(), &call.args)
     }
 
-    /// Has the host note a refusal.
+    /// Counts a refusal and has the host note it.
     pub(super) fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         count(&self.shared.counts(self.worker).denied, 1);
         self.engine().note_refusal(refusal);
     }
 
-    /// What is to become of a command of the port's own.
+    /// Checks one of the port's own commands.
     fn judge_own(
         &self,
         connection: &Connection,
@@ -169,7 +170,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// A command between MULTI and EXEC: it is queued, but for those that run at once.
+    /// Runs a command between MULTI and EXEC: queues it, except for those that run at once.
     pub(super) fn run_in_multi(
         &mut self,
         connection: &mut Connection,
@@ -207,7 +208,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// What is to become of a command of the table, as far as can be said before EXEC.
+    /// Checks a command in the table, as far as is possible before EXEC.
     fn judge_queued(&self, connection: &Connection, call: &Call<'_>) -> Judged {
         let error_text =
             |error: Error| error.text(&format!("{}{}", call.prefix, call.row().name), &call.args);
@@ -231,7 +232,7 @@ impl<D: Driver> Service<D> {
         Judged::Go
     }
 
-    /// What is queued takes memory, whatever it is.
+    /// Refuses to queue a command if memory is short: any queued command takes memory.
     fn check_memory(&self) -> Result<(), Error> {
         match self.engine().write_refusal(true) {
             Some(Error::OutOfMemory) => Err(Error::OutOfMemory),
@@ -239,7 +240,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// The same for the port's own commands.
+    /// Checks the memory for one of the port's own commands, if it would be queued.
     fn check_room_for(&self, connection: &Connection, in_multi: InMulti) -> Result<(), Error> {
         if !connection.session.in_multi || in_multi == InMulti::Ends {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Connections that are heard of together are served together: all are received from, then the
-//! commands of all run as those of one pipeline do (see `run.rs`). Where clients send one command
-//! and wait for its reply, nothing else would let the memory of one command be fetched while
-//! another runs.
+//! Connections that have input at the same time are served together: all are received from, then
+//! the commands of all run as those of one pipeline do (see `run.rs`). Where clients send one
+//! command and wait for its reply, nothing else would fetch the memory of one command while another
+//! runs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use super::shared::count;
 use crate::engine::Outcome;
 use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, LEFTOVER_BYTES, READ_BYTES};
 
-/// What came of gathering a connection.
+/// What gathering a connection resulted in.
 pub enum Gathered {
-    /// It is to be served by itself.
+    /// It must be served by itself.
     No,
     /// It is in the group.
     Yes,
-    /// It is, and the group is large enough.
+    /// It is in the group, and the group is large enough.
     Full,
     /// It has ended.
     End,
@@ -39,23 +39,24 @@ pub enum Gathered {
 #[derive(Default)]
 pub struct Group {
     members: Vec<Member>,
-    /// The database, and whether RESP3 is spoken.
+    /// The database and whether RESP3 is spoken: equal for all members.
     like: (u32, bool),
     outcomes: Vec<(Key, TurnOutcome)>,
 }
 
 impl Group {
-    /// Who is in the group.
+    /// The connections in the group.
     pub fn keys(&self) -> SmallVec<[Key; 32]> {
         self.members.iter().map(|member| member.key).collect()
     }
 
-    /// What is to become of the connections that the group had. The list is to be given back.
+    /// The outcomes of the connections that were served. Return the list with
+    /// [`Group::give_back_outcomes`].
     pub fn take_outcomes(&mut self) -> Vec<(Key, TurnOutcome)> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Gives the list back when it is empty.
+    /// Returns the emptied list, so that its memory is reused.
     pub fn give_back_outcomes(&mut self, outcomes: Vec<(Key, TurnOutcome)>) {
         self.outcomes = outcomes;
     }
@@ -65,8 +66,7 @@ struct Member {
     key: Key,
     /// What it has sent, in the worker's buffer.
     input: Range<usize>,
-    /// Which of the commands that run together are its own; none where it is served by itself
-    /// after all.
+    /// Its range of the commands that run together; empty if it is served by itself after all.
     commands: Range<usize>,
 }
 
@@ -90,7 +90,7 @@ impl<D: Driver> Service<D> {
         }
         let start = self.input.len();
         self.input.extend_from_slice(connection.unread.bytes());
-        // A panic may have taken the buffer with it.
+        // A panic may have dropped the buffer.
         self.input.reserve(READ_BYTES);
         let before = self.input.len();
         let received = self.driver.receive(&connection.socket, &mut self.input);
@@ -112,7 +112,7 @@ impl<D: Driver> Service<D> {
         if self.input.len() >= GROUP_BYTES { Gathered::Full } else { Gathered::Yes }
     }
 
-    /// Serves the group; what is to become of its connections, [`Group::take_outcomes`] tells.
+    /// Serves the group; [`Group::take_outcomes`] has the outcomes.
     pub fn serve_group(&mut self, group: &mut Group, connections: &mut SlotMap<Key, Connection>) {
         let mut members = std::mem::take(&mut group.members);
         let input = std::mem::take(&mut self.input);
@@ -183,7 +183,7 @@ impl<D: Driver> Service<D> {
             ends.push(reply.len());
             reply.len() > start + HELD_OUTPUT
         });
-        // Then the last reply is the one that was cut off.
+        // If so, the last reply is the one that was cut off.
         let is_cut = output.len() > most;
         engine.book_many_at_once(self.slot(), done);
         count(&self.shared.counts(self.worker).commands, done as u64);
@@ -203,7 +203,7 @@ impl<D: Driver> Service<D> {
             }
             self.put_in_outbox(connection, said);
             if ran < end && ran == done && outcome != Outcome::Done {
-                // That one was not to be run here and now.
+                // This command could not run here and now.
                 let said = output.len();
                 if let Some(call) = calls.nth(done) {
                     engine.go_on(self.slot(), &call, outcome, &mut self.caller(connection, output));

@@ -1,4 +1,4 @@
-//! Long commands: their replies come from other threads, piece by piece.
+//! Long commands: their replies come from other threads in pieces.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::engine::JobReply;
 use crate::limits::PART_BYTES;
 use crate::store::StringRef;
 
-/// A reply that another thread makes, sent to the connection in pieces.
+/// A reply that another thread writes, sent to the connection in pieces.
 pub struct PortReply {
     to: WaitingConnection,
     client: u64,
     resp3: bool,
     bytes: Vec<u8>,
-    /// So many bytes may wait for the client.
+    /// At most this many bytes may wait for the client.
     most: usize,
-    /// All of it would be more.
+    /// The whole reply would exceed `most`.
     is_too_large: bool,
 }
 
 impl PortReply {
-    /// For this client, which speaks RESP3 or does not.
+    /// A reply for this client, in RESP3 or RESP2.
     pub fn new(shared: &Arc<Shared>, client: &Client, resp3: bool) -> Box<Self> {
         Box::new(PortReply {
             to: WaitingConnection::new(shared, client.worker, client.key),
@@ -36,12 +36,12 @@ impl PortReply {
         })
     }
 
-    /// Lets the connection know that it waits for a job from here on, and for no shard.
+    /// Lets the connection know that from now on it waits for a job, not for a shard.
     pub fn begin(&self) {
         self.to.send(|key| PortMessage::Part { key, bytes: Vec::new(), last: false });
     }
 
-    /// Says the rest, or all of it, and sends it.
+    /// Writes the rest of the reply, or all of it, and sends it.
     pub fn say(mut self, rest: impl FnOnce(&mut dyn Reply)) {
         rest(&mut self);
         self.send_last();
@@ -98,7 +98,8 @@ impl JobReply for PortReply {
         self
     }
 
-    /// Half a reply with others behind it would be none.
+    /// Pieces that were sent need the rest: the next reply after half a reply would break the
+    /// protocol.
     fn is_awaited(&self) -> bool {
         self.to.is_there(self.client)
     }

@@ -1,4 +1,4 @@
-//! Listening: addresses, Unix sockets, and where descriptors may be.
+//! Listening: addresses, Unix sockets, and the range of descriptors.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::net::{
 
 use crate::engine::PortConfig;
 
-/// A listening socket, and what kind of clients come through it.
+/// A listening socket, and the kind of clients that connect to it.
 pub struct Listener {
     /// The socket.
     pub socket: OwnedFd,
@@ -23,8 +23,8 @@ pub struct Listener {
     pub unix: bool,
 }
 
-/// Opens what a worker listens on, once for each of so many workers. The kernel shares out the
-/// connections of TCP among their sockets. The first also has the Unix socket.
+/// Opens the listeners of each worker. The kernel spreads TCP connections over the workers'
+/// sockets. Only the first worker has the Unix socket.
 ///
 /// # Errors
 /// What could not be opened, and why, for the log.
@@ -39,7 +39,8 @@ pub fn open(
         for address in addresses(config)? {
             let failed =
                 |error: io::Error| format!("midi.port: cannot listen on {address}: {error}");
-            // Sockets that share a port also share it with another server's of the same user.
+            // First without SO_REUSEPORT: with it, we would share the port with another server of
+            // the same user.
             drop(tcp(address, false).map_err(failed)?);
             for own in &mut all {
                 let socket = tcp(address, true).and_then(|socket| {
@@ -60,7 +61,7 @@ pub fn open(
     Ok(all)
 }
 
-/// The addresses to bind. One that begins with `-` is left out where this machine does not have it.
+/// The addresses to bind. One that begins with `-` is skipped if this machine does not have it.
 fn addresses(config: &PortConfig) -> Result<Vec<SocketAddr>, String> {
     let mut found: Vec<SocketAddr> = Vec::new();
     for name in &config.bind {
@@ -87,7 +88,7 @@ fn addresses(config: &PortConfig) -> Result<Vec<SocketAddr>, String> {
         }
     }
     if found.is_empty() {
-        Err("midi.port: none of the addresses of midi.bind is there".into())
+        Err("midi.port: this machine has none of the addresses of midi.bind".into())
     } else {
         Ok(found)
     }
@@ -109,7 +110,7 @@ fn tcp(address: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A listening Unix socket. What an earlier run left in its place is removed, as Redis does.
+/// A listening Unix socket. The file of an earlier run is removed, as in Redis.
 fn unix(config: &PortConfig) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -123,8 +124,8 @@ fn unix(config: &PortConfig) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The same under a descriptor of `first` at least, where there is such a one: the host takes low
-/// ones for its own clients, and refuses those of them that get a high one.
+/// Moves a descriptor to a number of at least `first`, if it is lower: the host takes low numbers
+/// for its own clients, and refuses those of its clients that get a high one.
 ///
 /// # Errors
 /// The system's.
@@ -136,9 +137,9 @@ pub fn raised(descriptor: OwnedFd, first: i32) -> io::Result<OwnedFd> {
 }
 
 /// Sets a new TCP connection's options: no delay, and probes of idle peers every `keepalive`
-/// seconds (0: none) as Redis does them.
+/// seconds (0: none), with the same options as Redis.
 pub fn prepare_tcp(socket: impl AsFd, keepalive: u64) {
-    // A connection without them works too.
+    // A connection works without them, so errors are ignored.
     let _ = sockopt::set_tcp_nodelay(&socket, true);
     if keepalive > 0 {
         let _ = sockopt::set_socket_keepalive(&socket, true);

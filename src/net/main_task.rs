@@ -11,8 +11,7 @@ use super::waiting::WaitingConnection;
 use crate::engine::{Engine, Host, Locked};
 
 impl<D: Driver> Service<D> {
-    /// Has the main thread look something up, or do something, for a connection; what it answers is
-    /// told to the connection, which waits for it.
+    /// Sends the main thread a task for a connection, which waits for the answer.
     pub(super) fn ask_main(
         &self,
         connection: &mut Connection,

@@ -1,17 +1,17 @@
-//! midi's own ports: what clients send past the host, and what they get back.
+//! midi's own ports: they serve clients without the host.
 //!
 //! ```text
-//! listen ─► accept ─► port (one per worker) ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
-//!                       ▲                                                   └─ what runs by itself ─► dispatch ─► commands
-//!                       │                      driver: bytes out ◄─ send ◄─ resp: replies ◄──┘
-//!                       └─ message (shared): replies of jobs and main_tasks, new_connections
+//! listen ─► accept ─► port ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
+//!                      ▲                                   └─ by itself: dispatch ─► commands
+//!                      │      driver: bytes out ◄─ send ◄─ resp: replies ◄┘
+//!                      └─ messages (shared): replies of jobs and main-thread tasks, new connections
 //! ```
 //!
-//! A connection (`connection.rs`) has a client, as all workers may know it (`client.rs`), and a
-//! session: who it is and how it is answered (`session.rs`). What a worker serves connections with
-//! is its `service.rs`.
+//! Each worker has one port. A connection (`connection.rs`) has a client, the part that all workers
+//! may read (`client.rs`), and a session: its user and how it is answered (`session.rs`).
+//! `service.rs` has what a worker serves its connections with.
 //!
-//! The host's main thread takes no part in it, and this layer knows nothing of the module API.
+//! The host's main thread takes no part in this, and this layer does not use the module API.
 
 mod accept;
 mod ahead;
@@ -49,7 +49,7 @@ use shared::Shared;
 
 use crate::engine::{Engine, Port, PortConfig};
 
-/// Opens the ports: one share for each of the engine's workers; none where none is wanted.
+/// Opens the ports: one for each of the engine's workers; none if the settings ask for none.
 ///
 /// # Errors
 /// What could not be opened, and why, for the log.

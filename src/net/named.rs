@@ -1,22 +1,22 @@
-//! What clients called last, by the names that they gave.
+//! The last command of each client, by the name that the client used.
 
 use std::sync::atomic::Ordering;
 
 use super::client::Client;
 use crate::command::{COMMANDS, Named, PREFIX};
 
-/// As a number of [`Client::last_command`]; not 0.
+/// The value for [`Client::last_command`]; never 0.
 fn packed(named: Named) -> u32 {
     2 + 2 * named.number as u32 + u32::from(!named.prefix.is_empty())
 }
 
-/// Notes that a client has called it.
+/// Notes that a client has called this command.
 #[inline]
 pub fn note(named: Named, client: &Client) {
     client.last_command.store(packed(named), Ordering::Relaxed);
 }
 
-/// What a client has called last; `None` where there is no such command.
+/// The command that a client called last; `None` if it called none or an unknown one.
 pub fn last(client: &Client) -> Option<Named> {
     let packed = client.last_command.load(Ordering::Relaxed);
     let number = (packed / 2).checked_sub(1)? as usize;

@@ -1,4 +1,4 @@
-//! Taking commands in: which of those that an input begins with run together, and what stops them.
+//! Parsing ahead: which commands at the start of the input run together, and what ends them.
 
 use super::ahead::Ahead;
 use super::connection::Connection;
@@ -9,26 +9,26 @@ use crate::command::{Args, Limits, Named};
 use crate::engine::Gate;
 use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
 
-/// What stands behind the commands that run together.
+/// What follows the commands that run together.
 #[derive(PartialEq, Eq)]
 pub(super) enum Stop {
     /// The end of the input.
     End,
-    /// There is no room for more.
+    /// There is no room for more commands.
     Full,
-    /// A command that runs by itself, or later, up to there; its arguments are in the list.
+    /// A command that runs by itself, or later, up to `end`; its arguments are in the list.
     Alone { end: usize },
-    /// An empty line, up to there.
+    /// An empty line, up to `end`.
     Empty { end: usize },
-    /// The beginning of a command, of which at least so many bytes are missing.
+    /// The beginning of a command, of which at least this many bytes are missing.
     Incomplete { missing: usize },
-    /// What is no command.
+    /// Input that is not a command.
     Malformed(ProtocolError),
 }
 
 impl<D: Driver> Service<D> {
-    /// Adds the commands that `input` begins with to those that run together, until something stops
-    /// it; says how much of the input they are.
+    /// Adds the commands at the start of `input` to those that run together, until something stops
+    /// it; returns their length in the input and what stopped it.
     #[inline]
     pub(super) fn take_commands<'i>(
         &self,
@@ -64,8 +64,8 @@ impl<D: Driver> Service<D> {
         (at, Stop::End)
     }
 
-    /// Adds a command to those that run together, for which there is room, if it is one that can:
-    /// on one shard, allowed, and with nothing in its way.
+    /// Adds a command to those that run together, if it can be: it is on one shard, it is allowed,
+    /// and nothing holds it up. There must be room.
     #[inline]
     fn goes_with_others<'i>(
         &self,
@@ -96,10 +96,10 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// What a connection may ask for.
+/// The limits for a connection's requests.
 #[inline]
 pub(super) fn request_limits(connection: &Connection, limits: &Limits) -> RequestLimits {
-    // Limits of keys and values have errors of their own; and neither concerns names and other
+    // Limits of keys and values have their own errors, and do not apply to names and other
     // arguments.
     let max_bulk_bytes = limits.max_value_bytes.max(limits.max_key_bytes).max(LEAST_ARGUMENT_BYTES);
     RequestLimits { max_bulk_bytes, authenticated: connection.session.user.is_some() }

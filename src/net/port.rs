@@ -1,4 +1,4 @@
-//! A worker's share of the ports: its connections, and whose turn it is.
+//! A worker's port: its connections, and the order in which they are served.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,29 +25,29 @@ use crate::limits::{
     READY_PER_TURN,
 };
 
-/// Listeners' marks are their numbers: below those of connections.
+/// The mark of a listener is its number; the marks of connections are above.
 const LISTENERS: u64 = 1 << 32;
 
-/// A worker's share of the ports.
+/// A worker's port.
 pub struct WorkerPort<D: Driver> {
     service: Service<D>,
     /// Connections that are served together.
     group: Group,
     listeners: Vec<Listener>,
-    /// Numbers of those that are not heard for the moment.
+    /// Numbers of the listeners that are not watched at the moment.
     resting: Vec<usize>,
     connections: SlotMap<Key, Connection>,
-    /// Connections that can go on without anything happening to them.
+    /// Connections that can go on without a new event.
     ready: VecDeque<Key>,
-    /// Those among them whose turns are long, and those that something has happened to: they share
-    /// a time of their own, so that all together are in nobody's way.
+    /// Connections whose turns are long and that can go on, or have an event. They share a time of
+    /// their own, so that all together delay no other connection.
     heavy: VecDeque<Key>,
-    /// Connections that the host has told to wait.
+    /// Connections that the host holds up.
     deferred: Vec<Key>,
-    /// Those whose clients seem to have left while a command of theirs waits for a shard.
+    /// Connections whose clients seem to have left while a command of theirs waits for a shard.
     leaving: Vec<Key>,
     happened: Vec<Happened>,
-    /// PortMessage that has been taken out of the inbox, oldest first.
+    /// Messages that have been taken out of the inbox, oldest first.
     messages: VecDeque<PortMessage>,
     unixsocket: Box<str>,
     next_tick: Instant,
@@ -89,7 +89,7 @@ impl<D: Driver> WorkerPort<D> {
         &self.service.shared
     }
 
-    /// The connection, if it is still there.
+    /// The connection, if it still exists.
     fn connection(&mut self, key: Key) -> Option<&mut Connection> {
         self.connections.get_mut(key)
     }
@@ -103,11 +103,11 @@ impl<D: Driver> WorkerPort<D> {
         connection.readable |= event.input;
         connection.ended |= event.ended;
         if event.ended && connection.is_waiting() {
-            // It may as well be gone: whoever works for it may stop.
+            // The client may have left: a job for it may stop.
             connection.client.gone.store(true, Ordering::Relaxed);
         }
         if connection.is_ready {
-            // Its turn comes, after that of others.
+            // It is in the queue already: other connections come first.
             return;
         }
         if connection.is_heavy {
@@ -143,8 +143,8 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// What this turn's connections were about to be told is not known any more: to go on with a
-    /// reply too few would be worse than to end.
+    /// Some replies of this turn are lost: a reply with missing parts would be worse than a closed
+    /// connection.
     fn after_panic(&mut self) {
         (self.shared().on_panic)();
         for piece in self.service.take_outbox() {
@@ -152,7 +152,7 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Sends what this turn's connections are answered.
+    /// Sends the replies of this turn.
     fn send_all(&mut self) {
         let pieces = self.service.take_outbox();
         for piece in &pieces {
@@ -185,8 +185,8 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Hears nothing of a listener until the next tick: it would tell all the time of a connection
-    /// that cannot be accepted.
+    /// Does not watch a listener until the next tick: it would constantly report a connection that
+    /// cannot be accepted.
     fn rest_listener(&mut self, number: usize) {
         if let Some(listener) = self.listeners.get(number) {
             self.service.driver.remove(&listener.socket);
@@ -203,7 +203,7 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Takes a connection in. Its place has been counted.
+    /// Adds a connection. Its place has been counted.
     fn welcome(&mut self, new_connection: NewConnection) {
         let (worker, shared) = (self.service.worker, Arc::clone(&self.service.shared));
         count(&shared.counts(worker).accepted, 1);
@@ -254,7 +254,7 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Does with a connection what is to become of it.
+    /// Keeps, queues or closes a connection after its turn.
     fn settle(&mut self, key: Key, outcome: TurnOutcome) {
         match outcome {
             TurnOutcome::Stays => {
@@ -283,7 +283,7 @@ impl<D: Driver> WorkerPort<D> {
         shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Lets a connection go on whose reply has come.
+    /// Writes the reply that a connection waited for, and lets it go on.
     fn goes_on(&mut self, key: Key, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.state == State::Waiting {
@@ -304,8 +304,7 @@ impl<D: Driver> WorkerPort<D> {
         self.serve(key);
     }
 
-    /// Sees to what other threads have sent, as far as the time goes; the rest is for the next
-    /// turn.
+    /// Handles the messages of other threads while there is time; the rest waits for the next turn.
     fn take_messages(&mut self) {
         if self.messages.is_empty() {
             self.messages = self.shared().inbox(self.service.worker).take();
@@ -338,7 +337,7 @@ impl<D: Driver> WorkerPort<D> {
             PortMessage::TooLarge(key) => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 if connection.session.is_muted() {
-                    // Who wants no reply gets none, however large.
+                    // A client that wants no replies gets none, however large.
                     return self.goes_on(key, |_, _| ());
                 }
                 self.service.note_limit();
@@ -347,7 +346,7 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Looks at the clock of the ports, and now and then for connections that are overdue.
+    /// Updates the ports' clock, and now and then closes overdue connections.
     fn tick(&mut self) {
         let now = self.service.now;
         if now < self.next_look {
@@ -426,7 +425,7 @@ impl<D: Driver> Port for WorkerPort<D> {
 }
 
 impl<D: Driver> WorkerPort<D> {
-    /// Serves those that can go on, each once, as far as there is time: others may have come
+    /// Serves each connection that can go on once, while there is time: others may have events
     /// meanwhile.
     fn serve_ready(&mut self) {
         self.serve_queue(|port| &mut port.ready);
@@ -457,15 +456,15 @@ impl<D: Driver> WorkerPort<D> {
             connection.state = State::Open;
             connection.has_commands = true;
             if is_paused && connection.ended {
-                // As in Redis: nothing is run for those who did not wait for the end of a pause.
+                // As in Redis: a client that leaves during a pause has none of its commands run.
                 connection.forget_commands();
             }
             self.serve(key);
         }
     }
 
-    /// Closes the connections whose clients have left while something of theirs waits for a shard,
-    /// and has done so for long: it is not run any more, and its place is another's.
+    /// Closes the connections whose clients have left while a command has waited for a shard for
+    /// long: the command is not run, and another client can have the place.
     fn close_those_who_left(&mut self) {
         let now = self.service.now;
         for key in std::mem::take(&mut self.leaving) {

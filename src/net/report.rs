@@ -1,4 +1,4 @@
-//! What INFO tells of the ports.
+//! INFO's fields about the ports.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::shared::{PortCounts, Shared};
 use crate::engine::Ports;
 
-/// Ports that serve.
+/// Ports that are open.
 pub struct Open {
-    /// Gone when all workers are.
+    /// Its upgrade fails after all workers have ended.
     pub shared: Weak<Shared>,
-    /// What the driver is called.
+    /// The name of the driver.
     pub backend: &'static str,
-    /// What they listen on.
+    /// The descriptors of the listening sockets.
     pub listeners: Vec<i32>,
 }
 
-/// Ports that do not: why, where any are wanted.
+/// Ports that are not open; the reason, if the settings ask for any.
 pub struct Closed(pub Option<&'static str>);
 
-/// A counter by its name.
+/// A counter and its name.
 type Counted = (&'static str, fn(&PortCounts) -> u64);
 
-/// What is counted.
+/// The counters in INFO.
 const COUNTED: [Counted; 10] = [
     ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
     ("accepted", |counts| of(&counts.accepted)),

@@ -1,4 +1,4 @@
-//! Running what a connection asks: parsed ahead, in the order sent, answered together.
+//! Running a connection's commands: parsed ahead, run in the order sent, replies sent together.
 
 use std::sync::atomic::Ordering;
 
@@ -19,14 +19,14 @@ use crate::limits::{
 };
 
 impl<D: Driver> Service<D> {
-    /// A connection's turn: receives once, runs what came, sends the replies together.
+    /// A connection's turn: receives once, runs what was received, sends the replies together.
     #[inline(never)]
     pub fn serve(&mut self, connection: &mut Connection) -> TurnOutcome {
         if connection.client.killed.load(Ordering::Relaxed) {
             return TurnOutcome::Ends;
         }
         self.claim(connection);
-        // Room first: a connection that has left replies lying goes on when they are gone.
+        // Send first: a connection that has not read its replies goes on only after they are sent.
         if !connection.unsent.is_empty() && self.send(connection, &[]) == TurnOutcome::Ends {
             return TurnOutcome::Ends;
         }
@@ -40,7 +40,7 @@ impl<D: Driver> Service<D> {
             self.output = output;
             return TurnOutcome::Ends;
         }
-        // Whoever has the reply may ask what others see of it.
+        // Before the replies are sent: a client that has its reply may then look at CLIENT LIST.
         connection.show_condition();
         let at_once = outcome == TurnOutcome::Ends
             || connection.state == State::Closing
@@ -55,7 +55,7 @@ impl<D: Driver> Service<D> {
         match outcome {
             _ if sent == TurnOutcome::Ends => sent,
             TurnOutcome::Ends if connection.ended && !connection.unsent.is_empty() => {
-                // It sends no more; what it has been answered, it may still read.
+                // It sends no more, but it may still read its replies.
                 connection.state = State::Closing;
                 connection.unread = Backlog::default();
                 TurnOutcome::Stays
@@ -64,8 +64,8 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Notes whether the turn that ends was a long one: then the next is shared with others of the
-    /// kind.
+    /// Notes whether the turn that ends was a long one: such connections share the time of the
+    /// next.
     pub(super) fn note_weight(&self, connection: &mut Connection) {
         connection.is_heavy = self.alone.is_heavy();
     }
@@ -78,7 +78,7 @@ impl<D: Driver> Service<D> {
         if connection.state != State::Open {
             return TurnOutcome::Stays;
         }
-        // A connection that does not take its replies gets no more of them.
+        // A connection that does not read its replies gets no more of its commands run.
         if connection.unsent.len() > OUTPUT_PAUSE {
             return self.take_in(connection);
         }
@@ -107,7 +107,7 @@ impl<D: Driver> Service<D> {
         self.outcome_of(connection)
     }
 
-    /// What is to become of a connection that has run what it could.
+    /// The outcome for a connection that has run what it could.
     pub(super) fn outcome_of(&self, connection: &mut Connection) -> TurnOutcome {
         match connection.state {
             State::Deferred => TurnOutcome::Deferred,
@@ -120,17 +120,17 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Receives, and runs. False where the connection has ended.
+    /// Receives, and runs. False if the connection has ended.
     fn receive(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> bool {
         // The beginning of a long command is not moved again for every piece of it.
         if connection.unread.len() > LEFTOVER_BYTES {
             return self.receive_more(connection, output);
         }
-        // Behind what a group may have there.
+        // After what a group may have there.
         let mut input = std::mem::take(&mut self.input);
         let start = input.len();
         input.extend_from_slice(connection.unread.bytes());
-        // A panic may have taken the buffer with it.
+        // A panic may have dropped the buffer.
         input.reserve(READ_BYTES);
         let before = input.len();
         let received = self.driver.receive(&connection.socket, &mut input);
@@ -145,7 +145,7 @@ impl<D: Driver> Service<D> {
         goes_on
     }
 
-    /// The same behind what has been received of a long command.
+    /// Receives the next piece of a long command into `unread`, and runs what is complete.
     fn receive_more(&mut self, connection: &mut Connection, output: &mut Vec<u8>) -> bool {
         let mut unread = std::mem::take(&mut connection.unread);
         let present = unread.len();
@@ -164,8 +164,8 @@ impl<D: Driver> Service<D> {
         goes_on
     }
 
-    /// Receives and runs nothing. Many clients send a whole pipeline before they read
-    /// anything: one that is not read from would never come to read.
+    /// Receives and runs nothing. Many clients send a whole pipeline before they read anything: if
+    /// nothing were received from such a client, it would never begin to read.
     fn take_in(&mut self, connection: &mut Connection) -> TurnOutcome {
         if !connection.readable {
             return TurnOutcome::Stays;
@@ -174,7 +174,7 @@ impl<D: Driver> Service<D> {
         buffer.reserve(INPUT_BYTES);
         let received = self.driver.receive(&connection.socket, buffer);
         connection.has_commands |= !connection.unread.is_empty();
-        // It may still read; if it is gone, sending tells.
+        // It may still read; if it is gone, sending will fail.
         self.note_received(connection, received);
         if self.is_over_query_limit(connection, connection.unread.len()) {
             return TurnOutcome::Ends;
@@ -182,7 +182,7 @@ impl<D: Driver> Service<D> {
         if connection.readable { TurnOutcome::Ready } else { TurnOutcome::Stays }
     }
 
-    /// Whether a client has sent more than may wait here. Books it.
+    /// Whether a client has sent more than may wait here. Counts it if so.
     fn is_over_query_limit(&self, connection: &Connection, unread: usize) -> bool {
         let mut most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
         if connection.session.user.is_none() {
@@ -195,7 +195,7 @@ impl<D: Driver> Service<D> {
         is_over
     }
 
-    /// Books what came. False where the connection has ended.
+    /// Counts what was received. False if the connection has ended.
     pub(super) fn note_received(
         &mut self,
         connection: &mut Connection,
@@ -217,7 +217,7 @@ impl<D: Driver> Service<D> {
         true
     }
 
-    /// Runs the commands that the input begins with; says how much of it they were.
+    /// Runs the commands at the start of the input; returns their length in it.
     pub(super) fn run(
         &mut self,
         connection: &mut Connection,
@@ -241,7 +241,7 @@ impl<D: Driver> Service<D> {
         at
     }
 
-    /// Runs the next few commands that go well together, or one that does not.
+    /// Runs the next commands that can run together, or one that cannot.
     fn run_some(
         &mut self,
         connection: &mut Connection,
@@ -255,7 +255,7 @@ impl<D: Driver> Service<D> {
         let (_, stop) = self.take_commands(connection, input, args, &parse_limits, &mut ahead);
         if !ahead.is_empty() {
             if stop != Stop::End {
-                // These come first; what was parsed last is parsed again.
+                // These come first; the command parsed last is parsed again.
                 connection.parser = Default::default();
             }
             self.alone.interrupt();
@@ -264,12 +264,12 @@ impl<D: Driver> Service<D> {
         match stop {
             Stop::Alone { end } => {
                 self.run_alone(connection, input, args, &limits, output);
-                // One that must be tried again has not been run.
+                // A command that must be retried has not been run.
                 let again = matches!(connection.state, State::Deferred | State::Again);
                 if again { 0 } else { end }
             }
             Stop::Empty { end } => {
-                // CLIENT REPLY SKIP takes it for a command.
+                // CLIENT REPLY SKIP counts it as a command.
                 connection.session.begin_command();
                 end
             }
@@ -289,7 +289,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Runs commands that go together; says how far they got.
+    /// Runs commands that go together; returns where the last one that ran ends.
     fn run_ahead(
         &self,
         connection: &mut Connection,
@@ -302,7 +302,7 @@ impl<D: Driver> Service<D> {
         let mut calls = ahead.calls(engine, connection.session.db, limits);
         let mut reply = connection.session.reply(output);
         let (done, outcome) = if ahead.len() == 1 {
-            // By itself it needs no preparation.
+            // A single command needs no preparation.
             match calls
                 .clone()
                 .next()
@@ -321,13 +321,13 @@ impl<D: Driver> Service<D> {
         if outcome == Outcome::Done {
             return ahead.end_of(done - 1);
         }
-        // That one was not to be run here and now.
+        // This command could not run here and now.
         let Some(call) = calls.nth(done) else { return 0 };
         engine.go_on(slot, &call, outcome, &mut self.caller(connection, output));
         ahead.end_of(done)
     }
 
-    /// Runs one command by itself. It may be of any length, so its time is taken.
+    /// Runs one command by itself. It may take any time, so it is timed.
     fn run_alone(
         &mut self,
         connection: &mut Connection,

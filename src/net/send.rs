@@ -1,7 +1,7 @@
-//! Sending what connections are answered, and how much of it may wait.
+//! Sending replies, and limiting how many may wait.
 //!
-//! What a turn's connections are answered lies in one buffer, and is sent when all of them have
-//! been served: whoever waits for the replies is woken once for many of them, and not in between.
+//! The replies of a turn's connections are in one buffer, and are sent after all of them have been
+//! served: a client that waits for the replies is woken once for many of them, and not in between.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::shared::count;
 use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN, UNAUTHENTICATED_OUTPUT_BYTES};
 
 impl<D: Driver> Service<D> {
-    /// Leaves replies to be sent at the end of the turn.
+    /// Leaves replies in the turn's buffer, to be sent at its end.
     pub(super) fn put_in_outbox(&mut self, connection: &mut Connection, bytes: Range<usize>) {
         if !bytes.is_empty() {
             connection.has_outgoing = true;
@@ -22,7 +22,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Takes a connection's replies out of the box, in front of what it is to be sent next.
+    /// Moves a connection's replies from the turn's buffer to `unsent`, before further replies.
     pub fn claim(&mut self, connection: &mut Connection) {
         if !connection.has_outgoing {
             return;
@@ -33,18 +33,18 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Whether so much lies there that it must not wait for the end of the turn.
+    /// Whether the turn's buffer must be sent before the end of the turn.
     pub fn output_is_full(&self) -> bool {
         self.output.len() > OUTPUT_PER_TURN
     }
 
-    /// What is to be sent.
+    /// The pieces to send. Return the list with [`Service::clear_output`].
     pub fn take_outbox(&mut self) -> Vec<Piece> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Everything has been sent; `sent` is what [`Service::take_outbox`] gave. One very large reply
-    /// does not make every later one dear.
+    /// Empties the turn's buffer after all has been sent; `sent` is the list of
+    /// [`Service::take_outbox`]. After a very large reply the memory is freed.
     pub fn clear_output(&mut self, mut sent: Vec<Piece>) {
         sent.clear();
         self.outbox = sent;
@@ -61,7 +61,7 @@ impl<D: Driver> Service<D> {
         let is_last = piece.bytes.end == output.len();
         let outcome = if is_last && piece.bytes.len() > OUTPUT_KEPT && connection.unsent.is_empty()
         {
-            // What others were answered is sent already, so the rest need not be copied.
+            // The other replies have been sent already, so the rest need not be copied.
             connection.unsent = Backlog::of(std::mem::take(&mut output), piece.bytes.start);
             self.send(connection, &[])
         } else {
@@ -74,8 +74,8 @@ impl<D: Driver> Service<D> {
         outcome
     }
 
-    /// Sends what there is to send. `Ends` where the connection is broken, or has been told
-    /// everything before its end, or leaves too much lying.
+    /// Sends what waits and `output`. `Ends` if the connection is broken, or was closing and has
+    /// been sent everything, or does not read its replies.
     pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> TurnOutcome {
         let first = connection.unsent.is_empty();
         if !first {
@@ -106,7 +106,7 @@ impl<D: Driver> Service<D> {
         if self.is_over_limit(connection) { TurnOutcome::Ends } else { TurnOutcome::Stays }
     }
 
-    /// Whether a connection leaves more lying than it may.
+    /// Whether more replies wait for a connection than may.
     fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
         let (mut hard, soft) =
@@ -127,7 +127,7 @@ impl<D: Driver> Service<D> {
         false
     }
 
-    /// Whether a connection has been idle, or has left too much lying, for too long.
+    /// Whether a connection has been idle, or above the soft limit, for too long.
     pub fn is_overdue(&self, connection: &Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
         let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;

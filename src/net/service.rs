@@ -1,4 +1,4 @@
-//! What a worker serves its connections with: the driver, and buffers that all share.
+//! What a worker serves its connections with: the driver, and buffers that all connections share.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::limits::{
     SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
 };
 
-/// What is to become of a connection after its turn.
+/// What follows for a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnOutcome {
-    /// It waits until something happens to it.
+    /// It waits for an event.
     Stays,
     /// It can go on at once, after others.
     Ready,
-    /// It is to try again soon: the host holds it up.
+    /// The host holds it up: it retries soon.
     Deferred,
     /// It is to be closed.
     Ends,
 }
 
-/// For how long a connection has been served in one go.
+/// How long a connection has been served in one go.
 #[derive(Default)]
 pub(super) struct Pace {
     rounds: u32,
@@ -37,7 +37,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins another round, unless that has been so long. The clock is not looked at in the first
+    /// Begins another round unless the time is over. It does not look at the clock in the first
     /// round, which for most connections is the only one, and seldom after that.
     pub(super) fn is_over(&mut self, most: Duration) -> bool {
         self.rounds += 1;
@@ -49,13 +49,14 @@ impl Pace {
     }
 }
 
-/// The time of commands that run by themselves, each of which may be of any length.
+/// The time of commands that run by themselves, each of which may take any time.
 pub(super) struct Alone {
-    /// For how long a connection may run such in one go: ever longer, until others are heard of.
+    /// How long a connection may run them in one go: it doubles until other connections have
+    /// commands.
     at_once: Duration,
-    /// How long those took that the connection being served has run.
+    /// How long those of the current connection have taken.
     spent: Duration,
-    /// When the last of them had run, if nothing else has run since.
+    /// When the last of them ended, if nothing else has run since.
     ended: Option<Instant>,
 }
 
@@ -66,56 +67,55 @@ impl Default for Alone {
 }
 
 impl Alone {
-    /// A turn of the port begins, in which a connection is served for so long at most.
+    /// A turn of the port begins, in which a connection is served for at most this long.
     fn next_turn(&mut self, most: Duration) {
         self.at_once = (self.at_once * 2).min(most);
     }
 
-    /// A connection has something to say whose turns are short: those with long ones are not to be
-    /// in its way.
+    /// A connection with short turns has input: those with long turns must not delay it.
     pub(super) fn hear_light(&mut self) {
         self.at_once = HEAVY_TURN;
     }
 
-    /// A connection is served.
+    /// A connection's turn begins.
     pub(super) fn begin(&mut self) {
         (self.spent, self.ended) = (Duration::ZERO, None);
     }
 
-    /// Whether it has run such commands for as long as it may in one go.
+    /// Whether the connection has run such commands for as long as it may in one go.
     pub(super) fn is_over(&self) -> bool {
         self.spent > self.at_once
     }
 
-    /// Whether it has done so for long.
+    /// Whether that took long.
     pub(super) fn is_heavy(&self) -> bool {
         self.spent > HEAVY_TURN
     }
 
-    /// When a command begins that runs by itself. One that follows another begins where that one
-    /// ended: a look at the clock costs as much as a short command.
+    /// The start time of a command that runs by itself. If it follows another, it is the end of
+    /// that one: a look at the clock costs as much as a short command.
     pub(super) fn command_begins(&self) -> Instant {
         self.ended.unwrap_or_else(Instant::now)
     }
 
-    /// It has ended.
+    /// Such a command has ended.
     pub(super) fn command_ended(&mut self, began: Instant) {
         let now = Instant::now();
         self.spent += now - began;
         self.ended = Some(now);
     }
 
-    /// Others run now, whose time is not counted here.
+    /// Other commands run now; their time is not counted here.
     pub(super) fn interrupt(&mut self) {
         self.ended = None;
     }
 }
 
-/// Some connection's replies in the turn's buffer.
+/// A connection's replies in the turn's buffer.
 pub struct Piece {
-    /// Whose.
+    /// The connection.
     pub key: Key,
-    /// Where.
+    /// Their range in the buffer.
     pub bytes: Range<usize>,
 }
 
@@ -125,23 +125,23 @@ pub struct Service<D: Driver> {
     pub shared: Arc<Shared>,
     /// This worker.
     pub worker: usize,
-    /// How bytes come and go.
+    /// Moves bytes between sockets and buffers.
     pub driver: D,
     /// When this turn began.
     pub now: Instant,
-    /// The same on the ports' clock, as of the last tick of a few hundredths of a second.
+    /// The same on the ports' clock, updated every few hundredths of a second.
     pub recently: u64,
-    /// For how long a connection is served in one go in this turn.
+    /// How long a connection is served in one go in this turn.
     pub(super) at_once: Duration,
     /// The time of commands that run by themselves.
     pub(super) alone: Alone,
-    /// Holds what is received, one connection after the other, or a group's.
+    /// Received input: of one connection after another, or of a group.
     pub(super) input: Vec<u8>,
-    /// Holds what is answered in this turn.
+    /// The replies of this turn.
     pub(super) output: Vec<u8>,
     pub(super) outbox: Vec<Piece>,
     pub(super) args: ArgList,
-    /// An empty transaction, for whoever says MULTI next.
+    /// An empty transaction, for the next MULTI.
     pub(super) spare: Option<Box<Transaction>>,
 }
 
@@ -164,7 +164,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Shares the time of this turn out among so many connections.
+    /// Divides the time of this turn among this many connections.
     pub fn share_out(&mut self, connections: usize) {
         let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
         self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
@@ -179,15 +179,15 @@ impl<D: Driver> Service<D> {
         self.shared.engine.worker_slot(self.worker)
     }
 
-    /// From here on a connection that is answered behind `said` bytes may be answered so much: as
-    /// much as may wait for it, and what is said before the size is looked at.
+    /// Limits the output of a connection whose replies begin at `said`: to the bytes that may wait
+    /// for it, plus what is written before the length is checked.
     pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
         let most = self.engine().settings.port.most_output();
         connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
     }
 
-    /// Whether a connection's reply became larger than may wait for it. It was cut off there, and
-    /// the connection is to be closed.
+    /// Whether a connection's reply grew larger than may wait for it. Then it is cut off, and the
+    /// connection must be closed.
     pub(super) fn has_too_much_output(
         &self,
         connection: &Connection,
@@ -202,7 +202,7 @@ impl<D: Driver> Service<D> {
         is_over
     }
 
-    /// Notes that a connection is closed for a limit.
+    /// Counts a connection that is closed for a limit.
     pub(super) fn note_limit(&self) {
         count(&self.shared.counts(self.worker).closed_for_limits, 1);
     }

@@ -1,6 +1,6 @@
-//! Who a connection is and how it is spoken to.
+//! A connection's session: its user, its protocol, its transaction.
 //!
-//! A transaction begins with MULTI or WATCH, and is left with EXEC, DISCARD or RESET; see
+//! A transaction begins with MULTI or WATCH, and ends with EXEC, DISCARD or RESET; see
 //! `transaction.rs`.
 
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use super::transaction::{ExecReplies, Transaction};
 use crate::command::Args;
 use crate::engine::{DEFAULT_USER, Engine, User, Users};
 
-/// What a connection is, apart from its bytes.
+/// The state of a connection apart from its bytes.
 pub struct Session {
     /// The database.
     pub db: u32,
-    /// RESP3 is spoken.
+    /// RESP3 is used.
     pub resp3: bool,
-    /// Who it is; nobody yet where `None`.
+    /// The user; `None` if a login is needed first.
     pub user: Option<Arc<User>>,
-    /// The epoch of the list of users when that was looked up; [`UNSETTLED`] where the list was
+    /// The epoch of the list of users when the user was looked up; [`UNSETTLED`] if the list was
     /// about to change.
     epoch: u64,
     /// Commands run here and now: no SAFEMODE.
     plain: bool,
-    /// Whether they are answered.
+    /// Whether commands are answered.
     replies: Replies,
     /// Between MULTI and EXEC.
     pub(super) in_multi: bool,
-    /// What MULTI and WATCH have led to.
+    /// The transaction that MULTI or WATCH has begun.
     pub(super) transaction: Option<Box<Transaction>>,
-    /// What EXEC has still to answer.
+    /// The replies that EXEC still owes.
     pub(super) exec_replies: Option<Box<ExecReplies>>,
-    /// What the buffer that it is answered into may hold.
+    /// The most bytes that the reply buffer may hold.
     pub(super) most_output: usize,
 }
 
-/// A user, as of some epoch: sessions for which they are equal have equal rights.
+/// A user as of an epoch: sessions with equal values have equal rights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SessionRights {
-    /// Where it lies, if anybody has logged in; sessions of one user share it.
+    /// The address of the user, if logged in; sessions of one user share it.
     user: Option<usize>,
     epoch: u64,
 }
@@ -52,14 +52,14 @@ pub enum Replies {
     Wanted,
     /// It does not.
     Unwanted,
-    /// Not to the next command.
+    /// Not for the next command.
     SkipNext,
-    /// Not to the one that runs.
+    /// Not for the command that runs.
     Skipping,
 }
 
 impl Session {
-    /// Of a new connection.
+    /// The session of a new connection.
     pub fn new(engine: &Engine, client: &Client) -> Self {
         let plain = !engine.config.safemode;
         let mut session = Session {
@@ -78,10 +78,11 @@ impl Session {
         session
     }
 
-    /// Makes it as it was when it was new: RESET.
+    /// Resets everything to the state of a new connection: RESET.
     pub(super) fn reset(&mut self, engine: &Engine, client: &Client) {
         self.resp3 = false;
-        // A reply that CLIENT REPLY SKIP has given up stays so, be it this one.
+        // A reply that CLIENT REPLY SKIP suppresses stays suppressed, even if it is the one to
+        // RESET.
         if self.replies != Replies::Skipping {
             self.replies = Replies::Wanted;
         }
@@ -91,7 +92,7 @@ impl Session {
         self.be_nobody(engine, client);
     }
 
-    /// It has not said who it is: the user `default`, where that one needs no password.
+    /// Without a login: the user `default`, if that one needs no password.
     fn be_nobody(&mut self, engine: &Engine, client: &Client) {
         let users = &engine.users;
         self.epoch = settled(users.epoch());
@@ -115,7 +116,7 @@ impl Session {
         self.replies = replies;
     }
 
-    /// Whether it wants replies to what comes.
+    /// Whether it wants replies to the commands that follow.
     pub fn wants_replies(&self) -> bool {
         !matches!(self.replies, Replies::Unwanted | Replies::SkipNext)
     }
@@ -134,20 +135,20 @@ impl Session {
         };
     }
 
-    /// It has not run: it begins again later.
+    /// That command has not run, and will begin again later.
     pub fn put_off_command(&mut self) {
         if self.replies == Replies::Skipping {
             self.replies = Replies::SkipNext;
         }
     }
 
-    /// What commands that run together must have in common: the database, and the protocol.
+    /// What commands that run together must have in common: database and protocol.
     #[inline]
     pub fn kind(&self) -> (u32, bool) {
         (self.db, self.resp3)
     }
 
-    /// What its rights follow from.
+    /// The values that its rights depend on.
     #[inline]
     pub fn rights(&self) -> SessionRights {
         SessionRights {
@@ -156,26 +157,26 @@ impl Session {
         }
     }
 
-    /// Whether it may call that command of the table on every key.
+    /// Whether it may call command `number` on every key.
     #[inline]
     pub fn may_on_all_keys(&self, number: usize) -> bool {
         self.user.as_ref().is_some_and(|user| user.may_anywhere(number))
     }
 
-    /// Whether it may call that command of the table, as far as is known without asking anybody.
+    /// Whether it may call command `number`, as far as is known without asking the host.
     #[inline]
     pub fn may(&self, engine: &Engine, number: usize, args: &Args<'_>) -> bool {
         self.epoch == engine.users.epoch()
             && self.user.as_ref().is_some_and(|user| user.check(number, args, self.db).is_ok())
     }
 
-    /// Where its replies are said.
+    /// A reply at the end of `output`.
     #[inline]
     pub fn reply<'o>(&self, output: &'o mut Vec<u8>) -> RespReply<'o> {
         RespReply::new(output, self.resp3).up_to(self.most_output)
     }
 
-    /// Looks the user up again where the list of users has changed.
+    /// Looks the user up again if the list of users has changed.
     pub(super) fn refresh(&mut self, engine: &Engine) -> UserState {
         let epoch = engine.users.epoch();
         if epoch == self.epoch {
@@ -186,7 +187,7 @@ impl Session {
         }
         self.epoch = epoch;
         match self.user.take() {
-            // Nobody need say who they are any more.
+            // No login is needed any more.
             None if engine.users.default_is_open() => self.user = engine.users.find(DEFAULT_USER),
             None => {}
             Some(user) => {
@@ -199,68 +200,68 @@ impl Session {
         UserState::Good
     }
 
-    /// It is this user from now on.
+    /// Sets the user after a login.
     pub fn log_in(&mut self, client: &Client, user: Arc<User>, epoch: u64) {
         client.names.lock().user = user.name.to_vec();
         self.user = Some(user);
         self.epoch = settled(epoch);
     }
 
-    /// A command was refused: EXEC will be, too.
+    /// A command was refused, so EXEC will be refused too.
     pub(super) fn spoil(&mut self) {
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.in_multi) {
             transaction.is_spoiled = true;
         }
     }
 
-    /// Memory of what is queued.
+    /// Memory of the queued commands, in bytes.
     pub fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 
-    /// Commands that are queued; `None` outside of MULTI.
+    /// The number of queued commands; `None` outside MULTI.
     pub fn queued(&self) -> Option<usize> {
         let commands =
             self.transaction.as_ref().map_or(0, |transaction| transaction.commands.len());
         self.in_multi.then_some(commands)
     }
 
-    /// Ends MULTI and WATCH, if they were said; what there was of a transaction.
+    /// Ends MULTI and WATCH; returns the transaction if there was one.
     pub fn leave_transaction(&mut self) -> Option<Box<Transaction>> {
         self.in_multi = false;
         self.transaction.take()
     }
 }
 
-/// An epoch that the list of users never has: who was looked up then is looked up again.
+/// An epoch that the list of users never has: a user with it is always looked up again.
 const UNSETTLED: u64 = u64::MAX;
 
 fn settled(epoch: u64) -> u64 {
     if Users::is_stale(epoch) { UNSETTLED } else { epoch }
 }
 
-/// What came of looking at who a connection is.
+/// The result of refreshing a session's user.
 pub(super) enum UserState {
     /// It may go on.
     Good,
-    /// Nobody knows yet: the host's rules are changing.
+    /// The host's rules are changing, so the user is not known yet.
     Unknown,
     /// Its user is gone.
     Gone,
 }
 
-/// Redis's words to somebody who has not said who they are.
+/// Redis's text to a client that has not logged in.
 pub const NO_AUTH: &[u8] = b"NOAUTH Authentication required.";
 
-/// Redis's words while a script takes too long.
+/// Redis's text while a script takes too long.
 pub const BUSY: &[u8] =
     b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// Redis's words on a connection's name that would break CLIENT LIST.
+/// Redis's text about a connection name that would break CLIENT LIST.
 pub const INVALID_NAME: &[u8] =
     b"ERR Client names cannot contain spaces, newlines or special characters.";
 
-/// Whether CLIENT LIST could show that as one word.
+/// Whether CLIENT LIST could show this name as one word.
 pub fn is_valid_name(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

@@ -1,4 +1,4 @@
-//! What the ports of all workers share: who is connected, and how to reach them.
+//! What the ports of all workers share: their clients, and how to send them messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,32 +17,32 @@ use crate::engine::{Engine, Inbox};
 pub struct Shared {
     /// The keyspace.
     pub engine: Arc<Engine>,
-    /// PortCounts a panic that was caught.
+    /// Counts a panic that was caught.
     pub on_panic: fn(),
     workers: Box<[CachePadded<PerWorker>]>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_id: AtomicU64,
     connected: AtomicUsize,
     started: Instant,
-    /// Names of the host's commands, once somebody has asked for one that is not here.
+    /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
 }
 
-/// A worker's own part.
+/// One worker's part.
 #[derive(Default)]
 struct PerWorker {
     inbox: Inbox<PortMessage>,
     counts: PortCounts,
 }
 
-/// What a worker has counted on its port. It alone writes them, but for `connected`.
+/// A worker's counters of its port. Only that worker writes them, except `connected`.
 #[derive(Default)]
 pub struct PortCounts {
-    /// Connections now. Whoever accepts for another worker adds there too.
+    /// Connections now. A worker that accepts for another adds to the other's.
     pub connected: AtomicUsize,
     /// Connections ever.
     pub accepted: AtomicU64,
-    /// Connections refused: too many, or for the protected mode.
+    /// Connections refused: too many, or because of protected mode.
     pub refused: AtomicU64,
     /// Commands.
     pub commands: AtomicU64,
@@ -54,9 +54,9 @@ pub struct PortCounts {
     pub buffered: AtomicUsize,
     /// Logins with a wrong name or password.
     pub failed_logins: AtomicU64,
-    /// Commands and keys that users' rules did not allow.
+    /// Uses of commands and keys that users' rules did not allow.
     pub denied: AtomicU64,
-    /// Connections closed for a limit: of their query, their replies, or their idleness.
+    /// Connections closed for a limit: of query, of output, or of idle time.
     pub closed_for_limits: AtomicU64,
 }
 
@@ -66,33 +66,33 @@ pub fn count(counter: &AtomicU64, number: u64) {
     counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
 }
 
-/// What others send to a worker's port.
+/// A message to a worker's port.
 pub enum PortMessage {
     /// A connection that another worker accepted.
     NewConnection(NewConnection),
     /// A piece of a long command's reply; after the last one the connection goes on.
     Part {
-        /// Whose.
+        /// The connection.
         key: Key,
-        /// The bytes.
+        /// The piece.
         bytes: Vec<u8>,
-        /// Nothing follows.
+        /// It is the last piece.
         last: bool,
     },
-    /// What an main_task has found out is to be told to a connection, which then goes on.
+    /// The result of a main-thread task for a connection, which then goes on.
     Answer(Key, Answer),
-    /// Close this one.
+    /// Close this connection.
     Close(Key),
-    /// Close this one, because it was to be answered more than may wait for it; unless it wants no
+    /// Close this connection, because its reply is larger than may wait for it; not if it wants no
     /// reply.
     TooLarge(Key),
 }
 
-/// Tells a connection what came of an main_task; its reply goes to the end of the buffer.
+/// Gives a connection the result of a main-thread task; appends its reply to the buffer.
 pub type Answer = Box<dyn FnOnce(&mut Connection, &mut Vec<u8>) + Send>;
 
 impl Shared {
-    /// For so many workers as the engine has.
+    /// For as many workers as the engine has.
     pub fn new(engine: Arc<Engine>, on_panic: fn()) -> Self {
         let per_worker = |_| CachePadded::new(PerWorker::default());
         Shared {
@@ -112,12 +112,12 @@ impl Shared {
         &self.workers[worker].inbox
     }
 
-    /// What a worker has counted.
+    /// The counters of a worker.
     pub fn counts(&self, worker: usize) -> &PortCounts {
         &self.workers[worker].counts
     }
 
-    /// Sends something to a worker's port, and wakes the worker where it sleeps.
+    /// Sends a message to a worker's port, and wakes the worker if it sleeps.
     pub fn send(&self, worker: usize, message: PortMessage) {
         if self.inbox(worker).push(message) {
             self.engine.workers().waker(worker).wake();
@@ -129,14 +129,14 @@ impl Shared {
         now.saturating_duration_since(self.started).as_millis() as u64
     }
 
-    /// The worker with the fewest connections; `own` where it has no more than others.
+    /// The worker with the fewest connections; `own` if no other has fewer.
     pub fn emptiest(&self, own: usize) -> usize {
         let connected = |worker: usize| self.counts(worker).connected.load(Ordering::Relaxed);
         let fewest = (0..self.workers.len()).min_by_key(|&worker| connected(worker)).unwrap_or(own);
         if connected(fewest) < connected(own) { fewest } else { own }
     }
 
-    /// Takes one of the places for connections; false where none is left.
+    /// Takes a place for a connection; false if none is left.
     pub fn take_place(&self) -> bool {
         let most = self.engine.settings.port.max_clients.load(Ordering::Relaxed);
         let taken = self.connected.fetch_add(1, Ordering::Relaxed);
@@ -161,12 +161,12 @@ impl Shared {
         self.clients.lock().insert(client.id, Arc::clone(client));
     }
 
-    /// Takes it from there; false where it was not there any more.
+    /// Removes a client from the list; false if it was not in it any more.
     pub fn unlist(&self, id: u64) -> bool {
         self.clients.lock().remove(&id).is_some()
     }
 
-    /// Ends a client; false where somebody else has.
+    /// Ends a client; false if it has been ended already.
     pub fn kill(&self, client: &Client) -> bool {
         let there = self.unlist(client.id);
         if there {
@@ -177,7 +177,7 @@ impl Shared {
         there
     }
 
-    /// A client that is connected.
+    /// A connected client, by its id.
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.clients.lock().get(&id).cloned()
     }

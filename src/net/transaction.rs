@@ -1,4 +1,4 @@
-//! What a connection has said of its next transaction, and what EXEC has still to answer.
+//! A connection's transaction, and the replies that EXEC still owes.
 
 use std::mem::{replace, take};
 
@@ -8,19 +8,19 @@ use crate::command::{Args, Flags, Named, Transcript};
 use crate::engine::Watching;
 use crate::limits::TRANSACTION_BYTES_KEPT;
 
-/// What a connection has said of its next transaction.
+/// What MULTI and WATCH have collected for EXEC.
 #[derive(Default)]
 pub struct Transaction {
-    /// A command was refused: EXEC will be, too.
+    /// A command was refused, so EXEC will be refused too.
     pub(super) is_spoiled: bool,
-    /// How often tokens were not to be had.
+    /// How often EXEC did not get its tokens.
     pub(super) tries: u8,
-    /// Everything that the queued commands are, those aside that run whatever the host is.
+    /// The union of the queued commands' flags, without commands that run in any state of the host.
     pub(super) flags: Option<Flags>,
     /// Keys of the queued commands.
     pub(super) keys: usize,
     pub(super) commands: Vec<Queued>,
-    /// All their arguments, one behind the other, and where each ends.
+    /// All their arguments, one after another, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     pub(super) watching: Watching,
@@ -29,7 +29,7 @@ pub struct Transaction {
 /// A queued command.
 pub(super) struct Queued {
     pub(super) named: Named,
-    /// Its first argument's number among all.
+    /// The index of its first argument among all.
     first: usize,
 }
 
@@ -47,7 +47,7 @@ impl Transaction {
         }
         let row = named.row();
         self.keys += row.key_positions(args).len();
-        // What a stale replica refuses, it refuses EXEC for as well.
+        // If a stale replica refuses the command, it refuses EXEC too.
         if !row.flags.stale {
             let flags = self.flags.get_or_insert(Flags::NONE);
             flags.write |= row.flags.write;
@@ -56,7 +56,8 @@ impl Transaction {
         }
     }
 
-    /// Its memory, to be used again: most transactions are alike. Not where it is much.
+    /// Empties it so that its memory can be reused, as most transactions are alike; `None` if that
+    /// is too much memory to keep.
     pub(super) fn emptied(mut self: Box<Self>) -> Option<Box<Self>> {
         let (mut commands, mut bytes, mut ends) =
             (take(&mut self.commands), take(&mut self.bytes), take(&mut self.ends));
@@ -70,12 +71,12 @@ impl Transaction {
         Some(self)
     }
 
-    /// Keys that EXEC must hold, each as often as it is named.
+    /// How many keys EXEC must hold; a key that is named twice counts twice.
     pub(super) fn all_keys(&self) -> usize {
         self.keys + self.watching.len()
     }
 
-    /// Memory that it takes, roughly.
+    /// Its memory in bytes, roughly.
     pub(super) fn memory(&self) -> usize {
         self.bytes.len()
             + self.ends.len() * size_of::<usize>()
@@ -99,18 +100,18 @@ impl Transaction {
             .collect()
     }
 
-    /// Those of a command, among all.
+    /// The arguments of one command, as a part of `all`.
     pub(super) fn args_of<'a>(&self, command: usize, all: &'a [&'a [u8]]) -> Args<'a> {
         let end = self.commands.get(command + 1).map_or(all.len(), |next| next.first);
         Args::new(&all[self.commands[command].first..end])
     }
 }
 
-/// What came of it for one of the commands.
+/// The outcome of one command of a transaction.
 pub(super) enum ExecReply {
     Transcript(Transcript),
     Error(Vec<u8>),
-    /// It is to be run when its turn has come.
+    /// One of the port's own commands: it runs when its turn comes.
     Own,
 }
 
@@ -120,7 +121,7 @@ impl ExecReply {
     }
 }
 
-/// Replies of a transaction that have not been said yet.
+/// Replies of a transaction that have not been written yet.
 pub struct ExecReplies {
     pub(super) transaction: Box<Transaction>,
     pub(super) said: std::vec::IntoIter<ExecReply>,

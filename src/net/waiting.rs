@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::client::Key;
 use super::shared::{PortMessage, Shared};
 
-/// A connection that waits for another thread's word. Where that never comes, as after a
-/// panic there, it is closed.
+/// A connection that waits for a message of another thread. If none comes, as after a panic there,
+/// the connection is closed.
 pub struct WaitingConnection {
     shared: Arc<Shared>,
     worker: usize,
@@ -15,22 +15,22 @@ pub struct WaitingConnection {
 }
 
 impl WaitingConnection {
-    /// This connection of this worker.
+    /// For this connection of this worker.
     pub fn new(shared: &Arc<Shared>, worker: usize, key: Key) -> Self {
         WaitingConnection { shared: Arc::clone(shared), worker, key, ended: false }
     }
 
-    /// Sends it something, after which it still waits.
+    /// Sends it a message; it still waits afterwards.
     pub fn send(&self, message: impl FnOnce(Key) -> PortMessage) {
         self.shared.send(self.worker, message(self.key));
     }
 
-    /// Whether it is still there, as the client of that id.
+    /// Whether the client with this id is still connected.
     pub fn is_there(&self, client: u64) -> bool {
         self.shared.find(client).is_some()
     }
 
-    /// Sends it what it waits for.
+    /// Sends it the message that ends its wait.
     pub fn ends(mut self, message: impl FnOnce(Key) -> PortMessage) {
         self.ended = true;
         self.send(message);

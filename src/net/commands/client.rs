@@ -1,4 +1,4 @@
-//! CLIENT: what clients can learn of each other and of themselves, and do to each other.
+//! CLIENT: listing, naming and killing clients, and settings of the own connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -111,8 +111,8 @@ impl<D: Driver> Service<D> {
             Ok(filter) => filter,
             Err(text) => return connection.session.reply(output).error(&text),
         };
-        // Whoever is connected is a user that the port knows; the host knows whether there is
-        // another.
+        // The port knows the user of every connected client; for another name, the host is asked
+        // whether the user exists.
         if let Some(user) = filter.user.filter(|user| self.engine().users.find(user).is_none()) {
             let user = user.to_vec();
             return self.ask_main(connection, move |locked, _, host| {
@@ -147,7 +147,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// CLIENT GETREDIR's word for a client that tracks no keys.
+/// CLIENT GETREDIR's reply for a client without tracking.
 const NOT_TRACKING: i64 = -1;
 
 fn say(connection: &Connection, output: &mut Vec<u8>, result: Result<(), Vec<u8>>) {
@@ -200,7 +200,7 @@ fn set_info(client: &Client, args: &Args<'_>) -> Result<(), Vec<u8>> {
     Ok(())
 }
 
-/// Whether clients of that type are what the ports have: all are normal ones.
+/// Whether this is the type of the ports' clients; all of them are normal ones.
 fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
     let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
     match is("normal") {
@@ -210,7 +210,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
     }
 }
 
-/// Whom CLIENT KILL means.
+/// The clients that CLIENT KILL names.
 #[derive(Default)]
 struct Filter<'a> {
     old_form: bool,
@@ -218,7 +218,7 @@ struct Filter<'a> {
     local_address: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
     id: Option<u64>,
-    /// Another type than the ports have was named.
+    /// A type was named that the ports do not have, so no client matches.
     nobody: bool,
     /// In seconds.
     min_age: u64,
@@ -226,7 +226,7 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Reads the command of the client `own`.
+    /// Reads the filter from a command of the client `own`.
     fn read(args: &Args<'a>, own: u64) -> Result<Self, Vec<u8>> {
         if args.len() == 3 {
             return Ok(Filter { old_form: true, address: Some(args.get(2)), ..Filter::default() });
@@ -288,10 +288,10 @@ fn seconds(now: u64, since: u64) -> u64 {
     now.saturating_sub(since) / 1000
 }
 
-/// As much as most lines of CLIENT LIST take.
+/// The size of most lines of CLIENT LIST.
 const LINE_BYTES: usize = 384;
 
-/// Adds a client's line of CLIENT LIST, as Redis 7.0 writes it, and the two fields that 7.2 added.
+/// Adds a client's line of CLIENT LIST as Redis 7.0 writes it, with the two fields that 7.2 added.
 fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     let condition = &client.condition;
     let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
@@ -333,8 +333,8 @@ fn put_line(shared: &Shared, client: &Client, now: u64, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// A line in the making. Anybody can ask for very many of them: so no field is a text of its own
-/// first.
+/// A line being written. A client can ask for very many lines, so fields are written in place,
+/// without a string for each.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {

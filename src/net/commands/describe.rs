@@ -1,4 +1,4 @@
-//! COMMAND: the port's commands, described in Redis's form from what their rows say.
+//! COMMAND: describes the port's commands from their rows, in Redis's form.
 
 use super::help::help;
 use crate::command::glob::Pattern;
@@ -11,14 +11,14 @@ use crate::net::resp::RespReply;
 /// Runs COMMAND or one of its subcommands.
 pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
     match which {
-        Describe::All => tell_all(reply),
-        Describe::Info if args.len() == 2 => tell_all(reply),
+        Describe::All => write_all(reply),
+        Describe::Info if args.len() == 2 => write_all(reply),
         Describe::Count => reply.integer(all().count() as i64),
         Describe::Info => {
             reply.array(args.len() - 2);
             for name in args.from(2) {
                 match named(name) {
-                    Some(command) => tell(command, reply),
+                    Some(command) => write_command(command, reply),
                     None => reply.null(),
                 }
             }
@@ -31,7 +31,7 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
             reply.map(found.len());
             for command in found {
                 reply.bulk(command.full_name().as_bytes());
-                tell_docs(command, reply);
+                write_docs(command, reply);
             }
         }
         Describe::List => list(args, reply),
@@ -41,12 +41,12 @@ pub fn describe(which: Describe, args: &Args<'_>, reply: &mut RespReply<'_>) {
     }
 }
 
-fn tell_all(reply: &mut RespReply<'_>) {
+fn write_all(reply: &mut RespReply<'_>) {
     reply.array(all().count());
-    all().for_each(|command| tell(command, reply));
+    all().for_each(|command| write_command(command, reply));
 }
 
-/// All commands by all their names, without subcommands: the ports' own ones first.
+/// All names of all commands, without subcommands: the ports' own commands first.
 fn all() -> impl Iterator<Item = Named> {
     let own = |with: bool| COMMANDS.iter().filter(move |row| row.is_of_ports() == with);
     let plain = own(true).filter(|row| row.split().is_none()).chain(own(false));
@@ -55,7 +55,7 @@ fn all() -> impl Iterator<Item = Named> {
     plain.chain(prefixed).filter_map(|name| Named::find(name.as_bytes()))
 }
 
-/// The command of a name; a subcommand's is `container|subcommand`.
+/// The command with this name; a subcommand's is `container|subcommand`.
 fn named(name: &[u8]) -> Option<Named> {
     let words: Vec<&[u8]> = name.splitn(2, |&byte| byte == b'|').collect();
     match find_call(&Args::new(&words)) {
@@ -66,13 +66,13 @@ fn named(name: &[u8]) -> Option<Named> {
     }
 }
 
-/// A command's subcommands that are rows.
+/// A command's subcommands.
 fn subcommands_of(command: Named) -> Vec<Named> {
     subcommands(command.number).map(|number| Named { number, ..command }).collect()
 }
 
-/// As in COMMAND INFO.
-fn tell(command: Named, reply: &mut RespReply<'_>) {
+/// One command, as in COMMAND INFO.
+fn write_command(command: Named, reply: &mut RespReply<'_>) {
     let row = command.row();
     let ((first, last, step), specs) = (row.keys.range(), row.keys.specs());
     reply.array(10);
@@ -85,18 +85,18 @@ fn tell(command: Named, reply: &mut RespReply<'_>) {
     reply.set(row.tips.len());
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(specs.len());
-    specs.iter().for_each(|spec| tell_spec(spec, reply));
+    specs.iter().for_each(|spec| write_spec(spec, reply));
     let subcommands = subcommands_of(command);
     if subcommands.is_empty() {
         reply.set(0)
     } else {
         reply.array(subcommands.len())
     }
-    subcommands.into_iter().for_each(|command| tell(command, reply));
+    subcommands.into_iter().for_each(|command| write_command(command, reply));
 }
 
-/// As in COMMAND DOCS.
-fn tell_docs(command: Named, reply: &mut RespReply<'_>) {
+/// One command, as in COMMAND DOCS.
+fn write_docs(command: Named, reply: &mut RespReply<'_>) {
     let (docs, subcommands) = (&command.row().docs, subcommands_of(command));
     reply.map(4 + usize::from(!docs.args.is_empty()) + usize::from(!subcommands.is_empty()));
     let texts = [
@@ -108,14 +108,14 @@ fn tell_docs(command: Named, reply: &mut RespReply<'_>) {
     texts.into_iter().for_each(|(name, text)| pair(name, text, reply));
     if !docs.args.is_empty() {
         reply.bulk(b"arguments");
-        tell_arguments(docs.args, reply);
+        write_arguments(docs.args, reply);
     }
     if !subcommands.is_empty() {
         reply.bulk(b"subcommands");
         reply.map(subcommands.len());
         for command in subcommands {
             reply.bulk(command.full_name().as_bytes());
-            tell_docs(command, reply);
+            write_docs(command, reply);
         }
     }
 }
@@ -136,7 +136,7 @@ fn words(words: &[&str], reply: &mut RespReply<'_>) {
     words.iter().for_each(|word| reply.status(word.as_bytes()));
 }
 
-fn tell_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
+fn write_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
     reply.map(3);
     reply.bulk(b"flags");
     let varies: &[&str] = if spec.varies { &["variable_flags"] } else { &[] };
@@ -163,7 +163,7 @@ fn tell_spec(spec: &KeySpec, reply: &mut RespReply<'_>) {
     numbers.into_iter().for_each(|(name, value)| number(name, value, reply));
 }
 
-fn tell_arguments(args: &[Arg], reply: &mut RespReply<'_>) {
+fn write_arguments(args: &[Arg], reply: &mut RespReply<'_>) {
     reply.array(args.len());
     for arg in args {
         let (inner, key) = (arg.kind.inner(), arg.kind.key_spec());
@@ -187,7 +187,7 @@ fn tell_arguments(args: &[Arg], reply: &mut RespReply<'_>) {
         }
         if !inner.is_empty() {
             reply.bulk(b"arguments");
-            tell_arguments(inner, reply);
+            write_arguments(inner, reply);
         }
     }
 }
@@ -215,7 +215,7 @@ fn list(args: &Args<'_>, reply: &mut RespReply<'_>) {
     found.into_iter().for_each(|command| reply.bulk(command.full_name().as_bytes()));
 }
 
-/// `COMMAND GETKEYS command ...`, and with flags.
+/// `COMMAND GETKEYS command ...` and COMMAND GETKEYSANDFLAGS.
 fn get_keys(args: &Args<'_>, with_flags: bool, reply: &mut RespReply<'_>) {
     let call = Args::new(args.from(2));
     let keys = match keys_of(&call) {

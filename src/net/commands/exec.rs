@@ -1,5 +1,4 @@
-//! What EXEC does, command by command: on a worker that holds all shards, or on the main thread as
-//! a unit.
+//! Running EXEC's commands: on a worker that holds all shards, or on the main thread as a unit.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -26,23 +25,23 @@ pub(super) enum ExecStep<'a> {
     Run(Call<'a>),
     /// Refuses it.
     Refuse(Vec<u8>),
-    /// Runs it with the connection at hand.
+    /// Runs it with its connection, when its reply is due.
     Own,
 }
 
-/// What EXEC does.
+/// What EXEC does for all its commands.
 pub(super) struct Plan<'a> {
     steps: SmallVec<[ExecStep<'a>; 4]>,
     pub(super) shards: Shards,
-    /// Only the main thread can do it.
+    /// Only the main thread can run it.
     pub(super) is_for_main: bool,
     /// Some commands are the port's own.
     pub(super) has_own: bool,
-    /// What the user is not allowed any more.
+    /// Refusals of commands that the user may no longer call.
     pub(super) refusals: Vec<Refusal>,
 }
 
-/// Redis's words where rights have changed since a command was queued.
+/// Redis's text if rights have changed since a command was queued.
 fn denied_now(denied: Denied) -> Vec<u8> {
     let reason = match denied {
         Denied::Command => "no permission to execute the command or subcommand",
@@ -54,15 +53,15 @@ fn denied_now(denied: Denied) -> Vec<u8> {
     [text, reason].concat().into_bytes()
 }
 
-/// Why EXEC itself was refused.
+/// The error if EXEC itself is refused with `text`.
 pub(in crate::net) fn aborted(text: &[u8]) -> Vec<u8> {
     let text = text.strip_prefix(b"ERR ").unwrap_or(text);
     [b"EXECABORT Transaction discarded because of: ", text].concat()
 }
 
 impl<'a> Plan<'a> {
-    /// What is to be done for these commands, whose arguments are all in `all`. Where they say who
-    /// the client is, `host` is asked; the main thread alone has it.
+    /// The plan for these commands; `all` has the arguments of all of them. If one of them logs in,
+    /// `host` checks it; only the main thread has it.
     pub(super) fn new(
         engine: &Engine,
         host: Option<(Locked<'_>, &dyn Host)>,
@@ -146,7 +145,7 @@ impl<'a> Plan<'a> {
         if let Err(denied) = user.check(named.number, &args, db) {
             return self.refuse(user, denied, row.name, &args);
         }
-        // The one of them that changes data.
+        // DEBUG POPULATE is the only one of them that changes data.
         if let Some(call) = populate(engine, row.action, &args, db, limits) {
             self.is_for_main = true;
             return ExecStep::Run(call);
@@ -160,7 +159,7 @@ impl<'a> Plan<'a> {
         ExecStep::Refuse(denied_now(denied))
     }
 
-    /// Everything happens at this moment.
+    /// Sets the time of all commands to `ms`.
     pub(super) fn set_time(&mut self, ms: UnixMs) {
         for step in &mut self.steps {
             if let ExecStep::Run(call) = step {
@@ -176,7 +175,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Runs what is to be run, where all of it is, and says what comes of it.
+    /// Runs all commands and writes their replies. The plan must have none of the port's own.
     pub(super) fn run_and_say(
         &self,
         reply: &mut RespReply<'_>,
@@ -192,8 +191,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Runs what is to be run, all of it; what was said, for later, as far as it may wait for a
-    /// client.
+    /// Runs all commands except the port's own. The replies are kept for later, up to the size that
+    /// may wait for a client.
     pub(super) fn run(
         self,
         engine: &Engine,
@@ -216,7 +215,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What DEBUG POPULATE stands for; `None` where it is something else, or wrong.
+/// DEBUG POPULATE as a call of POPULATE; `None` if it is another command, or wrong.
 fn populate<'a>(
     engine: &Engine,
     action: Action,
@@ -241,7 +240,7 @@ fn populate<'a>(
     call.row().check_arity(&call.args).is_ok().then_some(call)
 }
 
-/// Who the client is from here on, if that is the password.
+/// The user after a login with this name and password, if they are right.
 fn log_in(
     locked: Locked<'_>,
     engine: &Engine,
@@ -255,8 +254,10 @@ fn log_in(
         .flatten()
 }
 
-/// Runs a transaction on the main thread. `None` where a watched key has changed; the error is why
-/// it may not be run any more.
+/// Runs a transaction on the main thread. `None` if a watched key has changed.
+///
+/// # Errors
+/// Why it may not run any more.
 pub(super) fn run_as_unit(
     locked: Locked<'_>,
     engine: &Engine,
@@ -285,7 +286,7 @@ pub(super) fn run_as_unit(
     })
 }
 
-/// Has the host run a command that needs its means; within a unit it does so at once.
+/// Has the host run a command that needs the module API; within a unit it does so at once.
 fn run_by_host(
     locked: Locked<'_>,
     host: &dyn Host,
@@ -300,7 +301,7 @@ fn run_by_host(
     take(&mut *done.lock())
 }
 
-/// A reply that is kept when it is complete.
+/// A reply that is handed over when it is complete.
 struct OnTranscript {
     transcript: Transcript,
     done: Arc<Mutex<Transcript>>,

@@ -3,7 +3,7 @@
 use crate::command::{Arg, ArgKind, Args, COMMANDS, Named, Reply, subcommands};
 use crate::net::resp::RespReply;
 
-/// HELP of a command with subcommands.
+/// Answers HELP from the command table.
 pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
     let name = args.get(0).to_ascii_uppercase();
     let container = Named::find(args.get(0));
@@ -22,7 +22,7 @@ pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
     }
 }
 
-/// How an argument is written.
+/// How an argument is written in a usage line.
 fn usage(arg: &Arg) -> String {
     let inner = |with| arg.kind.inner().iter().map(usage).collect::<Vec<_>>().join(with);
     let value = match arg.kind {

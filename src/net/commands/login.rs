@@ -1,4 +1,4 @@
-//! AUTH, HELLO and SELECT: who a client is, and how it wants to be spoken to.
+//! AUTH, HELLO and SELECT: a connection's user, protocol and database.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// Asks the host about a name and password; goes on with `then` where they are right.
+    /// Has the host check a name and password; calls `then` if they are right.
     fn log_in(
         &mut self,
         connection: &mut Connection,
@@ -120,7 +120,7 @@ impl<D: Driver> Service<D> {
 /// The database that SELECT chooses.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Redis's text about a wrong or forbidden database.
 pub(super) fn selected(
     engine: &Engine,
     user: Option<&User>,
@@ -137,7 +137,7 @@ pub(super) fn selected(
     }
 }
 
-/// The name and password that AUTH or HELLO brings, if it does.
+/// The name and password of an AUTH or HELLO, if it has any.
 pub(super) fn login_of<'a>(
     engine: &Engine,
     which: PortCommand,
@@ -160,19 +160,19 @@ const HELLO_NEEDS_AUTH: &[u8] =
     the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
     version at the same time";
 
-/// What HELLO is asked.
+/// HELLO's options.
 #[derive(Default)]
 struct HelloOptions<'a> {
     resp3: Option<bool>,
     login: Option<(&'a [u8], &'a [u8])>,
     name: Option<&'a [u8]>,
-    /// What is wrong with an option; those before it count.
+    /// The error of an option; the options before it still apply.
     wrong: Option<Vec<u8>>,
 }
 
 impl<'a> HelloOptions<'a> {
     /// # Errors
-    /// What is wrong with the version: then nothing counts.
+    /// Redis's text about a wrong version; no option applies then.
     fn read(args: &Args<'a>) -> Result<Self, Vec<u8>> {
         let mut options = HelloOptions::default();
         if args.len() > 1 {

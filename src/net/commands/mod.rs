@@ -18,7 +18,7 @@ use crate::net::driver::Driver;
 use crate::net::service::Service;
 
 impl<D: Driver> Service<D> {
-    /// Runs a command of the port's own.
+    /// Runs one of the port's own commands.
     pub(in crate::net) fn run_own(
         &mut self,
         connection: &mut Connection,

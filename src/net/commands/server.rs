@@ -1,4 +1,4 @@
-//! Commands about the server, and those that are not here.
+//! Commands about the server, and errors for commands that the ports do not have.
 
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ impl<D: Driver> Service<D> {
         if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
     }
 
-    /// Answers what the host answers to that.
+    /// Answers with the host's reply to this command.
     pub(in crate::net) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
         self.ask_main(connection, move |locked, _, host| {
             let transcript = host.map(|host| host.reply_to(locked, command));
@@ -56,7 +56,7 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// INFO: the host's, and midi's.
+    /// INFO, of the host and of midi.
     pub(in crate::net) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
         let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
         let shared = Arc::clone(&self.shared);
@@ -89,7 +89,7 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// DEBUG POPULATE, which is POPULATE; the host has the others.
+    /// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
     pub(in crate::net) fn debug(
         &mut self,
         connection: &mut Connection,
@@ -123,8 +123,8 @@ impl<D: Driver> Service<D> {
         self.run_allowed(connection, call, output);
     }
 
-    /// Answers a command that is not here: says where it is, or in Redis's words that there is
-    /// none.
+    /// Answers a command that the ports do not have: either that the host has it, or Redis's error
+    /// for an unknown command.
     pub(in crate::net) fn not_here(
         &self,
         connection: &mut Connection,
@@ -132,8 +132,7 @@ impl<D: Driver> Service<D> {
         is_subcommand: bool,
         output: &mut Vec<u8>,
     ) {
-        // The lines of HTTP: somebody's browser was made to send them, and what follows is no
-        // better.
+        // Lines of HTTP: a browser was made to send them, and no later line may run either.
         if args.is(0, "post") || args.is(0, "host:") {
             return connection.state = State::Closing;
         }
@@ -170,7 +169,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The host's settings of which the port has its own: `midi.` and the name.
+/// The host's settings of which the port has its own, named `midi.` and this.
 const OWN_SETTINGS: [&str; 8] = [
     "port",
     "bind",
@@ -182,7 +181,7 @@ const OWN_SETTINGS: [&str; 8] = [
     "tcp-keepalive",
 ];
 
-/// What CONFIG GET finds; what is about connections is about those of the port.
+/// The result of CONFIG GET, with the port's values for settings about connections.
 fn settings_of_the_port(
     locked: Locked<'_>,
     host: &dyn Host,
@@ -193,7 +192,7 @@ fn settings_of_the_port(
         |(name, _): &&mut (Vec<u8>, Vec<u8>)| OWN_SETTINGS.iter().any(|own| name == own.as_bytes());
     for (name, value) in found.iter_mut().filter(own) {
         let own = host.config_get(locked, &[&[PREFIX.as_bytes(), name].concat()]);
-        // The host's addresses, where it has none of its own.
+        // An empty `midi.bind` means the host's addresses.
         let own = own.into_iter().next().filter(|(_, own)| name != b"bind" || !own.is_empty());
         if let Some((_, own)) = own {
             *value = own;
@@ -202,29 +201,28 @@ fn settings_of_the_port(
     found
 }
 
-/// INFO's text with midi's keys in place of the host's, and the port's clients in place of the
-/// host's.
+/// INFO's text, with midi's keys and the port's clients in place of the host's.
 fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
-    let mut told = String::with_capacity(text.len());
+    let mut out = String::with_capacity(text.len());
     let mut section = "";
     for line in text.split_inclusive("\r\n") {
         section = line.trim_end().strip_prefix("# ").unwrap_or(section);
         match (section, line.split_once(':')) {
             ("OnAllKeys", Some(_)) => {}
             ("Clients", Some((name, _))) => {
-                _ = write!(told, "{name}:{}\r\n", about_clients(name, shared))
+                _ = write!(out, "{name}:{}\r\n", about_clients(name, shared))
             }
-            _ => told.push_str(line),
+            _ => out.push_str(line),
         }
         if line.trim_end() == "# OnAllKeys" {
-            tell_keys(&shared.engine, &mut told);
+            write_keys(&shared.engine, &mut out);
         }
     }
-    told.into_bytes()
+    out.into_bytes()
 }
 
-/// A number of INFO's section about clients. Of those that the port does not know it has none.
+/// A field of INFO's section about clients; 0 for kinds of clients that the port does not have.
 fn about_clients(name: &str, shared: &Shared) -> usize {
     match name {
         "connected_clients" => shared.clients().len(),
@@ -233,12 +231,12 @@ fn about_clients(name: &str, shared: &Shared) -> usize {
     }
 }
 
-fn tell_keys(engine: &Engine, told: &mut String) {
+fn write_keys(engine: &Engine, out: &mut String) {
     for db in 0..engine.config.databases {
         let census = engine.books.census(db);
         if census.keys != 0 {
             _ = write!(
-                told,
+                out,
                 "db{db}:keys={},expires={},avg_ttl=0\r\n",
                 census.keys, census.expiring
             );
@@ -246,7 +244,7 @@ fn tell_keys(engine: &Engine, told: &mut String) {
     }
 }
 
-/// The command's name in lower case, with its subcommand where it can have one.
+/// The command's name in lower case, with its subcommand if it can have one.
 fn full_name(args: &Args<'_>) -> Vec<u8> {
     let name = args.get(0).to_ascii_lowercase();
     let has_subcommands = match find_call(args) {

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! MULTI ─► queue ─► EXEC ─► plan ─┬─ this worker: all shards held ─► replies
-//!                                 ├─ busy: again in the next turn, some times
-//!                                 └─ the main thread: a unit ─► replies on transcripts ─► said here
+//!                                 ├─ busy: a retry in the next turn, a few times
+//!                                 └─ the main thread: a unit ─► transcripts ─► replies
 //! ```
 //!
-//! The port's own commands concern the connection, so they are run here, in their places
-//! among the replies; what those of the table said is on transcripts until then. A transaction
-//! without such commands is answered straight into the connection's buffer.
+//! The port's own commands need the connection, so they run here, each when its reply is due; until
+//! then the replies of the table's commands are kept as transcripts. A transaction without such
+//! commands is answered straight into the connection's buffer.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::net::session::BUSY;
 use crate::net::shared::{Shared, count};
 use crate::net::transaction::{ExecReplies, ExecReply, Transaction};
 
-/// What came of a try.
+/// The result of a try.
 enum Tried {
     Done,
     Apart(Apart),
-    /// It ran, and its replies are to be said.
+    /// It ran, and its replies must be written.
     ExecReply(Vec<ExecReply>),
 }
 
@@ -48,7 +48,7 @@ impl<D: Driver> Service<D> {
     ) {
         let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
         let transaction = connection.session.transaction.get_or_insert_default();
-        // What will not be run need not be kept.
+        // Commands that will not run need not be kept.
         if !transaction.is_spoiled && !transaction.watching.is_lost() {
             transaction.add(named, args);
             if transaction.memory() > most {
@@ -80,7 +80,8 @@ impl<D: Driver> Service<D> {
         session.reply(output).ok();
     }
 
-    /// UNWATCH, which comes between MULTI and EXEC only where EXEC has ended that already.
+    /// UNWATCH. Between MULTI and EXEC it is queued, so when it runs EXEC has ended the
+    /// transaction.
     pub(in crate::net) fn unwatch(&self, connection: &mut Connection, output: &mut Vec<u8>) {
         connection.session.leave_transaction();
         connection.session.reply(output).ok();
@@ -103,7 +104,7 @@ impl<D: Driver> Service<D> {
         if transaction.watching.is_lost() {
             return connection.session.reply(output).ok();
         }
-        // Once: when it is tried again, some of its keys are watched already.
+        // Only at the first try: at a retry some of the keys are watched already.
         let is_new = transaction.tries == 0;
         if is_new && transaction.watching.len() + keys.len() > limits.max_atomic_keys {
             let error = Error::TooManyKeys(limits.max_atomic_keys);
@@ -115,7 +116,7 @@ impl<D: Driver> Service<D> {
         let watching = &mut transaction.watching;
         let mut observe = |key| engine.observe(self.slot(), watching, db, key, Taking::WORKER);
         if !keys.iter().all(|key| observe(key)) {
-            // Those that are watched already stay so.
+            // Keys that are watched already stay watched.
             transaction.tries += 1;
             return connection.state = State::Again;
         }
@@ -185,7 +186,7 @@ impl<D: Driver> Service<D> {
         }
     }
 
-    /// Runs a transaction on this worker, if that can be done.
+    /// Runs a transaction on this worker, if it can.
     fn try_exec(
         &self,
         connection: &Connection,
@@ -247,8 +248,8 @@ impl<D: Driver> Service<D> {
         });
     }
 
-    /// Goes on with a transaction's replies, until one must be waited for, or others have their
-    /// turn: then `exec_replies` is left.
+    /// Continues with a transaction's replies until one must be waited for, or it is the turn of
+    /// others: then `exec_replies` is set.
     pub(in crate::net) fn continue_exec_replies(
         &mut self,
         connection: &mut Connection,
@@ -290,8 +291,8 @@ impl<D: Driver> Service<D> {
 }
 
 impl Shared {
-    /// Says how many replies there are; [`Service::continue_exec_replies`] does the rest. A
-    /// connection for which they are too large is closed.
+    /// Writes the number of replies; [`Service::continue_exec_replies`] writes the replies. Closes
+    /// a connection if they are too large for it.
     fn begin_exec_replies(
         &self,
         connection: &mut Connection,

@@ -1,5 +1,5 @@
-//! epoll, edge-triggered: each descriptor is announced once, and then only when
-//! something is new. So nothing needs to be asked or told between two events.
+//! epoll, edge-triggered: it reports each descriptor once, and again only when something is new. So
+//! no system call is needed between two events.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,30 +23,30 @@ const EVENTS: usize = 256;
 /// How often long waits end.
 const TICK: Duration = Duration::from_millis(100);
 
-/// From here on a wait is a long one.
+/// A wait of this length or longer counts as long.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Marks the ticker. It goes on when it has been read.
+/// Marks the ticker. It must be read, or it would not fire again.
 const TICKER: Mark = u64::MAX - 1;
 
-/// Marks the worker's waker. Reading it is not needed: every call is an edge.
+/// Marks the worker's waker. It need not be read: every wake-up is an edge.
 const WAKER: Mark = u64::MAX;
 
 /// An epoll instance.
 pub struct Epoll {
     epoll: OwnedFd,
-    /// Ends long waits now and then. A time limit of each wait's own would have to be set up and
-    /// taken back each time, which costs more than all else that is done between two waits.
+    /// Ends long waits now and then. A timeout for each wait would have to be set and cleared each
+    /// time, which costs more than everything else between two waits.
     ticker: OwnedFd,
-    /// The system knows waits of less than a millisecond (Linux 5.11).
+    /// The system supports waits of less than a millisecond (Linux 5.11).
     fine: bool,
 }
 
 impl Epoll {
-    /// One that `waker` wakes; its own descriptor is `first_descriptor` at least.
+    /// A driver that `waker` wakes; its own descriptor is at least `first_descriptor`.
     ///
     /// # Errors
-    /// The system's, where it gives out no more descriptors.
+    /// The system's, for example if it has no descriptors left.
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
         let epoll =
             super::super::listen::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
@@ -106,7 +106,7 @@ impl Driver for Epoll {
     }
 
     fn remove(&mut self, socket: &OwnedFd) {
-        // Closing does it too, but not while a forked child has the socket open.
+        // Closing removes it too, but not while a forked child has the socket open.
         let _ = epoll::delete(&self.epoll, socket);
     }
 
@@ -124,7 +124,7 @@ impl Driver for Epoll {
         match rustix::net::recv(socket, spare_capacity(into), flags) {
             Ok(_) => match into.len() - before {
                 0 => Received::End,
-                // All that was there: with edges, what comes later is told.
+                // Less than asked for means nothing is left; an edge reports what comes later.
                 some if some < room => Received::All(some),
                 some => Received::More(some),
             },

@@ -1,9 +1,9 @@
-//! Inline commands: a line of words, for people with telnet.
+//! Inline commands: a line of words, for users of telnet.
 
 use super::ArgList;
 
-/// Cuts a line, which has no NUL in it, into arguments. `None`: a quotation does
-/// not end, or something other than a blank follows its end.
+/// Splits a line without NUL into arguments. `None` if a quotation does not end, or if its end is
+/// not followed by a blank.
 pub(super) fn split(line: &[u8], args: &mut ArgList) -> Option<()> {
     let mut rest = skip_blanks(line);
     while !rest.is_empty() {
@@ -12,8 +12,8 @@ pub(super) fn split(line: &[u8], args: &mut ArgList) -> Option<()> {
     Some(())
 }
 
-/// Takes a word, without its quotes, to `bytes`, and gives back what follows. A quotation
-/// may begin anywhere in a word, and ends it.
+/// Appends a word to `bytes`, without its quotes, and returns the rest of the line. A quotation may
+/// begin anywhere in a word, and ends it.
 fn word<'a>(mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
@@ -42,7 +42,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Option<&'a [u8]
     }
 }
 
-/// What a backslash and `rest` stand for, and what follows.
+/// The byte that a backslash and `rest` mean, and what follows.
 fn escaped(rest: &[u8]) -> (u8, &[u8]) {
     if let [b'x', high, low, after @ ..] = rest
         && let (Some(high), Some(low)) = (hex(*high), hex(*low))
@@ -73,7 +73,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Option<&'a [u8]
     }
 }
 
-/// What follows a quotation, if it may.
+/// The rest after a quotation, if it may follow one.
 fn closed(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(|&byte| is_blank(byte)).then_some(rest)
 }

@@ -1,7 +1,7 @@
 //! RESP, the protocol of Redis's clients, as Redis 7.0 reads and writes it.
 //!
-//! Both halves are the hot path of a port: neither allocates for a command, and
-//! neither sees a socket.
+//! Both halves are a port's hot path: neither allocates for a command, and neither touches a
+//! socket.
 
 mod inline;
 mod reply;

@@ -1,13 +1,13 @@
-//! What a client is answered: replies as bytes.
+//! Replies as bytes of RESP.
 
 use crate::command::Reply;
 use crate::store::StringRef;
 
-/// Writes replies in RESP2 or RESP3 behind what `out` holds.
+/// Appends replies in RESP2 or RESP3 to `out`.
 pub struct RespReply<'a> {
     out: &'a mut Vec<u8>,
     resp3: bool,
-    /// What `out` may hold.
+    /// The most bytes that `out` may hold.
     most: usize,
 }
 
@@ -15,32 +15,32 @@ pub struct RespReply<'a> {
 const HEAD_BYTES: usize = 32;
 
 impl<'a> RespReply<'a> {
-    /// A sink at the end of `out`.
+    /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, resp3: bool) -> Self {
         RespReply { out, resp3, most: usize::MAX }
     }
 
-    /// The same where `out` may hold so much at most. Beyond it strings are cut off and left out: a
-    /// buffer that holds more than that holds no reply that anybody may be sent.
+    /// Limits `out` to `most` bytes. Beyond that, strings are cut off and left out: a buffer that
+    /// exceeds it has an incomplete reply, which must not be sent.
     #[inline]
     pub fn up_to(self, most: usize) -> Self {
         RespReply { most, ..self }
     }
 
-    /// Writes only so much of a string that the buffer is seen to be too full.
+    /// Writes only as much of a string as makes the buffer exceed its limit.
     #[cold]
     fn cut(&mut self, bytes: &[u8]) {
         let room = self.most.saturating_add(1).saturating_sub(self.out.len());
         self.out.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }
 
-    /// An array that is not there: `*-1` in RESP2, `_` in RESP3.
+    /// A null array: `*-1` in RESP2, `_` in RESP3.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// A status line of any text.
+    /// A status line; `text` must not have line ends.
     pub fn status(&mut self, text: &[u8]) {
         self.line(b'+', text);
     }
@@ -50,7 +50,7 @@ impl<'a> RespReply<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// Bytes in the buffer.
+    /// The number of bytes in the buffer.
     #[inline]
     pub fn len(&self) -> usize {
         self.out.len()
@@ -61,8 +61,8 @@ impl<'a> RespReply<'a> {
         self.out.is_empty()
     }
 
-    /// A line that is a sign and a number. Pieces whose lengths the compiler knows need no call to
-    /// be copied.
+    /// A line of a sign and a number. Copying pieces of a length known at compile time needs no
+    /// call.
     #[inline(always)]
     fn head(&mut self, sign: u8, number: usize) {
         let digit = |place: usize| b'0' + (number / place % 10) as u8;

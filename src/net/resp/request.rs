@@ -1,4 +1,4 @@
-//! What a client asks: commands, cut out of the bytes of its connection.
+//! Requests: parsing a connection's bytes into commands.
 
 use std::mem;
 
@@ -8,66 +8,68 @@ use crate::limits::{
     ARGUMENTS_KEPT, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS, UNAUTHENTICATED_BULK_BYTES,
 };
 
-/// Where an argument stands; [`ArgList::source`] says in what.
+/// The range of an argument; [`ArgList::source`] has the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgRange {
-    /// Of its first byte.
+    /// Its first byte.
     pub start: usize,
-    /// Behind its last byte.
+    /// The byte after its last.
     pub end: usize,
 }
 
-/// The arguments of a command, number 0 its name. One list serves one command after the
-/// other, and any number of connections.
+/// The arguments of a command; number 0 is its name. One list is reused for one command after
+/// another, of any number of connections.
 #[derive(Default)]
 pub struct ArgList {
-    /// Those of the command, and behind them what earlier ones left: writing over
-    /// them is cheaper than adding.
+    /// The ranges of the command, followed by leftovers of earlier ones: overwriting is cheaper
+    /// than pushing.
     slots: Vec<ArgRange>,
     len: usize,
-    /// The arguments of an inline command without quotes and backslashes.
+    /// The arguments of an inline command, without quotes and backslashes.
     unquoted: Vec<u8>,
     is_inline: bool,
 }
 
 impl ArgList {
-    /// How many there are.
+    /// The number of arguments.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where they stand in [`ArgList::source`].
+    /// The ranges of the arguments in [`ArgList::source`].
     #[inline]
     pub fn ranges(&self) -> &[ArgRange] {
         &self.slots[..self.len]
     }
 
-    /// Whether they came as a line: then they stand in the list's own bytes.
+    /// Whether it is an inline command: then the list itself holds the bytes.
     #[inline]
     pub fn is_inline(&self) -> bool {
         self.is_inline
     }
 
-    /// What the ranges count in: the input, or, for an inline command, bytes of the list's own.
+    /// The bytes that the ranges refer to: the input, or the list's own bytes for an inline
+    /// command.
     #[inline]
     pub fn source<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
         if self.is_inline { &self.unquoted } else { input }
     }
 
-    /// The arguments; `input` is what the parser was given.
+    /// The arguments; `input` is the parser's input.
     #[inline]
     pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> {
         let source = self.source(input);
         self.ranges().iter().map(move |range| &source[range.start..range.end])
     }
 
-    /// Adds an argument that `write` leaves in the list's own bytes, and passes on its result.
+    /// Adds an argument that `write` appends to the list's own bytes; returns the result of
+    /// `write`.
     pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let start = self.unquoted.len();
         let result = write(&mut self.unquoted);
@@ -94,11 +96,11 @@ impl ArgList {
         self.is_inline = false;
     }
 
-    /// Takes a command of the form that nearly all have, and tells its length: all there, and no
-    /// number of more than four digits. `None` says nothing about the others.
+    /// Parses a plain command, the form of nearly all: complete, and without a number of more than
+    /// four digits. Returns its length. `None` means that it may be in another form.
     #[inline]
     fn take_plain(&mut self, input: &[u8]) -> Option<usize> {
-        // One that has grown too long is cleared first.
+        // A list that has grown too long must be cleared first.
         if self.slots.len() > ARGUMENTS_KEPT {
             return None;
         }
@@ -121,8 +123,8 @@ impl ArgList {
     }
 }
 
-/// What a command of the form that nearly all have begins with: the lines of its count and its
-/// name. Others that begin so are the same command with as many arguments.
+/// How a plain command begins: the lines of its count and its name. A command with the same head
+/// has the same name and as many arguments.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: u128,
@@ -132,8 +134,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// That of the command which `input` begins with, and which was cut into `args`. `None` for one
-    /// that is too long to be looked at all at once, or of another form.
+    /// The head of the command at the start of `input`, which was parsed into `args`. `None` if it
+    /// is too long for one comparison, or not plain.
     pub fn of(input: &[u8], args: &ArgList, limits: &RequestLimits) -> Option<Head> {
         let name = args.ranges().first().filter(|_| !args.is_inline && limits.allow_plain())?;
         let len = name.end + LINE_END;
@@ -143,8 +145,9 @@ impl Head {
         Some(Head { bytes: leading(input)? & mask, mask, len, arguments: count - 1 })
     }
 
-    /// Cuts another such command from the beginning of `input`: its name, then the arguments. Its
-    /// length. `None` says nothing, except that what was given to `take` is to be forgotten.
+    /// Parses another command with this head from the start of `input`; gives `take` its name and
+    /// its arguments, and returns its length. `None` means that it may be in another form; what
+    /// `take` was given is invalid then.
     #[inline(always)]
     pub fn take<'i>(&self, input: &'i [u8], mut take: impl FnMut(&'i [u8])) -> Option<usize> {
         if leading(input)? & self.mask != self.bytes {
@@ -167,58 +170,57 @@ fn leading(input: &[u8]) -> Option<u128> {
     input.first_chunk().map(|bytes| u128::from_le_bytes(*bytes))
 }
 
-/// What a client may ask for.
+/// The limits of a client's requests.
 pub struct RequestLimits {
     /// The longest argument: Redis's proto-max-bulk-len.
     pub max_bulk_bytes: usize,
-    /// Whether it has told who it is. Others may send short commands only.
+    /// Whether the client has logged in. Others may send short commands only.
     pub authenticated: bool,
 }
 
 /// What the input begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A command of so many bytes; its arguments are in the list.
+    /// A command; its arguments are in the list.
     Command {
         /// Length in the input.
         consumed: usize,
     },
-    /// Nothing to do and nothing to answer: a blank line, or an array without elements.
+    /// Nothing to run or to answer: a blank line, or an array without elements.
     Empty {
         /// Length in the input.
         consumed: usize,
     },
     /// A part of a command.
     Incomplete {
-        /// At least so many bytes of it are still to come, if the client tells the
-        /// truth: see [`room_for`].
+        /// At least this many bytes of it are still to come, if the client's lengths are right: see
+        /// [`room_for`].
         missing: usize,
     },
 }
 
-/// How much room to make for what a client says it will send, when `present` bytes have
-/// come. A claim costs nothing, so it gets no more memory than was paid for in
-/// bytes: the buffer at most doubles.
+/// How much room to make for input that a client has announced, if `present` bytes have arrived.
+/// Announcing costs a client nothing, so the buffer at most doubles.
 pub fn room_for(missing: usize, present: usize) -> usize {
     missing.min(present).max(READ_BYTES)
 }
 
-/// Input that is no request. The connection is closed behind this reply.
+/// Input that is not a request. The connection is closed after this reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The line with the number of arguments does not end.
     CountTooLong,
-    /// The number of arguments is none, or too large.
+    /// The number of arguments is invalid or too large.
     InvalidCount,
-    /// Too many arguments from somebody who has not told who he is.
+    /// Too many arguments from a client that has not logged in.
     UnauthenticatedCount,
     /// The line with an argument's length does not end.
     LengthTooLong,
     /// An argument begins with this instead of `$`.
     NoDollar(u8),
-    /// An argument's length is none, or too large.
+    /// An argument's length is invalid or too large.
     InvalidLength,
-    /// Too long an argument from somebody who has not told who he is.
+    /// Too long an argument from a client that has not logged in.
     UnauthenticatedLength,
     /// An inline command does not end.
     InlineTooLong,
@@ -227,7 +229,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The reply, without `-` and line end, word for word as Redis says it.
+    /// The reply in Redis's words, without `-` and line end.
     pub fn text(self) -> Vec<u8> {
         let what = match self {
             ProtocolError::CountTooLong => "too big mbulk count string",
@@ -248,23 +250,23 @@ impl ProtocolError {
     }
 }
 
-/// Cuts one connection's input into commands.
+/// Parses one connection's input into commands.
 ///
-/// Between commands it remembers nothing. Within one it remembers how far it came, so a command
-/// that arrives in many pieces costs no more than one that arrives at once.
+/// It keeps no state between commands. Within one it keeps its position, so a command that arrives
+/// in many pieces costs no more than one that arrives at once.
 #[derive(Default)]
 pub struct RequestParser {
-    /// Whether there is anything to remember.
+    /// Whether the input so far ends within a command.
     within: bool,
-    /// Everything before this is understood.
+    /// Everything before this is parsed.
     at: usize,
-    /// Arguments from there on; 0 before the line that tells.
+    /// Arguments from `at` on; 0 before the line with their number is parsed.
     arguments: usize,
-    /// The length of the argument that begins there, where its line is understood.
+    /// The length of the argument at `at`, if its line is parsed.
     length: Option<usize>,
-    /// So many bytes from there on hold no line end.
+    /// This many bytes from `at` on have no line end.
     searched: usize,
-    /// The arguments before.
+    /// The arguments before `at`.
     found: Vec<ArgRange>,
 }
 
@@ -275,14 +277,14 @@ impl RequestParser {
         !self.within
     }
 
-    /// Takes the next command from the beginning of `input`. While it is incomplete, the next
-    /// call must get the same bytes again with more behind them. After an error there is no next
-    /// call.
+    /// Parses the command at the start of `input`. If it is incomplete, the next call must get the
+    /// same bytes again, with more after them. After an error there must be no further call.
     ///
-    /// Where Redis's answer to a line of more than 64 KiB depends on how its bytes fall into reads,
-    /// this is its answer to one byte after the other. As in Redis, a NUL hides the end of its
-    /// line, and what stands in the place of a `\n`, or of the `\r\n` behind an argument, is
-    /// not looked at.
+    /// If Redis's answer to a line of more than 64 KiB depends on how its bytes are split into
+    /// reads, this is its answer to single bytes. As in Redis, a NUL hides the end of its line, and
+    /// the bytes in place of a `
+    /// `, or of the `\r
+    /// ` after an argument, are not checked.
     #[inline]
     pub fn next(
         &mut self,
@@ -310,7 +312,7 @@ impl RequestParser {
         let parsed = match input.first() {
             Some(b'*') => self.array(input, args, limits)?,
             Some(_) => self.inline(input, args)?,
-            // Nothing has begun.
+            // No command has begun.
             None => return Ok(Parsed::Incomplete { missing: 1 }),
         };
         if let Parsed::Incomplete { .. } = parsed {
@@ -365,7 +367,7 @@ impl RequestParser {
         Ok(Parsed::Command { consumed: input.len() - rest.len() })
     }
 
-    /// The length of an argument, and how long its line is.
+    /// The length of an argument, and the length of its line.
     fn length(
         &mut self,
         rest: &[u8],
@@ -383,7 +385,7 @@ impl RequestParser {
         }
     }
 
-    /// The line that `rest` begins with, without its end; that is there, too.
+    /// The line at the start of `rest`, without its line end, which must be there too.
     fn line<'a>(
         &mut self,
         rest: &'a [u8],
@@ -399,7 +401,7 @@ impl RequestParser {
         Ok(Some(&rest[..end]))
     }
 
-    /// Where the first `wanted` is.
+    /// The position of the first `wanted`.
     fn search(
         &mut self,
         rest: &[u8],
@@ -429,10 +431,10 @@ impl RequestParser {
         Ok(if args.is_empty() { Parsed::Empty { consumed } } else { Parsed::Command { consumed } })
     }
 
-    /// Remembers how far the command has come.
+    /// Keeps the position within the command.
     ///
-    /// The first time its arguments are copied, so that the caller's list, which other connections
-    /// use too, stays there. After that the list that grew goes to and fro, and nothing is copied.
+    /// The first time, the arguments are copied, so that the caller keeps its list, which other
+    /// connections use too. After that, the list that grew is swapped, and nothing is copied.
     fn pause(
         &mut self,
         input: &[u8],
@@ -458,13 +460,13 @@ impl RequestParser {
 /// `\r\n`.
 const LINE_END: usize = 2;
 
-/// The shortest argument: `$0`, its line end, and the one behind its no bytes.
+/// The shortest argument: `$0` and two line ends.
 const ARGUMENT_BYTES_MIN: usize = 6;
 
-/// The largest number of a plain line.
+/// The largest number in a plain command.
 const PLAIN_NUMBER: usize = 9999;
 
-/// Takes as many arguments as there are slots, and tells where they end.
+/// Parses as many arguments as there are slots; returns where they end.
 #[inline(always)]
 fn plain_arguments(slots: &mut [ArgRange], input: &[u8], from: usize) -> Option<usize> {
     let mut rest = input.get(from..)?;
@@ -477,17 +479,17 @@ fn plain_arguments(slots: &mut [ArgRange], input: &[u8], from: usize) -> Option<
     Some(input.len() - rest.len())
 }
 
-/// The first two lines of a plain command: so many bytes.
+/// The length of the first two lines of a plain command, with one digit each.
 const HEAD: usize = 8;
 
-/// The numbers in two lines such as `*2` and `$3`, of one digit each, all their bytes looked at at
+/// The numbers of two lines such as `*2` and `$3`, with one digit each; all bytes are compared at
 /// once.
 #[inline(always)]
 fn plain_head(input: &[u8]) -> Option<(usize, usize)> {
     const ZEROS: u64 = u64::from_le_bytes(*b"*0\r\n$0\r\n");
     const DIGITS: u64 = u64::from_le_bytes([0, 15, 0, 0, 0, 15, 0, 0]);
     const SIXES: u64 = u64::from_le_bytes([0, 6, 0, 0, 0, 6, 0, 0]);
-    // What differs from the head with zeros is the two digits. Those above 9 show when 6 is added.
+    // Only the two digits differ from the head with zeros. Adding 6 reveals digits above 9.
     let digits = u64::from_le_bytes(*input.first_chunk()?) ^ ZEROS;
     if (digits | digits.wrapping_add(SIXES)) & !DIGITS != 0 {
         return None;
@@ -495,8 +497,8 @@ fn plain_head(input: &[u8]) -> Option<(usize, usize)> {
     Some(((digits >> 8 & 15) as usize, (digits >> 40) as usize))
 }
 
-/// The number in a line of one to four digits behind `sign`, and how long the line is. `None`
-/// also where `rest` has fewer bytes than four digits would need.
+/// The number in a line of `sign` and one to four digits, and the length of the line. Also `None`
+/// if `rest` has fewer bytes than four digits would need.
 #[inline(always)]
 fn plain_line(sign: u8, rest: &[u8]) -> Option<(usize, usize)> {
     let &[first, a, b, c, d, e, _] = rest.first_chunk()?;
@@ -525,13 +527,13 @@ fn digit(byte: u8) -> Option<usize> {
 }
 
 impl RequestLimits {
-    /// Whether they are wide enough for everything that is taken without looking at them.
+    /// Whether the limits allow everything that is parsed without checking them.
     #[inline]
     fn allow_plain(&self) -> bool {
         self.authenticated && self.max_bulk_bytes >= PLAIN_NUMBER
     }
 
-    /// The number of arguments that a line tells; one below 0 means none.
+    /// The number of arguments in a line; a negative number means none.
     fn count(&self, line: &[u8]) -> Result<usize, ProtocolError> {
         let count = line
             .get(1..)
@@ -544,7 +546,7 @@ impl RequestLimits {
         Ok(count)
     }
 
-    /// The length of an argument that a line tells.
+    /// The length of an argument in a line.
     fn length(&self, line: &[u8]) -> Result<usize, ProtocolError> {
         let Some(digits) = line.strip_prefix(b"$") else {
             // An empty line begins with its end.
@@ -564,11 +566,12 @@ impl RequestLimits {
 mod tests {
     use super::*;
 
-    const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
-    const STRANGER: RequestLimits =
+    const LOGGED_IN: RequestLimits =
+        RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
+    const NOT_LOGGED_IN: RequestLimits =
         RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
-    /// With a list that has had longer commands, as plain ones want it.
+    /// Parses with a list that has had longer commands, as plain commands need it.
     fn first(input: &[u8], limits: &RequestLimits) -> Result<(Parsed, Vec<Vec<u8>>), String> {
         let slots = vec![ArgRange { start: 0, end: 0 }; 200];
         let mut args = ArgList { slots, ..ArgList::default() };
@@ -578,13 +581,13 @@ mod tests {
     }
 
     fn command(input: &[u8]) -> Vec<Vec<u8>> {
-        let (parsed, args) = first(input, &ANYBODY).expect("no error");
+        let (parsed, args) = first(input, &LOGGED_IN).expect("no error");
         assert_eq!(parsed, Parsed::Command { consumed: input.len() });
         args
     }
 
     fn error(input: &[u8]) -> String {
-        first(input, &ANYBODY).expect_err("an error")
+        first(input, &LOGGED_IN).expect_err("an error")
     }
 
     #[test]
@@ -601,7 +604,8 @@ mod tests {
         assert_eq!(command(many.as_bytes()).len(), 1234);
     }
 
-    /// Every byte of some plain commands is made every other one.
+    /// Replaces each byte of some plain commands with every value: parsing them as plain commands
+    /// must give the same result as without.
     #[test]
     fn plain_commands_are_no_others() {
         let nothing_plain = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
@@ -615,13 +619,13 @@ mod tests {
                     let mut input = input.clone().into_bytes();
                     input[at] = byte;
                     let expected = first(&input, &nothing_plain);
-                    assert_eq!(first(&input, &ANYBODY), expected, "{}", input.escape_ascii());
+                    assert_eq!(first(&input, &LOGGED_IN), expected, "{}", input.escape_ascii());
                 }
             }
         }
     }
 
-    /// The head of a command, and what it takes from another input.
+    /// What the head of a command takes from another input.
     fn known(input: &[u8], limits: &RequestLimits, other: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
         let mut args = ArgList::default();
         RequestParser::default().next(input, &mut args, limits).expect("a command");
@@ -630,8 +634,8 @@ mod tests {
         Some((length, taken))
     }
 
-    /// Every byte of some commands is made every other one: what is taken for a known one is that
-    /// very one.
+    /// Replaces each byte of some commands with every value: whatever a head takes must be that
+    /// very command.
     #[test]
     fn known_commands_are_no_others() {
         for (first_one, count, len) in [
@@ -642,16 +646,17 @@ mod tests {
             let name = &first_one[..first_one.find("$1").unwrap_or(first_one.len())];
             let input =
                 format!("{name}{}", format!("${len}\r\n{}\r\n", "x".repeat(len)).repeat(count - 1));
-            let whole = known(first_one.as_bytes(), &ANYBODY, input.as_bytes());
+            let whole = known(first_one.as_bytes(), &LOGGED_IN, input.as_bytes());
             assert_eq!(whole, Some((input.len(), command(input.as_bytes()))));
             for at in 0..input.len().min(40) {
-                assert_eq!(known(first_one.as_bytes(), &ANYBODY, &input.as_bytes()[..at]), None);
+                assert_eq!(known(first_one.as_bytes(), &LOGGED_IN, &input.as_bytes()[..at]), None);
                 for byte in 0..=u8::MAX {
                     let mut input = input.clone().into_bytes();
                     input[at] = byte;
-                    if let Some((consumed, taken)) = known(first_one.as_bytes(), &ANYBODY, &input) {
+                    if let Some((consumed, taken)) = known(first_one.as_bytes(), &LOGGED_IN, &input)
+                    {
                         assert_eq!(
-                            first(&input, &ANYBODY),
+                            first(&input, &LOGGED_IN),
                             Ok((Parsed::Command { consumed }, taken))
                         );
                     }
@@ -663,12 +668,12 @@ mod tests {
     #[test]
     fn only_plain_commands_are_known() {
         let get = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
-        assert!(known(get, &ANYBODY, get).is_some());
+        assert!(known(get, &LOGGED_IN, get).is_some());
         let narrow = RequestLimits { max_bulk_bytes: PLAIN_NUMBER - 1, authenticated: true };
         assert_eq!(known(get, &narrow, get), None);
-        assert_eq!(known(get, &STRANGER, get), None);
+        assert_eq!(known(get, &NOT_LOGGED_IN, get), None);
         for other in [&b"GET aaaaaaaaaaaaaaaaaa\r\n"[..], b"*2\r\n$7\r\nGETINFO\r\n$1\r\na\r\n"] {
-            assert_eq!(known(other, &ANYBODY, other), None, "{}", text(other));
+            assert_eq!(known(other, &LOGGED_IN, other), None, "{}", text(other));
         }
     }
 
@@ -688,7 +693,7 @@ mod tests {
         {
             let consumed = input.len();
             assert_eq!(
-                first(input, &ANYBODY),
+                first(input, &LOGGED_IN),
                 Ok((Parsed::Empty { consumed }, vec![])),
                 "{input:?}"
             );
@@ -729,17 +734,17 @@ mod tests {
     }
 
     #[test]
-    fn strangers_may_send_short_commands() {
-        let stranger = |input: &str| first(input.as_bytes(), &STRANGER).map(|(parsed, _)| parsed);
+    fn clients_without_a_login_may_send_short_commands() {
+        let short = |input: &str| first(input.as_bytes(), &NOT_LOGGED_IN).map(|(parsed, _)| parsed);
         let incomplete = |missing| Ok(Parsed::Incomplete { missing });
-        assert_eq!(stranger("*10\r\n"), incomplete(60));
+        assert_eq!(short("*10\r\n"), incomplete(60));
         assert_eq!(
-            stranger("*11\r\n"),
+            short("*11\r\n"),
             Err("ERR Protocol error: unauthenticated multibulk length".into())
         );
-        assert_eq!(stranger("*1\r\n$16384\r\n"), incomplete(16_386));
+        assert_eq!(short("*1\r\n$16384\r\n"), incomplete(16_386));
         assert_eq!(
-            stranger("*1\r\n$16385\r\n"),
+            short("*1\r\n$16385\r\n"),
             Err("ERR Protocol error: unauthenticated bulk length".into())
         );
     }
@@ -759,7 +764,7 @@ mod tests {
             "PING",
             "PING\r",
         ] {
-            let parsed = first(input.as_bytes(), &ANYBODY).map(|(parsed, _)| parsed);
+            let parsed = first(input.as_bytes(), &LOGGED_IN).map(|(parsed, _)| parsed);
             assert!(matches!(parsed, Ok(Parsed::Incomplete { .. })), "{input:?}");
         }
         for input in [
@@ -769,7 +774,7 @@ mod tests {
             edge("*1\0\r\n", 65_536),
         ] {
             assert!(matches!(
-                first(input.as_bytes(), &ANYBODY),
+                first(input.as_bytes(), &LOGGED_IN),
                 Ok((Parsed::Incomplete { missing: 1 }, _))
             ));
             assert!(error((input + "1").as_bytes()).contains("too big"));
@@ -782,20 +787,20 @@ mod tests {
         let input = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$11\r\nhello world\r\n";
         let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
         for end in 0..input.len() {
-            let parsed = parser.next(&input[..end], &mut args, &ANYBODY).expect("no error");
+            let parsed = parser.next(&input[..end], &mut args, &LOGGED_IN).expect("no error");
             let Parsed::Incomplete { missing } = parsed else {
                 panic!("{parsed:?} of {end} bytes")
             };
             assert!(missing <= input.len() - end);
         }
         for _ in 0..2 {
-            let parsed = parser.next(input, &mut args, &ANYBODY);
+            let parsed = parser.next(input, &mut args, &LOGGED_IN);
             assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
             assert_eq!(args.iter(input).collect::<Vec<_>>(), [&b"SET"[..], b"key", b"hello world"]);
         }
     }
 
-    /// What is understood is spoiled before the parser goes on: it must not look there again.
+    /// Overwrites what has been parsed before the parser goes on: it must not read that again.
     #[test]
     fn nothing_is_read_twice() {
         let lens = [4, 3, 3000, 40_000].repeat(20);
@@ -807,7 +812,7 @@ mod tests {
             for piece in input.as_bytes().chunks(step) {
                 let list = parser.found.as_ptr();
                 seen.extend_from_slice(piece);
-                let parsed = parser.next(&seen, &mut args, &ANYBODY).expect("no error");
+                let parsed = parser.next(&seen, &mut args, &LOGGED_IN).expect("no error");
                 let Parsed::Incomplete { .. } = parsed else { continue };
                 moved += usize::from(parser.found.as_ptr() != list);
                 let understood = if parser.length.is_some() { seen.len() } else { parser.at };
@@ -830,7 +835,7 @@ mod tests {
         let long = format!("*5000\r\n{}", "$1\r\na\r\n".repeat(5000));
         let (mut parser, mut args) = (RequestParser::default(), ArgList::default());
         for input in [&long, "*2\r\n$3\r\nGET\r\n$1\r\na\r\n"] {
-            let parsed = parser.next(input.as_bytes(), &mut args, &ANYBODY);
+            let parsed = parser.next(input.as_bytes(), &mut args, &LOGGED_IN);
             assert_eq!(parsed, Ok(Parsed::Command { consumed: input.len() }));
         }
         assert!(args.len() == 2 && args.slots.capacity() < 100);
