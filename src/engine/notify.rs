@@ -76,10 +76,10 @@ impl Engine {
         if unsent.is_empty() {
             *unsent = self.notifications.waiting.take();
         }
-        let notifications = unsent.pop_front()?;
+        let notification = unsent.pop_front()?;
         self.notifications.told.fetch_add(1, Ordering::Relaxed);
-        self.notifications.weight.fetch_sub(notifications.weight(), Ordering::Relaxed);
-        Some(notifications)
+        self.notifications.weight.fetch_sub(notification.weight(), Ordering::Relaxed);
+        Some(notification)
     }
 
     /// How many notifications there have ever been. All of them have been sent once

@@ -154,8 +154,8 @@ impl<'a> Slice<'a> {
 impl Engine {
     /// Whether one more long command may start. A flush always may: it takes effect at once, and an
     /// administrator must be able to empty a keyspace whose clients have started all the jobs that
-    /// are allowed. A command that found out itself that it is long ([`Long::FoundAlone`]) has been
-    /// checked before.
+    /// are allowed. For [`Long::FoundAlone`] the limit was checked before the command was
+    /// found to be long.
     ///
     /// # Errors
     /// [`Error::TooManyJobs`] at the limit.
