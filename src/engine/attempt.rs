@@ -352,9 +352,8 @@ impl Engine {
         of_shard(held, self.shard_of(hash))
     }
 
-    /// Whether a write on a worker concerns keys that the host watches. A job may run what changes
-    /// only keys that exist, and no other thread can take a job over: so such a change is
-    /// announced.
+    /// Whether a write on a worker concerns keys that the host watches. An `EachKey` command may be
+    /// part of a job, which cannot move to the main thread: so its changes are announced.
     fn is_for_main(
         &self,
         held: &mut ManyHeld<'_>,
@@ -394,7 +393,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Adds a call, and prefetches its shard's token.
+    /// Adds a call, and prefetches its shard.
     #[inline]
     fn add(&mut self, engine: &Engine, key: &[u8], db: u32) {
         let hash = engine.hasher.hash(key);

@@ -80,7 +80,7 @@ pub enum Outcome {
 /// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// None, or one that need not be known.
+    /// No client, or one that the host need not know.
     Nobody,
     /// The client whose command the main thread is running.
     Running,

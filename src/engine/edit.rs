@@ -58,7 +58,7 @@ impl Engine {
         done: &Done,
     ) {
         if done.expired {
-            self.tell_of_expired(db, key());
+            self.notify_expired(db, key());
         }
         if done.changed && !watched.is_empty() {
             self.changed(slot.locked(), watched, db, key());
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     #[cold]
-    fn tell_of_expired(&self, db: u32, key: &[u8]) {
+    fn notify_expired(&self, db: u32, key: &[u8]) {
         if self.is_listening() {
             self.leave_notification(Author::Nobody, db, key, Event::EXPIRED);
         }

@@ -83,7 +83,7 @@ impl Engine {
         self.settings.pool.load(Ordering::Relaxed)
     }
 
-    /// Queues a command that is booked; with `midi.dispatch pool`, those of the main thread go to
+    /// Queues a counted command; with `midi.dispatch pool`, those of the main thread go to
     /// the workers together.
     pub(super) fn send_queued(&self, slot: &ThreadSlot, request: Box<Request>) {
         if !slot.is_main() || !self.is_pool() {
@@ -104,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Queues a booked command whose token was busy. A command on one shard waits in its shard's
+    /// Queues a counted command whose token was busy. A command on one shard waits in its shard's
     /// mailbox, where the holder finds it; others go to a worker.
     pub fn enqueue(&self, request: Box<Request>) {
         if !request.is_on_one_shard() {
@@ -133,7 +133,7 @@ impl Engine {
         self.workers.send(worker, Message::Reply(request));
     }
 
-    /// Queues many booked commands at once: one message and at most one wake-up for each worker.
+    /// Queues many counted commands at once: one message and at most one wake-up for each worker.
     pub fn enqueue_batch(&self, requests: impl Iterator<Item = Box<Request>>) {
         let mut batches: Vec<Vec<Message>> = Vec::new();
         batches.resize_with(self.config.workers, Vec::new);
@@ -159,25 +159,25 @@ impl Engine {
     /// Has the host note that a user was refused something. On any thread.
     pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         if self.refusals.add(refusal) {
-            self.send_main_task(Box::new(tell));
+            self.send_main_task(Box::new(report_refusals));
         }
     }
 
     /// A tick of the host's cron: the host may take more refusals.
     pub fn tell_more_refusals(&self, _: Locked<'_>) {
         if self.refusals.tick() {
-            self.send_main_task(Box::new(tell));
+            self.send_main_task(Box::new(report_refusals));
         }
     }
 }
 
 /// While a script keeps the host busy, these refusals are dropped.
-fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
+fn report_refusals(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
     let (some, more) = engine.refusals.take_some();
     if let Some(host) = host {
         some.iter().for_each(|refusal| host.refused(locked, refusal));
     }
     if more {
-        engine.send_main_task(Box::new(tell));
+        engine.send_main_task(Box::new(report_refusals));
     }
 }

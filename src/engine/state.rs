@@ -134,13 +134,13 @@ impl Engine {
         &self.shards[number as usize]
     }
 
-    /// Prefetches a shard's token.
+    /// Prefetches a shard.
     #[inline]
     pub(super) fn prefetch_shard(&self, number: u32) {
         prefetch(&raw const *self.shards[number as usize]);
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shard_count(&self) -> u32 {
         self.mask + 1
     }

@@ -39,7 +39,7 @@ const SHARED_BYTES: usize = size_of::<SharedValue>();
 pub enum Value<'a> {
     /// Bytes to be copied into the entry's block.
     Inline(&'a [u8]),
-    /// A buffer to be kept as it is.
+    /// A buffer to be shared, not copied.
     Shared(&'a SharedValue),
 }
 

@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// A lower bound of the next moment at which a key of any database is due.
+    /// A lower bound of the next time at which a key of any database is due.
     pub fn next_due(&self) -> UnixMs {
         self.others
             .iter()

@@ -11,8 +11,8 @@ const UNREAD: UnixMs = UnixMs::MAX;
 /// in one command sees the same time, and a command that meets no expiry never reads a clock.
 ///
 /// A key whose expiry is before that time is hidden. A thread that meets it may remove it only if
-/// its expiry is before the *horizon* too: if another server decides what is removed, and when, the
-/// horizon is behind the clock.
+/// its expiry is before the *horizon* too: if removal is decided elsewhere, the horizon is behind
+/// the clock.
 pub struct Now {
     read: Cell<UnixMs>,
     source: fn() -> UnixMs,

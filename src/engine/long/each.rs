@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
 use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 
-/// Keys between two looks at the clock.
+/// Keys between two reads of the clock.
 const KEYS_AT_A_TIME: usize = 16;
 
 /// Calls `each` on every key; replies for how many it gave true.

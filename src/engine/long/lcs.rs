@@ -37,7 +37,7 @@ struct LcsPart {
     command: usize,
     db: u32,
     prefix: &'static str,
-    /// Once the values have been read.
+    /// Set once the values have been read.
     lcs: Option<Lcs>,
     found: Arc<Mutex<Option<Lcs>>>,
 }

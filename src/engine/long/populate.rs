@@ -13,7 +13,7 @@ use crate::engine::watch::is_live;
 use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{KeyHash, Now, Value};
 
-/// Keys that a draw should have for every shard, and bounds of a draw.
+/// Keys that a draw should have for every shard; below, the bounds of a draw.
 const KEYS_PER_SHARD: u64 = 16;
 const DRAW: Range<u64> = 64..65_536;
 
@@ -62,7 +62,7 @@ struct PopulatePart {
     drawn: Range<u64>,
     /// Hashed keys of this draw, and those whose shard was busy.
     planned: Vec<PlannedKey>,
-    /// Keys by shard, made up to `done`.
+    /// Keys by shard; those before `done` have been made.
     sorted: Vec<PlannedKey>,
     done: usize,
     key: Vec<u8>,
