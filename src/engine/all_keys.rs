@@ -1,4 +1,4 @@
-//! Commands and changes over all shards that are short enough to happen at once.
+//! Commands over all shards, and changes to all shards, that are short enough to run at once.
 
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ impl Engine {
         })
     }
 
-    /// All tokens are waited for; a worker says that it is work for that one.
+    /// Only the main thread exchanges databases, because it may wait for all tokens.
     fn swap(&self, slot: &ThreadSlot, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.config.cluster != Cluster::Off {
             return said(call, Err(Error::NotInCluster("SWAPDB")), reply);
@@ -64,7 +64,7 @@ impl Engine {
         }
         let mut scan = ScanState::new(self, &args, call.db);
         for visits in 0..SCAN_SHARDS {
-            // A shorter answer with a good cursor is a good answer.
+            // A shorter reply is correct as long as its cursor is.
             if scan.is_done() || scan.bytes() > call.limits.max_reply_bytes / 2 {
                 break;
             }
@@ -85,9 +85,8 @@ impl Engine {
         Outcome::Done
     }
 
-    /// Draws shards, and in each a bucket, until one gives a key. Where that
-    /// fails for long, because there are few keys or most have expired, it is
-    /// long work to look for one.
+    /// Draws shards, and a bucket in each, until one gives a key. If that keeps failing, because
+    /// there are few keys or most have expired, the search for one is long work.
     fn random_key(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.books.census(call.db).keys == 0 {
             reply.null();
@@ -108,7 +107,7 @@ impl Engine {
         Outcome::Long
     }
 
-    /// Empties databases at one moment; gives what is to be freed.
+    /// Empties databases at one moment (one of them, or all); returns the tables to be freed.
     pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<Remains> {
         let mut remains = Vec::new();
         self.edit_all(locked, |store, changes| {
@@ -133,8 +132,8 @@ impl Engine {
     }
 }
 
-/// Any live key of the bucket that a number drawn evenly falls into, or of one
-/// of the next ones; `None` when none of these has one.
+/// Any live key of the bucket that a random number falls into, or of one of the next buckets;
+/// `None` if none of these has one.
 fn random_entry(table: &Table, hasher: &KeyHasher, draw: u64, now: &Now) -> Option<Vec<u8>> {
     let mut cursor = Some(table.bucket_start((draw >> 32) as u32));
     for _ in 0..RANDOM_BUCKETS {

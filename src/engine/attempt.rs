@@ -1,4 +1,4 @@
-//! Running a command on this thread, in the hands of whoever took the tokens.
+//! Running a command on this thread, with the tokens that this thread holds.
 
 use arrayvec::ArrayVec;
 use smallvec::SmallVec;
@@ -30,8 +30,8 @@ impl Engine {
         self.attempt_several(slot, call, taking, reply)
     }
 
-    /// The same for those off the hot path: one function, which leaves the copies on it to be
-    /// inlined whole.
+    /// [`Engine::attempt`] for callers off the hot path: one function that is not inlined, so that
+    /// the copies on the hot path can be inlined whole.
     #[inline(never)]
     pub(super) fn attempt_outlined(
         &self,
@@ -79,10 +79,10 @@ impl Engine {
     }
 
     /// Runs calls one after the other, each on one shard and all in one database, with all their
-    /// shards held together: so what the later ones need is fetched from memory while the first
-    /// ones run. Stops at the first that is not done, when enough has been replied (asked after
-    /// each) to let others have the shards, or when the last of the memory that the host has
-    /// granted is taken; says how many were done, and what became of the one after them.
+    /// shards held together: what the later calls need is fetched from memory while the first ones
+    /// run. Stops at the first call that is not done, when `is_enough` (asked after each call) says
+    /// that the reply is long enough to let others have the shards, or when the host's memory
+    /// credit is used up. Returns how many calls were done, and the outcome of the last one tried.
     pub fn attempt_run<'a, R: Reply>(
         &self,
         slot: &ThreadSlot,
@@ -90,9 +90,9 @@ impl Engine {
         reply: &mut R,
         mut is_enough: impl FnMut(&R) -> bool,
     ) -> (usize, Outcome) {
-        // In steps, each for all calls: a step asks for the memory that the next one needs. Taking
-        // a token makes the processor wait for what it has asked for before, so that is a
-        // step of its own.
+        // In steps, each for all calls: a step prefetches the memory that the next one needs.
+        // Taking a token makes the processor wait for earlier prefetches, so it is a step of its
+        // own.
         let mut run = Run::default();
         for call in calls.clone().take(AHEAD) {
             run.add(self, call.first_key(), call.db);
@@ -112,7 +112,7 @@ impl Engine {
                 break;
             }
             done += 1;
-            // Those after it were let through before it took what was left.
+            // The calls after this one passed the gate before it used up the credit.
             if is_enough(reply) || self.is_metered(slot, &call) && !self.books.credit_left() {
                 break;
             }
@@ -194,10 +194,10 @@ impl Engine {
         }
     }
 
-    /// For how many of the keys `each` gave true.
+    /// Runs `each` on every key; returns for how many it gave true.
     ///
     /// # Errors
-    /// Why it was not to be done on this thread, or now: `Busy` or `NeedsMain`.
+    /// `Busy` or `NeedsMain`: why it cannot run on this thread, or not now.
     pub(super) fn each_key(
         &self,
         slot: &ThreadSlot,
@@ -211,7 +211,7 @@ impl Engine {
         })
     }
 
-    /// For how many of the keys `each` gives true.
+    /// Runs `each` on every key; returns for how many it gave true.
     fn count_keys(
         &self,
         call: &Call<'_>,
@@ -268,7 +268,7 @@ impl Engine {
         slot.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
     }
 
-    /// What a command on several keys works with.
+    /// The context of a command on several keys.
     pub(super) fn many_keys<'a>(
         &self,
         call: &'a Call<'_>,
@@ -280,7 +280,7 @@ impl Engine {
         ManyKeys { args, keys, db, databases, cluster, now, limits, events }
     }
 
-    /// Runs a command on several keys, whose shards are all among those held.
+    /// Runs a command on several keys, whose shards the caller holds.
     pub(super) fn run_on_held(
         &self,
         slot: &ThreadSlot,
@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// Holds the shards of all these keys together while `run` works on them. The error says why
-    /// that was not to be: `Busy` or `NeedsMain`.
+    /// that is not possible: `Busy` or `NeedsMain`.
     pub(super) fn with_many<'k, R>(
         &self,
         slot: &ThreadSlot,
@@ -323,7 +323,7 @@ impl Engine {
         result
     }
 
-    /// The same with shards that the caller holds, these among others perhaps.
+    /// [`Engine::with_many`] with shards that the caller holds; `held` may have others too.
     fn with_held<R>(
         &self,
         slot: &ThreadSlot,
@@ -342,7 +342,7 @@ impl Engine {
         Ok(result)
     }
 
-    /// The one of several held shards that a key is in.
+    /// The held shard that a key is in.
     #[inline]
     pub(super) fn among<'h, 'b>(
         &self,
@@ -352,8 +352,8 @@ impl Engine {
         of_shard(held, self.shard_of(hash))
     }
 
-    /// Whether a write on a worker concerns keys that the host watches. What changes every
-    /// key that is there may be a job's, which nobody can take over: so it is announced.
+    /// Whether a write on a worker concerns keys that the host watches. An `EachKey` command may be
+    /// part of a job, which cannot move to the main thread: so its changes are announced.
     fn is_for_main(
         &self,
         held: &mut ManyHeld<'_>,
@@ -363,7 +363,7 @@ impl Engine {
         if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
-        // Others may change keys of another database too: no need to know which.
+        // Other actions may change keys of another database too: no need to know which.
         if !matches!(call.row().action, Action::EachKey(_)) {
             return true;
         }
@@ -386,14 +386,14 @@ struct Run<'a> {
     /// The hash of each call's key.
     hashes: ArrayVec<KeyHash, AHEAD>,
     held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
-    /// The hashes again, of the calls that can run, and which of the held shards each is in.
+    /// For each call that can run: its hash, and the index of its shard in `held`.
     places: ArrayVec<(KeyHash, usize), AHEAD>,
     /// The client's database.
     db: u32,
 }
 
 impl<'a> Run<'a> {
-    /// Adds a call, and asks for its shard's memory.
+    /// Adds a call, and prefetches its shard.
     #[inline]
     fn add(&mut self, engine: &Engine, key: &[u8], db: u32) {
         let hash = engine.hasher.hash(key);
@@ -402,7 +402,7 @@ impl<'a> Run<'a> {
         self.db = db;
     }
 
-    /// Holds all the shards, up to the first that is not to be had.
+    /// Takes the tokens of all the shards, up to the first that is busy.
     #[inline]
     fn take_tokens(&mut self, engine: &'a Engine) {
         // A bit for each shard that is held, by the low bits of its number.
@@ -429,14 +429,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The one of several held shards that has this number.
+/// The held shard that has this number.
 #[inline]
 pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
     let at = held.partition_point(|&(number, _)| number < shard);
     &mut held[at].1
 }
 
-/// Turns a command's result into an outcome, saying its error.
+/// Turns a command's result into an outcome; writes its error to the reply.
 #[inline]
 pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
     match result {

@@ -1,4 +1,5 @@
-//! `midi.dispatch pool`: the commands of a turn of the main loop, which go to the workers together.
+//! `midi.dispatch pool`: the commands of one turn of the main loop, which go to the workers
+//! together.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,19 +7,19 @@ use parking_lot::Mutex;
 
 use super::request::Request;
 
-/// Requests are boxed for their whole way.
+/// Requests stay boxed from end to end.
 type Requests = Vec<Box<Request>>;
 
-/// Commands that are gathered until the main loop turns.
+/// Commands that are gathered until the main loop's next turn.
 #[derive(Default)]
 pub struct Batch {
     requests: Mutex<Requests>,
-    /// Whether there are any, for a look without the lock: every turn looks.
+    /// Whether there are any; every turn reads this without the lock.
     has_any: AtomicBool,
 }
 
 impl Batch {
-    /// Adds one. True where it is the first.
+    /// Adds one. True if it is the first.
     pub(super) fn add(&self, request: Box<Request>) -> bool {
         let mut requests = self.requests.lock();
         requests.push(request);
@@ -26,7 +27,7 @@ impl Batch {
         requests.len() == 1
     }
 
-    /// Takes them all; `None` where there are none.
+    /// Takes them all; `None` if there are none.
     #[inline]
     pub(super) fn take(&self) -> Option<Requests> {
         if !self.has_any.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! The books of the keyspace: what each thread has counted, the memory that writes may still take,
-//! and how many commands are queued.
+//! The counters of the keyspace: what each thread has counted, the memory that writes may still
+//! take, and how many commands are queued.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
@@ -11,11 +11,11 @@ use super::slot::ThreadSlot;
 use crate::command::Error;
 use crate::sync::Locked;
 
-/// Granted even where nothing is left, as long as the host does not refuse
-/// memory: its own accounts are coarser than midi's.
+/// Granted even if nothing is left, as long as the host does not refuse memory: the host's own
+/// figures are coarser than midi's.
 const MIN_CREDIT: i64 = 1 << 20;
 
-/// The books of the keyspace.
+/// The counters of the keyspace.
 pub struct Books {
     main_slot: CachePadded<ThreadCounts>,
     worker_slots: Box<[CachePadded<ThreadCounts>]>,
@@ -54,18 +54,18 @@ impl Books {
         std::iter::once(&self.main_slot).chain(&self.worker_slots).map(|slot| &**slot)
     }
 
-    /// Keys and expiring keys of a database, all threads' books added up.
+    /// Keys and expiring keys of a database, added up over all threads.
     pub fn census(&self, db: u32) -> Census {
         let mut sum = Census::default();
         for slot in self.slots() {
             slot.add_census(db as usize, &mut sum);
         }
-        // The slots are not read at one moment: a key that was made on one and
-        // deleted on another meanwhile may have been seen going only.
+        // The slots are not read at one moment: of a key that was made on one and deleted on
+        // another meanwhile, the sum may have only the deletion.
         Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
     }
 
-    /// Bytes of the tables and expired keys so far.
+    /// Bytes of the tables, and expired keys so far.
     pub fn totals(&self) -> Census {
         let mut sum = Census::default();
         for slot in self.slots() {
@@ -83,7 +83,7 @@ impl Books {
         sum
     }
 
-    /// Books bytes that a write took.
+    /// Deducts the bytes that a write took.
     pub fn spend_credit(&self, bytes: i64) {
         if self.credit.load(Ordering::Relaxed) != i64::MAX {
             self.credit.fetch_sub(bytes, Ordering::Relaxed);
@@ -100,23 +100,23 @@ impl Books {
         self.credit_wanted.load(Ordering::Relaxed)
     }
 
-    /// Notes that a write waits for more credit. True where that is notifications.
+    /// Notes that a write waits for more credit. True if none waited before.
     pub(super) fn want_credit(&self) -> bool {
         !self.credit_wanted.swap(true, Ordering::Relaxed)
     }
 
-    /// Grants bytes; `i64::MAX` for no limit. True where a write has waited for them.
+    /// Grants bytes; `i64::MAX` for no limit. True if a write has waited for them.
     pub(super) fn grant_credit(&self, credit: i64) -> bool {
         self.credit.store(credit.max(MIN_CREDIT), Ordering::Relaxed);
         self.credit_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Commands waiting for a shard or on their way home.
+    /// Commands that wait for a shard or are on their way back to their origin.
     pub fn queued_now(&self) -> usize {
         self.queued_now.load(Ordering::Relaxed)
     }
 
-    /// Counts one more command that will be queued, where there may be `max`.
+    /// Counts one more command that will be queued, if fewer than `max` are.
     ///
     /// # Errors
     /// [`Error::TooManyQueued`] at the limit.
@@ -128,13 +128,13 @@ impl Books {
         Ok(())
     }
 
-    /// The same for one that cannot be refused.
+    /// Counts one more queued command that cannot be refused.
     pub(super) fn count_queued(&self, slot: &ThreadSlot) {
         slot.queued.add(1);
         self.queued_now.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes a command out of the books when it has come home.
+    /// Uncounts a queued command that has returned to its origin.
     pub fn completed(&self) {
         self.queued_now.fetch_sub(1, Ordering::Relaxed);
     }

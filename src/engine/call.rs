@@ -1,4 +1,4 @@
-//! A call of a command, and what can come of trying to run it.
+//! A call of a command, and the outcome of trying to run it.
 
 use crate::command::{Args, COMMANDS, Command, Error, Limits, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
@@ -13,13 +13,13 @@ pub struct Call<'a> {
     pub args: Args<'a>,
     /// The client's database.
     pub db: u32,
-    /// When it happens.
+    /// The time at which it runs.
     pub now: Now,
-    /// What it must keep to.
+    /// The limits that it must keep.
     pub limits: Limits,
     /// What the door puts before the standard name, for error texts.
     pub prefix: &'static str,
-    /// Whose changes these are, for the host.
+    /// Who makes its changes, for the host.
     pub author: Author,
 }
 
@@ -30,13 +30,13 @@ impl Call<'_> {
         COMMANDS[self.command]
     }
 
-    /// The key that says which shard it needs, or needs first.
+    /// The key that decides which shard the call needs, or needs first.
     #[inline]
     pub fn first_key(&self) -> &[u8] {
         self.args.get(self.row().first_key())
     }
 
-    /// Says an error in Redis's words.
+    /// Writes an error to the reply, in Redis's words.
     #[cold]
     pub fn refuse(&self, error: Error, reply: &mut dyn Reply) {
         let name = format!("{}{}", self.prefix, self.row().name);
@@ -44,10 +44,10 @@ impl Call<'_> {
     }
 }
 
-/// How to come by tokens.
+/// How to take tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Taking<'l> {
-    /// Try so often.
+    /// Try this many times.
     Try(u32),
     /// Wait, as the holder of the host's global lock may.
     Wait(Locked<'l>),
@@ -60,29 +60,30 @@ impl Taking<'_> {
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
 }
 
-/// What became of an attempt. What is next for the call, the dispatcher says (`dispatch.rs`).
+/// The outcome of an attempt. The dispatcher decides what is next for the call (`dispatch.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The reply, or an error, has been said.
+    /// The reply is complete; it may be an error.
     Done,
-    /// A token was not to be had. Nothing has been done.
+    /// A token was busy. Nothing has been done.
     Busy,
     /// The reply is too large for this thread. Nothing has been done.
     TooLarge,
-    /// This is long work: start a job, or run it to its end. What the reply has been told is to be
-    /// taken back.
+    /// This is long work: start a job, or run it to its end. The caller must take back what was
+    /// written to the reply.
     Long,
     /// It writes to a watched key, which only the main thread may do. Nothing has been done.
     NeedsMain,
 }
 
-/// The client of the host that makes a change. It may have asked to hear nothing of its own ones.
+/// The client of the host that makes a change. It may have asked not to be notified of its own
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// None, or one that need not be known.
+    /// No client, or one that the host need not know.
     Nobody,
-    /// The one whose command the main thread runs.
+    /// The client whose command the main thread is running.
     Running,
-    /// The one of that id, which waits for its reply.
+    /// The client with this id, which waits for its reply.
     Waiting(u64),
 }

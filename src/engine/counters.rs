@@ -1,5 +1,5 @@
-//! Counters without shared writes: each thread has a slot, writes its own
-//! cache lines, and whoever reads adds them up.
+//! Counters without shared writes: each thread has a slot and writes its own cache lines; a reader
+//! adds them up.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -44,8 +44,8 @@ impl Sum {
     }
 }
 
-/// What one thread has counted, for anybody to read. ThreadSlot 0 is the holder's of the host's
-/// global lock (the main thread), slot `1 + n` is worker `n`'s.
+/// What one thread has counted; any thread may read it. Slot 0 belongs to the holder of the host's
+/// global lock (the main thread), slot `1 + n` to worker `n`.
 pub struct ThreadCounts {
     /// This slot's number.
     pub number: usize,
@@ -114,7 +114,7 @@ impl ThreadCounts {
         }
     }
 
-    /// Books what a table gained or lost.
+    /// Counts what a table gained or lost.
     pub(super) fn book(&self, db: u32, change: Census) {
         if change == Census::default() {
             return;
@@ -127,7 +127,7 @@ impl ThreadCounts {
         self.expired.add(change.expired);
     }
 
-    /// Counts a call of command number `command` if it came to its end, and times some.
+    /// Counts a call of command number `command` if its outcome is `Done`, and times some calls.
     #[inline(always)]
     pub(super) fn counted(&self, command: usize, run: impl FnOnce() -> Outcome) -> Outcome {
         let calls = &self.commands[command].calls;
@@ -152,7 +152,7 @@ impl ThreadCounts {
         outcome
     }
 
-    /// Books the time of a call that was counted before.
+    /// Adds the time of a call that was counted before.
     pub(super) fn timed(&self, command: usize, time: Duration) {
         let count = &self.commands[command];
         count.timed.add(1);
@@ -189,12 +189,12 @@ impl ThreadCounts {
         self.at_once.get()
     }
 
-    /// Commands that this thread gave to others.
+    /// Commands that this thread passed to others.
     pub fn queued(&self) -> u64 {
         self.queued.get()
     }
 
-    /// Commands of others that this thread ran.
+    /// Queued commands that this thread ran.
     pub fn ran_queued(&self) -> u64 {
         self.ran_queued.get()
     }

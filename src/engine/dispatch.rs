@@ -1,6 +1,6 @@
-//! The one way to run a command. A door says how its client is answered, and how it waits; which
-//! thread runs the command, at once or later, is found here, for every door and for commands that
-//! wait in a queue.
+//! The one way to run a command. A door defines how its client is answered, and how it waits. Which
+//! thread runs the command, at once or later, is decided here, for every door and for queued
+//! commands.
 //!
 //! ```text
 //! a door: run ──────► gate ─► attempt ─► Done: answered
@@ -12,20 +12,20 @@
 //!   └────────────── resume ◄─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What comes of an attempt (the rows), and so what is next, by who made it (the columns):
+//! The outcomes of an attempt (rows), and what is next, by who made it (columns):
 //!
 //! ```text
 //!           | main, for the host's door | worker, for a port | worker, from a queue      | main, from a queue
 //! ----------+---------------------------+--------------------+---------------------------+--------------------
-//! Busy      | Queue                     | Queue              | Queue; Main after so many | – (it waits)
+//! Busy      | Queue                     | Queue              | Queue; Main after 8 tries | – (it waits)
 //! TooLarge  | Queue                     | – (any size)       | – (any size)              | – (any size)
 //! Long      | Job                       | Job; flush: Main   | Job; host's, flush: Main  | Job
 //! NeedsMain | – (it is main)            | Main               | Main                      | – (it is main)
 //! ```
 //!
-//! A client that may not wait (MULTI, scripts, SAFEMODE) never gets so far: its command waits for
-//! tokens, and runs to its end, where it was called. EXEC on a port has its commands run together
-//! (`transaction.rs`), or, where that cannot be, as a unit on the main thread.
+//! A client that may not wait (MULTI, scripts, SAFEMODE) never gets this far: its command waits for
+//! tokens, and runs to its end, on the thread that called it. EXEC on a port runs its commands
+//! together (`transaction.rs`), or, if that is impossible, as a unit on the main thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -43,37 +43,37 @@ use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, Rep
 use crate::limits::MAIN_ARGUMENTS;
 use crate::sync::Locked;
 
-/// A client whose command is run, in the hands of its door.
+/// A client whose command runs, through its door.
 pub trait Caller {
-    /// What is said to it.
+    /// Its reply.
     type Reply<'r>: Reply
     where
         Self: 'r;
 
-    /// Where it is answered.
+    /// Its reply, to write to.
     fn reply(&mut self) -> Self::Reply<'_>;
 
-    /// Takes back what was said to it since it is in these hands: the command runs elsewhere.
+    /// Takes back what has been written to its reply: the command runs elsewhere.
     fn take_back(&mut self);
 
     /// Whether it may be answered later.
     fn may_wait(&self) -> bool;
 
-    /// Has it wait for its command, which goes elsewhere: to the main thread, or to where its shard
-    /// is to be had.
+    /// Has it wait for its command, which goes to the main thread, or to a thread that can take its
+    /// shard.
     fn wait(&mut self, whom: WaitsFor) -> Origin;
 
-    /// Has it wait for a job: whom the job is for, and how it answers.
+    /// Has it wait for a job; returns the job's owner and reply.
     fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>);
 
-    /// Holds the command up, with all that it has sent after it, until the gates change.
+    /// Holds up the command, and all that the client has sent after it, until the gates change.
     fn hold_up(&mut self);
 
-    /// Runs a command that needs the host's means.
+    /// Runs a command that needs the host.
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand);
 }
 
-/// For whom a client waits.
+/// What a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
     /// The holder of a shard.
@@ -82,11 +82,11 @@ pub enum WaitsFor {
     Main,
 }
 
-/// What is next for a call that was tried.
+/// What is next for a call after an attempt.
 enum Next {
     /// Nothing: it has been answered.
     Answered,
-    /// It waits for tokens, or for a thread that can write so large a reply.
+    /// It waits for tokens, or for a thread that may write a reply of this size.
     Queue,
     /// The main thread goes on with it.
     Main,
@@ -94,22 +94,22 @@ enum Next {
     Job(Work),
 }
 
-/// What came of a queued command.
+/// What became of a queued command.
 pub(super) enum Resumed {
     /// It has its reply.
     Answered(Box<Request>),
     /// It must wait once more.
     Busy(Box<Request>),
-    /// Somebody else goes on with it.
+    /// Another thread goes on with it.
     HandedOn,
 }
 
-/// What happens where a queued command panics.
+/// What to do if a queued command panics.
 #[derive(Clone, Copy)]
 pub(super) enum Panic {
-    /// It is counted by this function, and the client answered an error.
+    /// Count it with this function, and answer the client with an error.
     Caught(fn()),
-    /// The caller holds a token: the process ends.
+    /// The caller holds a token: end the process.
     Fatal,
 }
 
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with a call that was tried and is not done, for a client that may wait.
+    /// Goes on with a call after an attempt that did not complete it, for a client that may wait.
     #[cold]
     pub fn go_on<C: Caller>(
         &self,
@@ -193,7 +193,7 @@ impl Engine {
         self.book_at_once(slot);
     }
 
-    /// What stands in front of a command. On its own door the host has judged all that is its own.
+    /// The gate of a command. On the host's door, the host has checked its own reasons.
     #[inline]
     fn gate(&self, slot: &ThreadSlot, flags: Flags) -> Gate {
         if !slot.is_main() {
@@ -203,7 +203,7 @@ impl Engine {
         refusal.map_or(Gate::Go, Gate::Refuse)
     }
 
-    /// What is next for a command that this thread had better not try.
+    /// The outcome of a command that this thread should not even try.
     #[inline]
     fn not_here(&self, slot: &ThreadSlot, call: &Call<'_>) -> Option<Outcome> {
         if !slot.is_main() {
@@ -215,8 +215,8 @@ impl Engine {
         Some(if is_long(call) { Outcome::Long } else { Outcome::Busy })
     }
 
-    /// See the table above. `for_host` where it is queued for a client of the host's door, which
-    /// only the main thread can have wait for a job.
+    /// See the table above. `for_host`: it is queued for a client of the host's door. Only the main
+    /// thread can have such a client wait for a job.
     fn next(
         &self,
         slot: &ThreadSlot,
@@ -233,7 +233,7 @@ impl Engine {
                 Next::Main
             }
             Outcome::Long => {
-                // A flush has its effect here, so what could refuse the job comes first.
+                // A flush takes effect here, so a refusal of the job must come first.
                 let room = self.room_for_job(call.command);
                 match room.and_then(|()| long_work(self, call, slot.locked())) {
                     Ok(work) => Next::Job(work),
@@ -246,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with a queued command: `attempt` runs it.
+    /// Goes on with a queued command; `attempt` runs it.
     pub(super) fn resume(
         &self,
         slot: &ThreadSlot,
@@ -298,7 +298,7 @@ impl Engine {
         Resumed::HandedOn
     }
 
-    /// Starts a job for whoever waits for a queued command.
+    /// Starts a job for the client of a queued command.
     fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
         let (owner, reply) = match (request.origin, slot.locked()) {
             (Origin::Worker { client, .. }, _) => client.wait_for_job(request.db),
@@ -309,7 +309,7 @@ impl Engine {
         self.start_job(request.command, owner, work, reply);
     }
 
-    /// Goes on with a queued command in the hands of its shard's holder.
+    /// Goes on with a queued command on a thread that holds its shard.
     pub(super) fn resume_on_held(
         &self,
         slot: &ThreadSlot,
@@ -350,7 +350,8 @@ impl Engine {
         }
     }
 
-    /// Answers a queued command that has its reply; the main thread does so for its own clients.
+    /// Answers a queued command that has its reply. Only the main thread answers clients of the
+    /// host's door.
     pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
         if !request.is_of_host() {
             return self.send_back(std::iter::once(request));
@@ -362,7 +363,7 @@ impl Engine {
         }
     }
 
-    /// Answers a queued command an error instead of running it.
+    /// Answers a queued command with an error instead of running it.
     pub fn refuse(&self, locked: Locked<'_>, mut request: Box<Request>, error: Error) {
         let mut transcript = Transcript::default();
         let args = std::mem::take(&mut request.args);
@@ -389,20 +390,20 @@ impl Panic {
     }
 }
 
-/// How the thread at this slot comes by tokens.
+/// How the thread of this slot takes tokens.
 #[inline]
 fn taking(slot: &ThreadSlot) -> Taking<'static> {
     if slot.is_main() { Taking::MAIN } else { Taking::WORKER }
 }
 
-/// Whether a command takes so many keys that a worker had better run it than the main thread.
+/// Whether a command has so many keys that a worker should run it, not the main thread.
 #[inline]
 fn is_broad(call: &Call<'_>) -> bool {
     call.args.len() > MAIN_ARGUMENTS && matches!(call.row().action, Action::ManyKeys(_))
 }
 
-/// Whether only the main thread can begin long work: these have their effect at once and
-/// everywhere, before the long part of them begins.
+/// Whether only the main thread can begin this long work: it takes effect at once and everywhere,
+/// before its long part begins.
 fn is_for_main_first(command: usize) -> bool {
     matches!(
         COMMANDS[command].action,

@@ -1,9 +1,9 @@
 //! Changes of keys: how they begin, and the one place where they end.
 //!
 //! Commands, jobs, copies from the host and the search for due keys change a key through an
-//! [`Edit`], whole databases go through [`Engine::edit_databases`]. Either ends here, while the
-//! shard is held: the books, the memory credit, the due times, the notifications, and whoever
-//! watches.
+//! [`Edit`]; whole databases change through [`Engine::edit_databases`]. Both end here while the
+//! shard is held, and update the counters, the memory credit, the due times, the notifications, and
+//! the clients that watch.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ use crate::sync::Locked;
 /// A key with its hash.
 pub(super) type NamedKey<'k> = (KeyHash, &'k [u8]);
 
-/// A key's place among the databases and shards.
+/// A key's shard, database and hash.
 #[derive(Clone, Copy)]
 pub(super) struct KeyAt {
     pub(super) shard: u32,
@@ -32,22 +32,22 @@ pub(super) struct KeyAt {
     pub(super) hash: KeyHash,
 }
 
-/// Whose books a change goes into.
+/// Where a change is counted.
 #[derive(Clone, Copy)]
 pub(super) struct Account<'a> {
     pub(super) slot: &'a ThreadSlot,
-    /// Whether it spends of the memory that the host grants.
+    /// Whether it uses up the memory credit that the host grants.
     pub(super) metered: bool,
 }
 
 impl Engine {
-    /// Every change of a key ends here, whoever made it and through whichever door: while its shard
-    /// is held, once for each command or job that changed it. So this is where a journal gets
-    /// its record. What the key is now stands in its table; what it was stood there until
-    /// [`Edit`] changed it, which happens in one function, too.
+    /// Every change of a key ends here, through whichever door it came: while its shard is held,
+    /// once for each command or job that changed it. A journal would write its record here. The
+    /// key's new state is in its table. The old state was there until [`Edit`] changed it, which
+    /// also happens in one function only.
     ///
-    /// Before a worker changes a key it has made sure that the host, which only the main thread may
-    /// tell, does not watch it.
+    /// A worker changes a key only after it has made sure that the host does not watch it, because
+    /// only the main thread may notify the host.
     #[inline(always)]
     fn key_ended<'k>(
         &self,
@@ -58,7 +58,7 @@ impl Engine {
         done: &Done,
     ) {
         if done.expired {
-            self.tell_of_expired(db, key());
+            self.notify_expired(db, key());
         }
         if done.changed && !watched.is_empty() {
             self.changed(slot.locked(), watched, db, key());
@@ -66,14 +66,14 @@ impl Engine {
     }
 
     #[cold]
-    fn tell_of_expired(&self, db: u32, key: &[u8]) {
+    fn notify_expired(&self, db: u32, key: &[u8]) {
         if self.is_listening() {
             self.leave_notification(Author::Nobody, db, key, Event::EXPIRED);
         }
     }
 
-    /// Ends what was done to one key of a held shard, with its books. `key` says what it is called,
-    /// if that is of interest.
+    /// Ends an edit of one key of a held shard, and updates the counters. `key` gives its name, if
+    /// that is needed.
     #[inline(always)]
     pub(super) fn end_edit<'k>(
         &self,
@@ -95,13 +95,13 @@ impl Engine {
         self.key_ended(account.slot, watched, at.db, key, done);
     }
 
-    /// Whose books a command goes into.
+    /// Where the changes of a command are counted.
     #[inline]
     pub(super) fn account<'a>(&self, slot: &'a ThreadSlot, call: &Call<'_>) -> Account<'a> {
         Account { slot, metered: self.is_metered(slot, call) }
     }
 
-    /// Does something to one key of a held shard, for no client's command.
+    /// Edits one key of a held shard, outside any client's command.
     pub(super) fn edit_key<R>(
         &self,
         account: Account<'_>,
@@ -120,7 +120,7 @@ impl Engine {
         (result, done)
     }
 
-    /// Where a key is, in that database.
+    /// The shard and hash of a key of that database.
     pub(super) fn key_at(&self, db: u32, key: &[u8]) -> KeyAt {
         let hash = self.hasher.hash(key);
         KeyAt { shard: self.shard_of(hash), db, hash }
@@ -150,7 +150,8 @@ impl Engine {
         done
     }
 
-    /// Leaves the notifications of a command, once its keys have ended: what expired comes first.
+    /// Leaves the notifications of a command after its keys have ended: those of expired keys come
+    /// first.
     #[inline]
     pub(super) fn leave_events<'k>(
         &self,
@@ -163,8 +164,7 @@ impl Engine {
         }
     }
 
-    /// Puts a key in, unless it is there and `replace` is not wanted. True when
-    /// it was put in.
+    /// Sets a key; one that exists only if `replace`. True if it was set.
     pub fn put(
         &self,
         locked: Locked<'_>,
@@ -190,7 +190,8 @@ impl Engine {
         done.changed
     }
 
-    /// Calls `change` on every shard, all tokens held at once, and books what databases gained.
+    /// Calls `change` on every shard, with all tokens held at once, and counts what the databases
+    /// gained.
     pub(super) fn edit_all(
         &self,
         locked: Locked<'_>,
@@ -212,8 +213,8 @@ impl Engine {
         self.release_many(held);
     }
 
-    /// Changes these databases of one of the shards that [`Engine::edit_all`] holds: every such
-    /// change ends here. A journal needs one record of all shards together, which is for
+    /// Changes these databases of one of the shards that [`Engine::edit_all`] holds; every such
+    /// change ends here. A journal needs one record for all shards together, which belongs in
     /// `edit_all`.
     pub(super) fn edit_databases<R>(
         &self,
@@ -223,7 +224,7 @@ impl Engine {
         changes: &mut Changes,
         change: impl FnOnce(&mut Store) -> R,
     ) -> R {
-        // These keys are there now, and will not be, or be others.
+        // These keys exist now; after the change they are gone, or are others.
         let watched = self.watched_in(locked, store, databases);
         changes.count(store, databases, |sum, census| *sum = *sum - census);
         let result = change(store);
@@ -246,14 +247,15 @@ impl Changes {
     fn count(&mut self, store: &Store, databases: &[u32], count: impl Fn(&mut Census, Census)) {
         for &db in databases {
             let Some(table) = store.table(db) else { continue };
-            // How many keys have expired is nothing that a database takes along.
+            // The count of expired keys does not move with a database.
             let census = Census { expired: 0, ..table.census() };
             count(self.0.entry(db).or_default(), census);
         }
     }
 }
 
-/// Several keys whose shards are held: gives a command each, and notes what it does to them.
+/// Several keys whose shards are held: lends each to a command, and notes what the command does to
+/// it.
 pub(super) struct KeysInHand<'a, 'b> {
     engine: &'a Engine,
     now: &'a Now,
@@ -263,12 +265,12 @@ pub(super) struct KeysInHand<'a, 'b> {
     held: &'a mut ManyHeld<'b>,
     /// What was done to each in the client's database.
     done: SmallVec<[Done; 8]>,
-    /// The same in others.
+    /// What was done to keys in other databases: index, database, edit.
     elsewhere: SmallVec<[(usize, u32, Done); 1]>,
 }
 
 impl<'a, 'b> KeysInHand<'a, 'b> {
-    /// These keys, in the client's database. Their buckets and entries are asked for.
+    /// These keys, in the client's database. Prefetches their buckets and entries.
     pub(super) fn new(
         engine: &'a Engine,
         call: &'a Call<'_>,
@@ -296,7 +298,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         &self.held[at].1
     }
 
-    /// The key's note, and what an edit of it needs.
+    /// The shard of a key, and the note for an edit of it.
     fn place(&mut self, key: usize, db: u32) -> (&mut HeldShard<'b>, &mut Done) {
         let (hash, _) = self.names[key];
         let store = self.engine.among(self.held, hash);
@@ -311,7 +313,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         (store, &mut self.elsewhere[at].2)
     }
 
-    /// Ends what was done to all of them, and leaves the command's notifications.
+    /// Ends the edits of all the keys, and leaves the command's notifications.
     pub(super) fn end(mut self, account: Account<'_>, author: Author, events: &Events) {
         for number in 0..self.names.len() {
             if self.done[number].has_met_hidden() {

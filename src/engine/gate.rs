@@ -1,7 +1,7 @@
-//! What stands in front of commands: whoever runs them reads the word of [`Gates`] first.
+//! Gates of commands: a thread that runs one reads the word of [`Gates`] first.
 //!
-//! A worker that has just read the word may run its command a moment after the holder of
-//! the lock has changed it, as if the two had happened the other way round.
+//! A worker may have read the word just before the holder of the global lock changes it, and run
+//! its command just after: as if the command had come before the change.
 
 use std::sync::atomic::Ordering;
 
@@ -11,39 +11,39 @@ use super::slot::ThreadSlot;
 use super::state::Engine;
 use crate::command::{Error, Flags};
 
-/// What concerns all commands.
+/// Reasons that concern all commands.
 const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::PAUSED);
 
-/// What concerns writes to the host's own keys in addition.
+/// Reasons that also concern writes to the host's own keys.
 const FOR_HOST_WRITES: Gates =
     Gates::WRITES_PAUSED.and(Gates::READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
 
-/// What concerns writes to midi's.
+/// Reasons that also concern writes to midi's keys.
 const FOR_WRITES: Gates =
     FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::NOTIFICATIONS);
 
-/// What concerns commands that may need memory in addition.
+/// Reasons that also concern commands that may need memory.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
 
-/// What a port is to do with a command.
+/// What a port must do with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Run it.
     Go,
     /// Answer this error.
     Refuse(Error),
-    /// Keep it, and those behind it, until the worker is woken; then ask again.
+    /// Keep it, and the commands after it, until the worker is woken; then ask again.
     Wait,
 }
 
 impl Engine {
-    /// The reasons as last seen.
+    /// The current reasons.
     #[inline]
     pub fn gates(&self) -> Gates {
         Gates::of_bits(self.gates.load(Ordering::Relaxed))
     }
 
-    /// What a port is to do with a command of the table, once its user may run it.
+    /// What a port must do with a command of the table, once its user is known to have the right.
     #[inline]
     pub fn port_gate(&self, flags: Flags) -> Gate {
         let concerned = FOR_ALL
@@ -70,12 +70,12 @@ impl Engine {
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {
             return Gate::Refuse(error);
         }
-        // The main thread looks at memory again, grants more, and wakes us.
+        // The main thread checks memory again, grants more, and wakes this worker.
         if flags.deny_oom && !self.has_credit() { Gate::Wait } else { Gate::Go }
     }
 
-    /// What a port is to do with a command of its own that tells of no data: `ping` says whether
-    /// it is PING, which Redis answers only where the server is well.
+    /// What a port must do with one of its own commands that reads no data. `ping`: it is PING,
+    /// which Redis answers only if the server is well.
     pub fn own_gate(&self, ping: bool) -> Gate {
         let gates = self.gates();
         let error = if !ping {
@@ -94,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// Why a write may not be done now, if so, as far as midi itself is the reason: the host has
-    /// judged its own on its door. `needs_memory` says whether it may need more.
+    /// Why a write may not run now, as far as midi is the reason: on its own door, the host has
+    /// checked its own reasons. `needs_memory`: the write may need more memory.
     #[inline]
     pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
         const ALL: Gates = Gates::AOF_ON.and(Gates::HAS_REPLICAS).and(Gates::OUT_OF_MEMORY);
@@ -111,15 +111,14 @@ impl Engine {
         }
     }
 
-    /// Whether what a command takes is to be booked: the host has judged the memory of those that
-    /// come through its own door, one by one.
+    /// Whether a command's memory is deducted from the credit. The host has checked the memory of
+    /// commands from its own door one by one.
     #[inline]
     pub(super) fn is_metered(&self, slot: &ThreadSlot, call: &Call<'_>) -> bool {
         self.gates().has(Gates::METERED) && call.row().flags.deny_oom && !slot.is_main()
     }
 
-    /// Why a queued command may not run any more: the gates may have closed since the door
-    /// looked at them.
+    /// Why a queued command may no longer run: the gates may have closed since the door read them.
     pub fn late_refusal(&self, call: &Call<'_>) -> Option<Error> {
         if self.gates().has(Gates::LOADING) {
             return Some(Error::Loading);
@@ -128,7 +127,7 @@ impl Engine {
     }
 }
 
-/// What the host answers before it looks whether clients are paused.
+/// The host's errors that come before it checks whether clients are paused.
 fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
         return Some(Error::OutOfMemory);

@@ -1,58 +1,58 @@
-//! Reasons of the host's to let no commands through, or no writes: what the holder of the global
-//! lock leaves in one word.
+//! The host's reasons to let no commands through, or no writes. The holder of the global lock keeps
+//! them in one word.
 
-/// Reasons, any number of them.
+/// A set of reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates(u32);
 
 impl Gates {
-    /// None.
+    /// No reason: everything may run.
     pub const OPEN: Gates = Gates(0);
-    /// The host loads its data.
+    /// The host is loading its data.
     pub const LOADING: Gates = Gates(1);
-    /// A replica without its master, that is not to serve stale data.
+    /// A replica that has lost its master, and must not serve stale data.
     pub const STALE: Gates = Gates(1 << 1);
-    /// Clients are paused, whatever they send.
+    /// All commands of clients are paused.
     pub const PAUSED: Gates = Gates(1 << 2);
-    /// Clients are paused if they write.
+    /// Writes of clients are paused.
     pub const WRITES_PAUSED: Gates = Gates(1 << 3);
     /// A replica that clients may not write to.
     pub const READ_ONLY: Gates = Gates(1 << 4);
-    /// The host could not save its data, and is set to refuse writes then.
+    /// The host could not save its data, and its settings refuse writes then.
     pub const DISK_ERROR: Gates = Gates(1 << 5);
-    /// Fewer replicas are there than the host is set to have for writes.
+    /// The host has fewer replicas than its settings require for writes.
     pub const FEW_REPLICAS: Gates = Gates(1 << 6);
-    /// Memory is above the host's limit: what needs more is refused.
+    /// Memory is above the host's limit: commands that may need more are refused.
     pub const OUT_OF_MEMORY: Gates = Gates(1 << 7);
-    /// Memory has a limit: what needs more must have credit.
+    /// Memory has a limit: commands that may need more must have credit.
     pub const METERED: Gates = Gates(1 << 8);
     /// The host has AOF on.
     pub const AOF_ON: Gates = Gates(1 << 9);
     /// The host has replicas.
     pub const HAS_REPLICAS: Gates = Gates(1 << 10);
-    /// The host is a replica. It concerns no command by itself, but HELLO tells.
+    /// The host is a replica. This holds no command up; HELLO reports it.
     pub const REPLICA: Gates = Gates(1 << 11);
-    /// The main thread has not told enough of the changes so far. Unlike the others, workers find
-    /// that out.
+    /// Too many notifications wait for the main thread. Unlike the other reasons, this one is set
+    /// by workers.
     pub const NOTIFICATIONS: Gates = Gates(1 << 12);
 
-    /// These and those.
+    /// The union of both sets.
     pub const fn and(self, others: Gates) -> Gates {
         Gates(self.0 | others.0)
     }
 
-    /// Those too, if so.
+    /// `self`, with `others` added if `so`.
     pub const fn and_if(self, so: bool, others: Gates) -> Gates {
         if so { self.and(others) } else { self }
     }
 
-    /// Whether any of those is among these.
+    /// Whether the sets have a reason in common.
     #[inline]
     pub const fn has(self, any: Gates) -> bool {
         self.0 & any.0 != 0
     }
 
-    /// Those without these.
+    /// `self` without `others`.
     pub const fn without(self, others: Gates) -> Gates {
         Gates(self.0 & !others.0)
     }

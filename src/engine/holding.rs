@@ -1,5 +1,4 @@
-//! Taking the tokens of shards and giving them back; and units, which keep those that they were
-//! given.
+//! Taking and releasing the tokens of shards; and units, which keep the tokens that they take.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +18,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the shard's due time, which others read without the token.
+    /// Lowers the shard's due time, which other threads read without the token.
     #[inline]
     pub(super) fn note_due(&self, shard: u32, table: &Table) {
         let due = &self.shard(shard).due;
@@ -36,7 +35,7 @@ impl Engine {
         self.shard(shard).due.store(held.next_due(), Ordering::Relaxed);
     }
 
-    /// Gives a token back, and tells the owner where messages are left.
+    /// Releases a token, and notifies the owner of messages that are left.
     #[inline]
     pub fn release(&self, shard: u32, held: HeldShard<'_>) {
         if held.release(&self.room) == Released::Pending {
@@ -70,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// What the holder of the global lock does from here on is one unit.
+    /// Opens a unit: all that the holder of the global lock does until [`Engine::end_unit`].
     pub fn open_unit(&self, _: Locked<'_>) {
         self.unit.began.store((self.config.clock)(), Ordering::Relaxed);
         self.unit.open.store(true, Ordering::Relaxed);
@@ -82,7 +81,7 @@ impl Engine {
         self.unit.open.load(Ordering::Relaxed)
     }
 
-    /// Ends the unit, if one is open: gives back what it kept.
+    /// Ends the unit, if one is open, and releases the tokens that it kept.
     pub fn end_unit(&self, locked: Locked<'_>) {
         self.unit.open.store(false, Ordering::Relaxed);
         let kept = std::mem::take(&mut *self.unit.kept.lock());
@@ -93,14 +92,15 @@ impl Engine {
         }
     }
 
-    /// The time of a command that the holder of the global lock runs.
+    /// The time of a command that the holder of the global lock runs: within a unit, when the unit
+    /// began.
     pub fn main_now(&self, locked: Locked<'_>) -> Now {
         let began: Option<UnixMs> =
             self.is_in_unit(locked).then(|| self.unit.began.load(Ordering::Relaxed));
         began.map_or_else(|| Now::lazy(self.config.clock), Now::at)
     }
 
-    /// Waits for a shard's token.
+    /// Waits for a shard's token, which an open unit then keeps.
     pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
         let token = &self.shard(shard).token;
         if !self.is_in_unit(locked) {

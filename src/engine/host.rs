@@ -1,4 +1,4 @@
-//! What the engine and the ports ask of the host, whatever it is.
+//! What the engine and the ports ask of the host.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use super::users::{PasswordSum, User};
 use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::sync::Locked;
 
-/// The host. Questions are asked by the holder of its global lock, between
-/// commands: from elsewhere they go there as an [`MainTask`](super::MainTask).
+/// The host. Only the holder of its global lock may ask it, between commands; other threads send a
+/// [`MainTask`](super::MainTask).
 pub trait Host: Send + Sync {
     /// Its version in terms of Redis's.
     fn version(&self) -> &str;
 
-    /// Whether that is the user's password.
+    /// Whether this is the user's password.
     fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool;
 
-    /// What a user may do; `None` where there is no such user.
+    /// What a user may do; `None` if there is no such user.
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
 
-    /// A user was refused something: for the host's own list of such cases. Also where
-    /// [`Host::authenticate`] said no.
+    /// A user was refused something, for the host's own log of such cases. Also called when
+    /// [`Host::authenticate`] returned false.
     fn refused(&self, locked: Locked<'_>, refusal: &Refusal);
 
-    /// Its own reply to a command without arguments, which must change nothing.
+    /// The host's own reply to a command without arguments, which must change nothing.
     fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
 
     /// INFO's text for these sections.
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;
 
-    /// Runs a command that needs the host's means for a client of a port, with this user's rights.
-    /// It is answered now, or by a job; within a unit it is answered now.
+    /// Runs a command that needs the host, for a client of a port, with this user's rights. The
+    /// reply comes now or from a job; within a unit it comes now.
     fn run_door_command(
         &self,
         locked: Locked<'_>,
@@ -44,8 +44,8 @@ pub trait Host: Send + Sync {
         reply: Box<dyn JobReply>,
     );
 
-    /// All its commands but midi's by name, more than once perhaps; then the last one counts. A
-    /// subcommand's is `container|subcommand`.
+    /// The host's commands by name, without midi's. A name may come more than once; then the last
+    /// one counts. A subcommand's name is `container|subcommand`.
     fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)>;
 
     /// Settings whose names match any of these patterns, each with its value.

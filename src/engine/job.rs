@@ -1,4 +1,4 @@
-//! Running jobs: who started them, how far they are, and what stops them.
+//! Running jobs: their owners, their progress, and what stops them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -13,52 +13,52 @@ use crate::command::{Error, Reply};
 pub enum Progress {
     /// There is more to do.
     More,
-    /// There is more to do, but not now: what is needed was busy.
+    /// There is more to do, but not now: a token or another resource is busy.
     Blocked,
     /// This part is finished.
     Done,
 }
 
-/// A job's reply sink, on whichever worker.
+/// A job's reply. Any worker may write to it.
 pub trait JobReply: Send {
-    /// The sink.
+    /// The reply, to write to.
     fn sink(&mut self) -> &mut dyn Reply;
-    /// Whether its client may still read it after [`JobOwner::gone`] was set: then it has only said
-    /// that it will send no more.
+    /// Whether its client may still read it after [`JobOwner::gone`] was set: then the client has
+    /// only closed its sending side.
     fn is_awaited(&self) -> bool {
         false
     }
-    /// The reply would be larger than may wait for its client, who gets none of it and is closed.
-    /// `finish` follows.
+    /// The reply is larger than may wait for its client: the client gets none of it, and its
+    /// connection is closed. `finish` follows.
     fn close(&mut self);
     /// The reply is complete.
     fn finish(self: Box<Self>);
 }
 
-/// A running job, as MIDI.JOBS shows it.
+/// A running job, as MIDI.JOBS lists it.
 pub struct Job {
     /// Its number, from 1.
     pub id: u64,
-    /// The command's number; `None` for work of midi's own, which nobody may cancel.
+    /// The command's number; `None` for midi's own work, which no client may cancel.
     pub command: Option<usize>,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The client's database.
     pub db: u32,
-    /// The client's id at its door; 0 for work of midi's own.
+    /// The client's id at its door; 0 for midi's own work.
     pub client: u64,
     /// Its client's door.
     pub door: JobDoor,
     /// When it began.
     pub started: Instant,
-    /// How much there is to do, in units of the command's own.
+    /// How much there is to do, in units that depend on the command.
     pub total: AtomicU64,
     /// How much is done.
     pub done: AtomicU64,
     pub(super) stop: AtomicU8,
-    /// Set by the door when nobody waits for the job any more.
+    /// Set by the door when no client waits for the job any more.
     pub(super) client_gone: Arc<AtomicBool>,
-    /// A part ended before it was done, because of that or because the job was stopped.
+    /// A part ended before it was done, because the client is gone or the job was stopped.
     pub(super) cut_short: AtomicBool,
     pub(super) refusal: Mutex<Option<Error>>,
 }
@@ -88,7 +88,7 @@ impl Job {
         self.stop.load(Ordering::Relaxed) != GO_ON || self.client_gone.load(Ordering::Relaxed)
     }
 
-    /// What it answers instead of a result, if it was stopped.
+    /// The error that replaces its result, if it was stopped.
     pub(super) fn error(&self) -> Option<Error> {
         match self.stop.load(Ordering::Relaxed) {
             GO_ON => self.cut_short.load(Ordering::Relaxed).then_some(Error::JobLeft(self.id)),
@@ -103,7 +103,7 @@ impl Job {
 pub struct Jobs {
     pub(super) running: Mutex<Vec<Arc<Job>>>,
     pub(super) started: AtomicU64,
-    /// How many of those that run are clients'.
+    /// How many of the running jobs are clients'.
     pub(super) of_clients: AtomicUsize,
 }
 
@@ -113,7 +113,7 @@ impl Jobs {
         self.running.lock().clone()
     }
 
-    /// How many were ever started.
+    /// How many jobs were ever started.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
     }
@@ -127,27 +127,27 @@ impl Jobs {
         let mut running = self.running.lock();
         let before = running.len();
         running.retain(|other| other.id != job.id);
-        // Once for each, however often it is said.
+        // Counted once for each job, even if it is removed twice.
         if running.len() < before {
             self.of_clients.fetch_sub(usize::from(job.command.is_some()), Ordering::Relaxed);
         }
     }
 }
 
-/// Whose clients a job's client is one of: each door has ids of its own.
+/// The door of a job's client. Each door has ids of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobDoor {
-    /// It is work of midi's own.
+    /// No door: midi's own work.
     #[default]
     None,
-    /// The host's.
+    /// The host's door.
     Host,
-    /// Those of midi's ports.
+    /// midi's ports.
     Port,
 }
 
 impl JobDoor {
-    /// As MIDI.JOBS and INFO call it.
+    /// The name in MIDI.JOBS and INFO.
     pub fn name(self) -> &'static str {
         match self {
             JobDoor::None => "none",
@@ -162,9 +162,9 @@ impl JobDoor {
 pub struct JobOwner {
     /// The client's database.
     pub db: u32,
-    /// The client's id at its door; 0 for work of midi's own.
+    /// The client's id at its door; 0 for midi's own work.
     pub client: u64,
-    /// That door.
+    /// The client's door.
     pub door: JobDoor,
     /// Set when the client goes away.
     pub gone: Arc<AtomicBool>,

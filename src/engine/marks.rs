@@ -1,4 +1,5 @@
-//! Names that clients of the host may watch: how old each mark is, and whose, where the host tells.
+//! Names that clients of the host may watch: the age of each mark, and its clients if the host
+//! reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,7 @@ use crate::limits::{WATCHED_BYTES, WATCHED_KEYS, WATCHED_NAME_BYTES};
 use crate::store::UnixMs;
 use crate::sync::Locked;
 
-/// A name that shards, ages and clients share.
+/// A name, shared by shards, ages and clients.
 pub(super) type Name = Arc<[u8]>;
 
 /// All marks.
@@ -20,27 +21,27 @@ pub(super) struct Marks {
     by_name: HashMap<Name, Mark>,
     by_age: BTreeMap<u64, Name>,
     by_client: HashMap<u64, ClientMarks>,
-    /// How many names have been asked for so far.
+    /// How many requests there have been so far.
     asked: u64,
-    /// So many of them when the host had last executed a WATCH, as far as is known.
+    /// The number of requests when the host had last executed a WATCH, as far as is known.
     confirmed: u64,
     bytes: usize,
 }
 
 #[derive(Default)]
 struct Mark {
-    /// The first request for it.
+    /// The number of the first request for it.
     first: u64,
-    /// The last request for it.
+    /// The number of the last request for it.
     asked: u64,
-    /// Each client's last request for it. Empty where the host does not tell who asks.
+    /// Each client's last request for it. Empty if the host does not report the client.
     clients: HashMap<u64, u64>,
 }
 
 #[derive(Default)]
 struct ClientMarks {
     names: HashSet<Name>,
-    /// The first request of its last WATCH.
+    /// The first request of the client's last WATCH.
     latest: u64,
 }
 
@@ -49,14 +50,14 @@ fn weight(name: &Name) -> usize {
 }
 
 impl Marks {
-    /// A client says WATCH.
+    /// A client sends WATCH.
     pub(super) fn begin(&mut self, client: Option<u64>) {
         if let Some(client) = client {
             self.by_client.entry(client).or_default().latest = self.asked + 1;
         }
     }
 
-    /// It says this name.
+    /// The client names this key.
     pub(super) fn ask(&mut self, key: &[u8], client: Option<u64>) -> Name {
         self.asked += 1;
         let name = match self.by_name.get_key_value(key) {
@@ -77,22 +78,22 @@ impl Marks {
         name
     }
 
-    /// How many names, and their bytes.
+    /// The number of names, and their bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.by_age.len(), self.bytes)
     }
 
-    /// Those that were asked for so far may be watched.
+    /// The names that were requested so far may be watched.
     pub(super) fn confirm(&mut self) {
         self.confirmed = self.asked;
     }
 
-    /// Whether any was asked for since.
+    /// Whether any name was requested since.
     pub(super) fn has_unconfirmed(&self) -> bool {
         self.confirmed != self.asked
     }
 
-    /// Nobody watches what was asked for since: takes out the names that are new among them.
+    /// No client watches what was requested since: takes out the names that are new among them.
     pub(super) fn take_unconfirmed(&mut self) -> Vec<Name> {
         let since = self.by_age.range(self.confirmed + 1..);
         let is_new =
@@ -103,8 +104,8 @@ impl Marks {
         names
     }
 
-    /// Takes out the oldest, if there are too many. While clients are paused, what each said last
-    /// may still have to be executed: so those marks stay.
+    /// Takes out the oldest, if there are too many. While clients are paused, a client's last WATCH
+    /// may still have to be executed, so its marks stay.
     pub(super) fn take_surplus(&mut self, paused: bool) -> Option<Name> {
         let is_too_much = self.by_age.len() > WATCHED_KEYS || self.bytes > WATCHED_BYTES;
         if !is_too_much || self.by_age.len() == 1 {
@@ -122,7 +123,7 @@ impl Marks {
         self.by_name.get(name).is_some_and(|mark| mark.clients.iter().any(is_latest))
     }
 
-    /// The client has gone; the names that nobody watches any more.
+    /// The client has gone: takes out the names that no client watches any more.
     pub(super) fn take_of(&mut self, client: u64) -> Vec<Name> {
         let Some(ClientMarks { names, .. }) = self.by_client.remove(&client) else {
             return Vec::new();
@@ -154,13 +155,13 @@ impl Marks {
 /// A key of a database.
 pub(super) type KeyName = (u32, Name);
 
-/// Tells the host that a key has changed in these databases.
+/// Notifies the host that a key has changed in these databases.
 pub(super) type Tell = fn(Locked<'_>, &[u32], &[u8]);
 
-/// What is known of watched keys beside the marks in their shards.
+/// What is known of watched keys, beside the marks in their shards.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// Tells the host that a key has changed.
+    /// Notifies the host of a changed key.
     pub(super) tell: OnceLock<Tell>,
     /// Marks by age and client.
     pub(super) marks: Mutex<Marks>,
@@ -168,6 +169,6 @@ pub(super) struct Watch {
     pub(super) due: Mutex<BTreeSet<(UnixMs, KeyName)>>,
     /// Changes that jobs are about to make.
     pub(super) announced: Mutex<HashSet<KeyName>>,
-    /// Whether there are any; looked at every turn.
+    /// Whether there are any; read every turn.
     pub(super) any_announced: AtomicBool,
 }

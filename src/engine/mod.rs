@@ -1,18 +1,18 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
-//! Its parts know nothing of it (`call`, `request`, `batch`, `job`, `gates`, `marks`,
-//! `notifications`, `refusals`, `unit`, `users`, `workers`, and what it asks of the world: `host`,
-//! `port`). `state.rs` puts them together; what is done with all of them stands above that:
-//! taking tokens (`holding`), changing keys (`edit`), running a command with them (`attempt`,
-//! `keyspace`), finding where and when it runs (`dispatch`, `queue`, `transaction`), long work
+//! At the bottom are modules that know nothing of the engine: `call`, `request`, `batch`, `job`,
+//! `gates`, `marks`, `notification`, `refusals`, `unit`, `users`, `workers`, and the traits for the
+//! world outside, `host` and `port`. `state.rs` puts them together. The rest works on the whole:
+//! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
+//! `all_keys`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
 //! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the
-//! loop of the workers (`worker`).
+//! workers' loop (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
 //!                     │ busy
 //!                     ▼
-//!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► back home
+//!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► its origin
 //! ```
 
 mod all_keys;

@@ -1,16 +1,16 @@
-//! Notification of changes, for those who listen at the host: keyspace notifications and
-//! client-side caching.
+//! Notifications of changes, for listeners at the host: keyspace notifications and client-side
+//! caching.
 //!
-//! Whoever changes a key while somebody listens leaves the notifications, in the order of the
-//! changes, before letting go of the shard. The main thread takes them to the host
-//! when no token is in its hands: what the host does then may call our commands.
+//! While a client listens, a thread that changes a key leaves its notifications before it releases
+//! the shard, in the order of the changes. The main thread passes them to the host while it holds
+//! no token, because the host may then call midi's commands.
 //!
-//! Where changes come faster than it can tell of them, writes on the ports wait, jobs that write
-//! pause, and keys expire later. The main thread itself never waits: it tells of its own changes
-//! after each command.
+//! If changes come faster than it can send them, writes on the ports wait, jobs that write pause,
+//! and keys expire later. The main thread itself never waits: it sends its own notifications after
+//! each command.
 //!
-//! The keys of a flush are notifications for client-side caching only. Their names go to the main
-//! thread as the memory is freed, a few at a time.
+//! A flush notifies client-side caching only. The names of its keys go to the main thread as their
+//! memory is freed, a few at a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::sync::Inbox;
 
 /// A change of a key.
 pub struct Notification {
-    /// Who made it.
+    /// The client that made it.
     pub author: Author,
     /// The database.
     pub db: u32,
@@ -41,24 +41,24 @@ impl Notification {
     }
 }
 
-/// Notification on their way to the host.
+/// Notifications on their way to the host.
 #[derive(Default)]
 pub(super) struct NotificationQueue {
     pub(super) listening: AtomicBool,
     pub(super) tracked: AtomicBool,
     pub(super) waiting: Inbox<Notification>,
-    /// Those that have been taken out of there, oldest first.
+    /// Those that have been taken out of `waiting`, oldest first.
     pub(super) unsent: Mutex<VecDeque<Notification>>,
-    /// How many have been told so far.
+    /// How many have been sent so far.
     pub(super) told: AtomicU64,
-    /// What all that wait take, in bytes.
+    /// The memory of all that wait, in bytes.
     pub(super) weight: AtomicUsize,
-    /// Whether somebody has the right to send names of flushed keys.
+    /// Whether a job holds the [`NamesPermit`].
     pub(super) names_permit: Arc<AtomicBool>,
 }
 
-/// The right to send names of flushed keys to the main thread: until it has told of
-/// them nobody sends more, so that they cannot hold it up, nor pile up.
+/// The right to send names of flushed keys to the main thread. It ends when these names have been
+/// sent, so they can neither hold up the main thread nor pile up.
 pub(super) struct NamesPermit(pub(super) Arc<AtomicBool>);
 
 impl Drop for NamesPermit {

@@ -1,4 +1,4 @@
-//! Leaving notifications of changes, and taking them to the host.
+//! Leaving notifications of changes, and passing them to the host.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,35 +13,36 @@ use crate::limits::NOTIFICATIONS_MAX_BYTES;
 use crate::sync::Locked;
 
 impl Engine {
-    /// Sets whether anybody at the host listens.
+    /// Sets whether any client of the host listens.
     pub fn set_listening(&self, _: Locked<'_>, listening: bool) {
         self.notifications.listening.store(listening, Ordering::Relaxed);
     }
 
-    /// Whether anybody at the host listens.
+    /// Whether any client of the host listens.
     #[inline]
     pub fn is_listening(&self) -> bool {
         self.notifications.listening.load(Ordering::Relaxed)
     }
 
-    /// Sets whether clients of the host may keep values in caches of their own, and so want to
-    /// hear what keys have gone.
+    /// Sets whether clients of the host may cache values, and so must be notified of keys that are
+    /// gone.
     pub fn set_tracked(&self, _: Locked<'_>, tracked: bool) {
         self.notifications.tracked.store(tracked, Ordering::Relaxed);
     }
 
-    /// Whether clients of the host may keep values in caches of their own.
+    /// Whether clients of the host may cache values.
     pub fn is_tracked(&self) -> bool {
         self.notifications.tracked.load(Ordering::Relaxed)
     }
 
-    /// The right to send names of flushed keys, if nobody has it.
+    /// The right to send names of flushed keys, if it is free.
     pub(super) fn may_name(&self) -> Option<NamesPermit> {
         let names_permit = &self.notifications.names_permit;
         (!names_permit.swap(true, Ordering::Acquire)).then(|| NamesPermit(Arc::clone(names_permit)))
     }
 
-    /// Has the main thread tell of flushed keys; the right to send more ends with that.
+    /// Has the main thread send notifications of flushed keys; then the right to send more is free
+    /// again.
     pub(super) fn send_names(&self, names: Vec<Box<[u8]>>, names_permit: NamesPermit) {
         self.send_main_task(Box::new(move |locked, engine, _| {
             names.iter().for_each(|key| engine.tell_flushed(locked, key));
@@ -49,52 +50,52 @@ impl Engine {
         }));
     }
 
-    /// Tells clients that cache a key that it has gone.
+    /// Notifies clients that cache a key that it is gone.
     ///
-    /// Caches know no databases, but WATCH does: so it is told of the last one, where a transaction
-    /// of somebody who has watched the key since is hit least likely.
+    /// Caches know no databases, but WATCH does. So the host is notified for the last database,
+    /// where it is least likely that a client has watched the key since.
     pub(super) fn tell_flushed(&self, locked: Locked<'_>, key: &[u8]) {
         self.tell(locked, &[self.config.databases - 1], key);
     }
 
-    /// Whether notifications wait to be told.
+    /// Whether notifications wait to be sent.
     #[inline]
     pub fn has_notifications(&self) -> bool {
         self.notifications.weight.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether so many notifications wait that nobody should make more.
+    /// Whether too many notifications wait to make more.
     #[inline]
     pub fn has_notification_backlog(&self) -> bool {
         self.gates().has(Gates::NOTIFICATIONS)
     }
 
-    /// The oldest notifications that wait to be told.
+    /// The oldest notification that waits to be sent.
     pub fn next_notification(&self, _: Locked<'_>) -> Option<Notification> {
         let mut unsent = self.notifications.unsent.lock();
         if unsent.is_empty() {
             *unsent = self.notifications.waiting.take();
         }
-        let notifications = unsent.pop_front()?;
+        let notification = unsent.pop_front()?;
         self.notifications.told.fetch_add(1, Ordering::Relaxed);
-        self.notifications.weight.fetch_sub(notifications.weight(), Ordering::Relaxed);
-        Some(notifications)
+        self.notifications.weight.fetch_sub(notification.weight(), Ordering::Relaxed);
+        Some(notification)
     }
 
-    /// How many notifications there have been ever: those of before now have been told when so many
-    /// have.
+    /// How many notifications there have ever been. All of them have been sent once
+    /// [`Engine::notifications_sent`] reaches this number.
     pub fn notifications_so_far(&self, _: Locked<'_>) -> u64 {
         let mut unsent = self.notifications.unsent.lock();
         unsent.extend(self.notifications.waiting.take());
         self.notifications_sent() + unsent.len() as u64
     }
 
-    /// How many have been told.
+    /// How many notifications have been sent.
     pub fn notifications_sent(&self) -> u64 {
         self.notifications.told.load(Ordering::Relaxed)
     }
 
-    /// Lets those go on who wait until notifications have been told, if enough have been.
+    /// Opens the gate for notifications again, if enough have been sent.
     pub fn make_room_for_notifications(&self, _: Locked<'_>) {
         if self.has_notification_backlog()
             && self.notifications.weight.load(Ordering::Relaxed) <= NOTIFICATIONS_MAX_BYTES / 2
@@ -103,20 +104,20 @@ impl Engine {
         }
     }
 
-    /// Leaves notifications. The shard is still held.
+    /// Leaves a notification. The shard is still held.
     pub(super) fn leave_notification(&self, author: Author, db: u32, key: &[u8], event: Event) {
-        let notifications = Notification { author, db, key: key.into(), event };
-        // Counted first: who finds them finds them counted.
-        let before = self.notifications.weight.fetch_add(notifications.weight(), Ordering::Relaxed);
-        let is_much = before + notifications.weight() >= NOTIFICATIONS_MAX_BYTES;
-        // The main thread looks for them with every completion.
-        let _ = self.notifications.waiting.push(notifications);
+        let notification = Notification { author, db, key: key.into(), event };
+        // Counted first: the thread that takes it must find it counted.
+        let before = self.notifications.weight.fetch_add(notification.weight(), Ordering::Relaxed);
+        let is_much = before + notification.weight() >= NOTIFICATIONS_MAX_BYTES;
+        // The main thread takes them with every completion.
+        let _ = self.notifications.waiting.push(notification);
         if is_much && !self.has_notification_backlog() && self.close_gate(Gates::NOTIFICATIONS) {
             self.outside.wake_main();
         }
     }
 
-    /// Notification that come with no completion: the main thread is woken for them.
+    /// Notifications without a completion: the main thread must be woken for them.
     pub(super) fn announce_notifications(&self, slot: &ThreadSlot) {
         if !slot.is_main() {
             self.outside.wake_main();

@@ -1,4 +1,4 @@
-//! What the engine asks of the world, and tells of it: the host, and the ports of all workers.
+//! The engine's links to the world outside: the host, and the ports of all workers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,14 +9,14 @@ use super::port::Ports;
 use crate::command::Transcript;
 use crate::sync::Locked;
 
-/// The world outside, as far as it has been introduced.
+/// The host and the ports, as far as they have been set.
 pub struct Outside {
-    /// Ends the sleep of the main thread.
+    /// Wakes the main thread.
     wake_main: Box<dyn Fn() + Send + Sync>,
-    /// Asks the host whether, and how much, midi may write.
+    /// Asks the host whether midi may write, and how much.
     ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
-    /// What HELLO tells of the host's modules.
+    /// The host's modules, as HELLO lists them.
     modules: Mutex<Arc<Transcript>>,
     ports: OnceLock<Box<dyn Ports>>,
 }
@@ -32,13 +32,13 @@ impl Outside {
         }
     }
 
-    /// Ends the main thread's sleep.
+    /// Wakes the main thread.
     pub fn wake_main(&self) {
         (self.wake_main)();
     }
 
-    /// Sets how the holder of the global lock asks the host about writing; what
-    /// it learns comes back through `Engine::set_gates` and `Engine::set_credit`.
+    /// Sets how the holder of the global lock asks the host about writing; the answer comes back
+    /// through `Engine::set_gates` and `Engine::set_credit`.
     pub fn on_ask_host(&self, ask: fn(Locked<'_>)) {
         let _ = self.ask_host.set(ask);
     }
@@ -49,37 +49,37 @@ impl Outside {
         }
     }
 
-    /// Introduces the host, for main_tasks to it.
+    /// Sets the host, for main-thread tasks.
     pub fn meet_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
     }
 
-    /// The host, where it has been introduced.
+    /// The host, once it has been set.
     pub fn host(&self) -> Option<&dyn Host> {
         self.host.get().map(|host| &**host)
     }
 
-    /// What the host calls its version, as clients understand it.
+    /// The host's version, in terms of Redis's.
     pub fn host_version(&self) -> &str {
         self.host.get().map_or("7.0.0", |host| host.version())
     }
 
-    /// Sets what HELLO tells of the host's modules: a list.
+    /// Sets the list of the host's modules for HELLO.
     pub fn set_modules(&self, list: Transcript) {
         *self.modules.lock() = Arc::new(list);
     }
 
-    /// What HELLO tells of the host's modules; nothing yet where it is empty.
+    /// The list of the host's modules for HELLO; empty until it is set.
     pub fn modules(&self) -> Arc<Transcript> {
         Arc::clone(&self.modules.lock())
     }
 
-    /// Introduces the ports, for those who tell of them.
+    /// Sets the ports, for INFO and for a forked child.
     pub fn meet_ports(&self, ports: Box<dyn Ports>) {
         let _ = self.ports.set(ports);
     }
 
-    /// The ports, where they have been introduced.
+    /// The ports, once they have been set.
     pub fn ports(&self) -> Option<&dyn Ports> {
         self.ports.get().map(|ports| &**ports)
     }

@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 use super::request::Request;
 use crate::limits;
 
-/// A worker's share of the ports. It lives on the worker's thread.
+/// A worker's part of the ports. It stays on the worker's thread.
 pub trait Port {
-    /// A command that a connection had queued has come home.
+    /// A command that a connection had queued has run.
     fn completed(&mut self, request: Box<Request>);
 
-    /// Serves what is ready. Where nothing is, waits for so long (zero: not at all), or
-    /// until the worker's [`super::Waker`] calls; long waits may take a tenth of a second
-    /// more or less. Gives the time when the wait was over.
+    /// Serves what is ready. If nothing is, waits this long (zero: not at all), or until the
+    /// worker's [`super::Waker`] is called; a long wait may take a tenth of a second more or less.
+    /// Returns the time at the end of the wait.
     fn turn(&mut self, wait: Duration) -> Instant;
 
-    /// Whether nothing is known that could be done at once; from here on whoever
-    /// leaves something wakes the worker.
+    /// Whether there is nothing to do at once. After this call, a thread that leaves a message
+    /// wakes the worker.
     fn may_sleep(&mut self) -> bool;
 
-    /// The worker is up again.
+    /// The worker is awake again.
     fn awake(&mut self);
 }
 
-/// The ports of all workers, for whoever tells of them.
+/// The ports of all workers, for INFO and for a forked child.
 pub trait Ports: Send + Sync {
-    /// What INFO says of them: names and values, in order.
+    /// Calls `field` with each name and value of INFO, in order.
     fn tell(&self, field: &mut dyn FnMut(&str, &str));
 
-    /// The descriptors that they listen on, for a forked child, which must not keep them
-    /// open: it may live longer than this process, and would take up the address.
+    /// The descriptors that they listen on. A forked child must close them: it may live longer than
+    /// this process, and would keep the address in use.
     fn listeners(&self) -> &[i32];
 }
 
@@ -39,21 +39,21 @@ pub trait Ports: Send + Sync {
 pub struct PortConfig {
     /// `midi.port`; 0 opens none.
     pub port: u16,
-    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one
-    /// that begins with `-` may be missing. None opens no TCP port.
+    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one that begins
+    /// with `-` may be unavailable. An empty list opens no TCP port.
     pub bind: Vec<String>,
     /// `midi.unixsocket`; empty opens none.
     pub unixsocket: String,
-    /// `midi.unixsocketperm`, a file mode; 0 leaves what the umask gives.
+    /// `midi.unixsocketperm`, a file mode; 0 keeps the mode that the umask gives.
     pub unixsocketperm: u32,
-    /// Connections that the kernel keeps until they are accepted.
+    /// The kernel's limit of connections that wait to be accepted.
     pub backlog: i32,
-    /// Why no port may be opened, if so.
+    /// Why no port may be opened, if there is a reason.
     pub obstacle: Option<&'static str>,
 }
 
 impl PortConfig {
-    /// Whether any port is to be opened, obstacles apart.
+    /// Whether the settings ask for any port, whatever the obstacle.
     pub fn are_wanted(&self) -> bool {
         self.port != 0 || !self.unixsocket.is_empty()
     }
@@ -78,13 +78,13 @@ pub struct PortSettings {
     pub output_soft_seconds: AtomicUsize,
     /// `midi.protected-mode`.
     pub protected: AtomicBool,
-    /// The ports' descriptors are this at least: the host gives lower ones to its own
-    /// clients, and refuses those that are too high.
+    /// The lowest descriptor for the ports' connections: lower ones are left for the host's own
+    /// clients, because the host refuses those that are too high.
     pub first_descriptor: AtomicUsize,
 }
 
 impl PortSettings {
-    /// The most bytes of replies that may wait for a client; there may be no limit.
+    /// The most bytes of replies that may wait for a client; `usize::MAX` for no limit.
     pub fn most_output(&self) -> usize {
         match self.output_hard.load(Ordering::Relaxed) {
             0 => usize::MAX,
@@ -93,7 +93,7 @@ impl PortSettings {
     }
 }
 
-/// What limits.rs says; there is no limit where it says nothing.
+/// The defaults of limits.rs; no limit if it has none.
 impl Default for PortSettings {
     fn default() -> Self {
         let size = |limit: i64| AtomicUsize::new(limit as usize);

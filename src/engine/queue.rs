@@ -1,5 +1,5 @@
-//! Commands that could not run at once: where they wait, and how they come home; and main_tasks to
-//! the main thread.
+//! Commands that could not run at once: where they wait, and how they return to their origin; and
+//! tasks for the main thread.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::store::Now;
 use crate::sync::{Left, Locked};
 
 impl Engine {
-    /// What a client of that door may be answered, in bytes.
+    /// The largest reply that a client of that door may get, in bytes.
     pub fn most_reply(&self, door: JobDoor) -> usize {
         match door {
             JobDoor::Port => self.settings.port.most_output(),
@@ -24,7 +24,7 @@ impl Engine {
         }
     }
 
-    /// Where a request's reply is said: a client is not answered more than may wait for it.
+    /// The transcript for a request's reply, limited to what may wait for its client.
     pub(super) fn tape_for(&self, request: &Request) -> Transcript {
         Transcript::up_to(self.most_reply(if request.is_of_host() {
             JobDoor::Host
@@ -33,7 +33,7 @@ impl Engine {
         }))
     }
 
-    /// The call that a request stands for, on a worker: any reply size will do.
+    /// The call of a request, for a worker, which may make a reply of any size.
     pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
         let limits = self.settings.limits(usize::MAX);
         Call {
@@ -47,9 +47,9 @@ impl Engine {
         }
     }
 
-    /// Sends requests that have their replies origin: one message and at most one wake-up for all.
-    /// A main thread that is woken for the first of many would take the processor from the
-    /// worker.
+    /// Sends requests that have their replies to their origins: one message and at most one wake-up
+    /// for all. If the main thread were woken for the first of many, it would take the processor
+    /// from the worker.
     pub(super) fn send_back(&self, requests: impl Iterator<Item = Box<Request>>) {
         let for_main = requests.filter_map(|request| match request.origin {
             Origin::Main(_) => Some(ForMain::Answer(request)),
@@ -63,14 +63,14 @@ impl Engine {
         }
     }
 
-    /// Sends a request to the main thread, which alone can go on with it.
+    /// Sends a request to the main thread, because only that can go on with it.
     pub(super) fn send_to_main(&self, request: Box<Request>) {
         if self.main.push(ForMain::Run(request)) {
             self.outside.wake_main();
         }
     }
 
-    /// Has the main thread do something, between two commands.
+    /// Has the main thread run a task between two commands.
     pub fn send_main_task(&self, main_task: MainTask) {
         if self.main.push(ForMain::Task(main_task)) {
             self.outside.wake_main();
@@ -83,19 +83,20 @@ impl Engine {
         self.settings.pool.load(Ordering::Relaxed)
     }
 
-    /// Queues a command that is booked: in `pool`, the main thread's go to the workers together.
+    /// Queues a counted command; with `midi.dispatch pool`, those of the main thread go to
+    /// the workers together.
     pub(super) fn send_queued(&self, slot: &ThreadSlot, request: Box<Request>) {
         if !slot.is_main() || !self.is_pool() {
             return self.enqueue(request);
         }
-        // Commands also run after BEFORE_SLEEP; the batch must not lie until something else wakes
+        // Commands also run after BEFORE_SLEEP; the batch must not wait until something else wakes
         // the main loop.
         if self.batch.add(request) && self.main.is_asleep() {
             self.outside.wake_main();
         }
     }
 
-    /// Sends what `pool` has gathered. Between commands.
+    /// Sends the commands that `pool` has gathered. To be called between commands.
     #[inline]
     pub fn send_batch(&self, _: Locked<'_>) {
         if let Some(batch) = self.batch.take() {
@@ -103,8 +104,8 @@ impl Engine {
         }
     }
 
-    /// Queues a command whose token was busy, once it is booked. A command on one shard waits in
-    /// its shard's mailbox, where the holder finds it; others go to a worker.
+    /// Queues a counted command whose token was busy. A command on one shard waits in its shard's
+    /// mailbox, where the holder finds it; others go to a worker.
     pub fn enqueue(&self, request: Box<Request>) {
         if !request.is_on_one_shard() {
             let (worker, message) = self.addressed(request);
@@ -125,14 +126,14 @@ impl Engine {
         )
     }
 
-    /// Writes a finished request's reply on a worker, because it is too large
-    /// for the main thread; then it comes home again.
+    /// Writes a finished request's reply on a worker, because it is too large for the main thread;
+    /// then the request returns to its origin.
     pub fn reply_on_worker(&self, request: Box<Request>) {
         let worker = fastrand::usize(..self.config.workers);
         self.workers.send(worker, Message::Reply(request));
     }
 
-    /// Queues many booked commands at once: one message and at most one wake-up for each worker.
+    /// Queues many counted commands at once: one message and at most one wake-up for each worker.
     pub fn enqueue_batch(&self, requests: impl Iterator<Item = Box<Request>>) {
         let mut batches: Vec<Vec<Message>> = Vec::new();
         batches.resize_with(self.config.workers, Vec::new);
@@ -147,36 +148,36 @@ impl Engine {
         }
     }
 
-    /// The worker that a command is best run by: the owner of its first key's
-    /// shard; any, where it has none.
+    /// The worker that had best run a command: the owner of its first key's shard, or any if it has
+    /// no key.
     fn addressed(&self, request: Box<Request>) -> (usize, Message) {
         (self.owner(self.shard_of_request(&request)), Message::Run(request))
     }
 }
 
 impl Engine {
-    /// Has the host note that a user was refused something. Any thread may say so.
+    /// Has the host note that a user was refused something. On any thread.
     pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
         if self.refusals.add(refusal) {
-            self.send_main_task(Box::new(tell));
+            self.send_main_task(Box::new(report_refusals));
         }
     }
 
-    /// A tick of the host's cron: it may be told of more.
+    /// A tick of the host's cron: the host may take more refusals.
     pub fn tell_more_refusals(&self, _: Locked<'_>) {
         if self.refusals.tick() {
-            self.send_main_task(Box::new(tell));
+            self.send_main_task(Box::new(report_refusals));
         }
     }
 }
 
-/// While a script keeps the host from it, nobody is told.
-fn tell(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
+/// While a script keeps the host busy, these refusals are dropped.
+fn report_refusals(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
     let (some, more) = engine.refusals.take_some();
     if let Some(host) = host {
         some.iter().for_each(|refusal| host.refused(locked, refusal));
     }
     if more {
-        engine.send_main_task(Box::new(tell));
+        engine.send_main_task(Box::new(report_refusals));
     }
 }

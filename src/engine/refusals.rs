@@ -1,7 +1,7 @@
-//! What users were refused, on its way to the host's list (ACL LOG). Anybody can be refused as fast
-//! as it can send, so what is said again while it waits counts once, and the list has an end; and
-//! the main thread tells no more between two ticks of the host's cron than its list keeps: more
-//! would only push each other out of it.
+//! What users were refused, on its way to the host's log (ACL LOG). A client can be refused as fast
+//! as it can send. So a repeated refusal counts once while the first one waits, and the list has a
+//! limit. Between two ticks of the host's cron, the main thread reports no more than the log keeps,
+//! because more would only push each other out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ use crate::limits::{REFUSALS_PER_TURN, REFUSALS_WAITING, REFUSED_NAME_BYTES};
 pub struct Refusal {
     /// The user's name.
     pub user: Box<[u8]>,
-    /// The command or the key that it was about; for a password, the command that brought it.
+    /// The command or the key that was refused; for a password, the command that sent it.
     pub object: Box<[u8]>,
-    /// What it was.
+    /// The kind of refusal.
     pub reason: RefusalReason,
 }
 
 impl Refusal {
-    /// Of a command of that name.
+    /// A refusal of a command of this name.
     pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
         let (object, reason) = match denied {
             Denied::Key(at) => (args.get(at), RefusalReason::Key),
@@ -33,7 +33,7 @@ impl Refusal {
         Refusal { user: user.name.clone(), object: beginning(object).into(), reason }
     }
 
-    /// Of a login by that name.
+    /// A refused login by this name.
     pub fn of_login(name: &[u8]) -> Self {
         Refusal {
             user: beginning(name).into(),
@@ -58,19 +58,19 @@ pub enum RefusalReason {
     Key,
 }
 
-/// Those that the host has not been told of.
+/// Refusals that have not been reported to the host.
 #[derive(Default)]
 pub struct Refusals {
     waiting: Mutex<PendingRefusals>,
-    /// Whether the list is full, for a look without the lock.
+    /// Whether the list is full; read without the lock.
     is_full: AtomicBool,
 }
 
 struct PendingRefusals {
     list: VecDeque<Refusal>,
-    /// The main thread will come for them.
+    /// The main thread has been called, and will take them.
     called: bool,
-    /// So many more it is to be told before the next tick.
+    /// How many more may be reported before the next tick.
     allowed: usize,
 }
 
@@ -81,7 +81,7 @@ impl Default for PendingRefusals {
 }
 
 impl PendingRefusals {
-    /// Whether the main thread must be called for what there is. It counts as called then.
+    /// Whether the main thread must be called. It counts as called then.
     fn call(&mut self) -> bool {
         let may_tell = self.allowed > 0 && !self.list.is_empty();
         may_tell && !std::mem::replace(&mut self.called, true)
@@ -89,9 +89,8 @@ impl PendingRefusals {
 }
 
 impl Refusals {
-    /// Adds one, if it is new and there is room; whether the main thread must be called. Where
-    /// there is no room it is not even made: it comes from somebody who is refused all the
-    /// time.
+    /// Adds a refusal, if it is new and there is room. True if the main thread must be called. If
+    /// there is no room, the refusal is not even made: its client is refused all the time.
     pub(super) fn add(&self, refusal: impl FnOnce() -> Refusal) -> bool {
         if self.is_full.load(Ordering::Relaxed) {
             return false;
@@ -105,7 +104,7 @@ impl Refusals {
         waiting.call()
     }
 
-    /// As many as may be told of in one go, and whether there are more to be told now.
+    /// Takes as many as may be reported in one go; and whether there are more to be reported now.
     pub(super) fn take_some(&self) -> (Vec<Refusal>, bool) {
         let mut waiting = self.waiting.lock();
         let count = waiting.list.len().min(REFUSALS_PER_TURN).min(waiting.allowed);
@@ -116,7 +115,8 @@ impl Refusals {
         (some, waiting.call())
     }
 
-    /// A tick of the host's cron: whether the main thread must be called for what was left over.
+    /// A tick of the host's cron. True if the main thread must be called for refusals that are
+    /// left.
     pub(super) fn tick(&self) -> bool {
         let mut waiting = self.waiting.lock();
         waiting.allowed = REFUSALS_WAITING;
@@ -133,7 +133,7 @@ mod tests {
         Refusal { user: (*b"u").into(), object, reason: RefusalReason::Key }
     }
 
-    /// What the main thread is told, once it has been called.
+    /// How many refusals the main thread reports, once it has been called.
     fn told(refusals: &Refusals) -> usize {
         let mut told = 0;
         loop {
@@ -151,11 +151,11 @@ mod tests {
         let refusals = Refusals::default();
         assert!(refusals.add(|| refusal(0)));
         for number in 0..10 * REFUSALS_WAITING {
-            assert!(!refusals.add(|| refusal(number)), "called already");
+            assert!(!refusals.add(|| refusal(number)), "already called");
         }
-        assert_eq!(told(&refusals), REFUSALS_WAITING, "what is said again counts once");
+        assert_eq!(told(&refusals), REFUSALS_WAITING, "a repeated refusal counts once");
         assert!(!refusals.tick(), "nothing is left");
-        assert!(refusals.add(|| refusal(0)), "called anew");
+        assert!(refusals.add(|| refusal(0)), "called again");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A command that could not run at once, on its way to a thread that can run it, and home.
+//! A command that could not run at once, on its way to a thread that can run it, and back to its
+//! origin.
 
 use std::any::Any;
 
@@ -8,7 +9,7 @@ use super::slot::ThreadSlot;
 use crate::command::{COMMANDS, Keys, OwnedArgs, Transcript};
 use crate::sync::Locked;
 
-/// Who waits for a queued command, and where it is answered.
+/// Who waits for a queued command, and where the reply goes.
 pub enum Origin {
     /// A client of the host's door, on the host's main thread.
     Main(Box<dyn HostClient>),
@@ -25,26 +26,26 @@ pub enum Origin {
 
 /// A client of the host's door that waits for a command's reply, or for a job.
 pub trait HostClient: Any + Send {
-    /// Whose changes its commands make.
+    /// The client whose changes its commands make.
     fn author(&self) -> Author;
 
-    /// Writes a reply that is too large for the main thread, or for the client, who is closed then;
-    /// [`HostClient::answer`] follows. On any thread.
+    /// Writes a reply that is too large for the main thread, or for the client, whose connection is
+    /// closed then; [`HostClient::answer`] follows. On any thread.
     fn write_large(&self, transcript: &Transcript);
 
-    /// Answers it; nothing is left to be said where the reply is empty.
+    /// Answers it; an empty reply means that there is nothing left to write.
     fn answer(self: Box<Self>, locked: Locked<'_>, reply: Transcript);
 
-    /// Has it wait for a job: whom the job is for, and how it answers.
+    /// Has it wait for a job; returns the job's owner and reply.
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
 
-/// A client of a port that waits for a command's reply, which its port gives it, or for a job.
+/// A client of a port that waits for a command's reply, or for a job.
 pub trait PortClient: Send {
-    /// Whether its connection has been closed: then nothing is run for it any more.
+    /// Whether its connection has been closed: then no command runs for it any more.
     fn is_gone(&self) -> bool;
 
-    /// Has it wait for a job: whom the job is for, and how it answers. On any thread.
+    /// Has it wait for a job; returns the job's owner and reply. On any thread.
     fn wait_for_job(self: Box<Self>, db: u32) -> (JobOwner, Box<dyn JobReply>);
 }
 
@@ -52,7 +53,7 @@ pub trait PortClient: Send {
 pub struct Request {
     /// The command's number.
     pub command: usize,
-    /// Its arguments, copied or kept; none when it has run.
+    /// Its arguments, copied or kept; empty once it has run.
     pub args: OwnedArgs,
     /// The client's database.
     pub db: u32,
@@ -62,7 +63,7 @@ pub struct Request {
     pub origin: Origin,
     /// The reply, once it has run.
     pub reply: Transcript,
-    /// How often tokens were not to be had.
+    /// How often tokens were busy.
     pub(super) tries: u8,
     /// It was found to be long work.
     pub(super) is_long: bool,
@@ -83,7 +84,7 @@ impl Request {
         }
     }
 
-    /// A worker has run it. What is too much for the main thread to write is written here.
+    /// A worker has run it. A reply that is too large for the main thread is written here.
     pub(super) fn finish(&mut self, slot: &ThreadSlot) {
         slot.ran_queued.add(1);
         if self.reply.is_large()
@@ -93,7 +94,7 @@ impl Request {
         }
     }
 
-    /// Whether it is one of the host's door.
+    /// Whether its client is one of the host's door.
     pub fn is_of_host(&self) -> bool {
         matches!(self.origin, Origin::Main(_))
     }
@@ -106,17 +107,17 @@ impl Request {
         }
     }
 
-    /// Whether nobody waits for it any more: then it is not run.
+    /// Whether its client is gone: then it is not run.
     pub fn is_abandoned(&self) -> bool {
         matches!(&self.origin, Origin::Worker { client, .. } if client.is_gone())
     }
 
-    /// Whether one shard is all it needs.
+    /// Whether it needs one shard only.
     pub(super) fn is_on_one_shard(&self) -> bool {
         COMMANDS[self.command].is_on_one_shard(self.args.len())
     }
 
-    /// The key that says which shard it needs, or needs first.
+    /// The key that decides which shard it needs, or needs first.
     pub(super) fn first_key(&self) -> Option<&[u8]> {
         let row = COMMANDS[self.command];
         (row.keys != Keys::None).then(|| self.args.get(row.first_key()))

@@ -1,4 +1,4 @@
-//! How the engine is set.
+//! The engine's settings.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,9 +16,9 @@ pub struct Config {
     pub shards: usize,
     /// Number of databases.
     pub databases: u32,
-    /// What they are where the host is a node of a cluster.
+    /// Whether, and how, the host is a node of a cluster.
     pub cluster: Cluster,
-    /// Every command alone, in one serial order.
+    /// Every command runs alone, in one serial order.
     pub safemode: bool,
     /// The wall clock.
     pub clock: fn() -> UnixMs,
@@ -27,7 +27,7 @@ pub struct Config {
 /// What can change at any time.
 #[derive(Debug)]
 pub struct Settings {
-    /// `midi.dispatch pool`: nothing runs at once.
+    /// `midi.dispatch pool`: no command runs at once.
     pub pool: AtomicBool,
     /// `midi.max-jobs`.
     pub max_jobs: AtomicUsize,
@@ -43,14 +43,14 @@ pub struct Settings {
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
     pub max_atomic_keys: AtomicUsize,
-    /// What no client of the host's door may be answered more of, in bytes: its own
+    /// The largest reply that a client of the host's door may get, in bytes: the host's own
     /// `client-output-buffer-limit`.
     pub host_output: AtomicUsize,
-    /// Those of the ports.
+    /// The settings of the ports.
     pub port: PortSettings,
 }
 
-/// What limits.rs says.
+/// The defaults of limits.rs.
 impl Default for Settings {
     fn default() -> Self {
         let size = |limit: i64| AtomicUsize::new(limit as usize);
@@ -70,8 +70,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The limits of a command on a thread that may make replies of up to
-    /// `max_reply_bytes`.
+    /// The limits of a command on a thread that may make replies of up to `max_reply_bytes`.
     #[inline]
     pub fn limits(&self, max_reply_bytes: usize) -> Limits {
         Limits {

@@ -1,4 +1,4 @@
-//! A thread's slot at the engine.
+//! A thread's slot in the engine.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -6,30 +6,30 @@ use std::ops::Deref;
 use super::counters::ThreadCounts;
 use crate::sync::Locked;
 
-/// A thread's slot at the engine: its counters, which it alone writes. It cannot leave its thread,
-/// so the slot of the holder of the global lock, which is given out for the proof of that only, is
-/// a proof itself.
+/// A thread's slot in the engine: its counters, which only this thread writes. It cannot leave its
+/// thread. The slot of the holder of the global lock is given out only in exchange for the proof of
+/// holding it, so that slot is a proof itself.
 #[repr(transparent)]
 pub struct ThreadSlot(ThreadCounts, PhantomData<*const ()>);
 
 impl ThreadSlot {
     #[inline]
     pub(super) fn of(counts: &ThreadCounts) -> &ThreadSlot {
-        // SAFETY: the same memory by another name: the marker takes none.
+        // SAFETY: `ThreadSlot` is transparent over `ThreadCounts`: the marker has no size.
         unsafe { &*std::ptr::from_ref(counts).cast() }
     }
 
-    /// Whether it is the holder's of the global lock.
+    /// Whether this is the slot of the holder of the global lock.
     #[inline]
     pub(super) fn is_main(&self) -> bool {
         self.number == 0
     }
 
-    /// The proof, where it is the holder's of the global lock.
+    /// The proof, if this is the slot of the holder of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {
-        // SAFETY: `Engine::main_slot` alone gives that slot out, for the proof; and it cannot leave
-        // the thread.
+        // SAFETY: only `Engine::main_slot` gives that slot out, in exchange for the proof; and it
+        // cannot leave the thread.
         self.is_main().then(|| unsafe { Locked::assume() })
     }
 }

@@ -1,5 +1,4 @@
-//! The engine: a parsed call goes in, a reply comes out. It knows no host and
-//! no socket.
+//! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
@@ -25,34 +24,34 @@ use super::workers::Workers;
 use crate::store::{KeyHash, KeyHasher, Store, UnixMs, prefetch};
 use crate::sync::{Held, Inbox, Locked, Token, WaitingRoom};
 
-/// A shard: token, mailbox and data, and when something in it is due next.
+/// A shard: token, mailbox and data, and the next due time in it.
 pub struct Shard {
-    /// Who holds this may touch the data.
+    /// Only its holder may touch the data.
     pub token: Token<Store, Box<Request>>,
     pub(super) due: AtomicI64,
 }
 
-/// What limits.rs says that a shard costs.
+/// The cost of a shard that limits.rs states.
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
 
-/// The keyspace, its workers and its books.
+/// The keyspace, its workers and its counters.
 pub struct Engine {
     /// What cannot change.
     pub config: Config,
     /// What can.
     pub settings: Settings,
-    /// Places keys.
+    /// Gives a key its hash, which places the key.
     pub hasher: KeyHasher,
     /// Messages for the host's main thread.
     pub main: MainInbox,
-    /// Long commands.
+    /// The running long commands.
     pub jobs: Jobs,
-    /// What the main thread has gathered for the workers.
+    /// Commands that the main thread has gathered for the workers.
     pub(super) batch: Batch,
     /// What users were refused.
     pub(super) refusals: Refusals,
-    /// Whom the ports know.
+    /// The users that the ports know.
     pub users: Users,
     /// Where the holder of the global lock waits for a token.
     pub room: WaitingRoom,
@@ -64,23 +63,24 @@ pub struct Engine {
     pub(super) mask: u32,
     pub(super) gates: AtomicU32,
     pub(super) age: AtomicU64,
-    /// What is counted, and booked.
+    /// Counters, memory credit and queued commands.
     pub books: Books,
     /// The host and the ports.
     pub outside: Outside,
 }
 
-/// A shard in the hands of whoever holds its token.
+/// A shard whose token this thread holds.
 pub type HeldShard<'a> = Held<'a, Store, Box<Request>>;
 
 /// Tokens of several shards, in the order of their numbers.
 pub(super) type ManyHeld<'a> = SmallVec<[(u32, HeldShard<'a>); 8]>;
 
 impl Engine {
-    /// An engine without threads; [`Workers::start`] gives it some.
+    /// An engine without threads; [`Workers::start`] starts them. `wake_main` wakes the host's main
+    /// thread.
     ///
     /// # Errors
-    /// The system's, where it gives out no more descriptors.
+    /// The system's error if it has no more descriptors.
     pub fn new(
         config: Config,
         settings: Settings,
@@ -110,7 +110,7 @@ impl Engine {
             mask: config.shards as u32 - 1,
             books: Books::new(&config),
             outside: Outside::new(wake_main),
-            // Until the host says otherwise: it loads its data before anything else.
+            // Until the host reports otherwise: it loads its data before anything else.
             gates: AtomicU32::new(Gates::LOADING.bits()),
             age: AtomicU64::new(0),
         })
@@ -134,18 +134,18 @@ impl Engine {
         &self.shards[number as usize]
     }
 
-    /// Asks for a shard's memory, to be needed soon.
+    /// Prefetches a shard.
     #[inline]
     pub(super) fn prefetch_shard(&self, number: u32) {
         prefetch(&raw const *self.shards[number as usize]);
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shard_count(&self) -> u32 {
         self.mask + 1
     }
 
-    /// The shard that a key lives in.
+    /// The shard that a key is in.
     #[inline]
     pub fn shard_of(&self, hash: KeyHash) -> u32 {
         hash.shard(self.mask)
@@ -161,7 +161,7 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets what the host's gates say.
+    /// Sets the host's gates. Workers set [`Gates::NOTIFICATIONS`] themselves; it is kept.
     pub fn set_gates(&self, _: Locked<'_>, gates: Gates) {
         let kept = |before: u32| before & Gates::NOTIFICATIONS.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -172,13 +172,13 @@ impl Engine {
         }
     }
 
-    /// Closes a gate for this reason. True where it was open.
+    /// Closes a gate for this reason. True if it was open.
     pub(super) fn close_gate(&self, reason: Gates) -> bool {
         let before = self.gates.fetch_or(reason.bits(), Ordering::Relaxed);
         !Gates::of_bits(before).has(reason)
     }
 
-    /// Takes the reason away again.
+    /// Opens the gate again, as far as this reason goes.
     pub(super) fn open_gate(&self, reason: Gates) {
         self.gates.fetch_and(!reason.bits(), Ordering::Relaxed);
         self.wake_ports();
@@ -191,12 +191,12 @@ impl Engine {
         }
     }
 
-    /// Has every worker look at its port's connections again: what they waited for may have come.
+    /// Has every worker visit its port's connections again: the reason that they wait may be gone.
     pub fn wake_ports(&self) {
         self.workers.wake_all();
     }
 
-    /// Whether a write has credit left; asks the main thread where not.
+    /// Whether a write has credit left; if not, asks the main thread for more.
     pub fn has_credit(&self) -> bool {
         if self.books.credit_left() {
             return true;
@@ -207,8 +207,7 @@ impl Engine {
         false
     }
 
-    /// Grows with every flush and exchange of databases: what was read before
-    /// belongs to another age.
+    /// Grows with every flush and exchange of databases: what was read before is then out of date.
     pub fn age(&self) -> u64 {
         self.age.load(Ordering::Relaxed)
     }
@@ -219,34 +218,34 @@ impl Engine {
         slot.at_once.add(1);
     }
 
-    /// The same for several.
+    /// Counts several commands that ran at once.
     #[inline]
     pub fn book_many_at_once(&self, slot: &ThreadSlot, commands: usize) {
         slot.at_once.add(commands as u64);
     }
 
-    /// Books the time of a long command that this thread has run to its end.
+    /// Counts a long command that this thread has run to its end, and its time.
     pub fn book_long(&self, slot: &ThreadSlot, command: usize, started: Instant) {
         slot.called(command);
         slot.timed(command, started.elapsed());
     }
 }
 
-/// What a worker can be asked.
+/// A message to a worker.
 pub enum Message {
     /// Run this command.
     Run(Box<Request>),
-    /// All of these.
+    /// Handle all of these.
     Batch(Vec<Message>),
-    /// A command of our port's has come home.
+    /// A port's command has run and is back on the worker of its connection.
     Completed(Box<Request>),
     /// Write this request's reply, which is too large for the main thread.
     Reply(Box<Request>),
-    /// Messages lie in this shard's mailbox.
+    /// Messages wait in this shard's mailbox.
     Shard(u32),
     /// Take part in a job.
     Part(Box<dyn JobPart>),
-    /// Go home.
+    /// End the thread.
     Stop,
 }
 
@@ -259,22 +258,21 @@ pub trait JobPart: Send {
     fn failed(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress;
 }
 
-/// What the host's main thread finds in its inbox.
+/// A message to the host's main thread.
 pub enum ForMain {
     /// A client's command has its reply.
     Answer(Box<Request>),
     /// Only the main thread can go on with this command.
     Run(Box<Request>),
-    /// Something to be done there.
+    /// Run this task.
     Task(MainTask),
 }
 
-/// Something that only the holder of the host's global lock can do. There is no host
-/// for it where the host is busy with a script that takes too long: then the main_task
-/// answers that.
+/// A task that only the holder of the host's global lock can do. If the host is busy with a script
+/// that takes too long, the task gets no host, and must answer that.
 pub type MainTask = Box<dyn FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) + Send>;
-/// Messages for the host's main thread. Anybody may leave one; the holder of the global lock takes
-/// them out.
+/// Messages for the host's main thread. Any thread may leave one; the holder of the global lock
+/// takes them out.
 #[derive(Default)]
 pub struct MainInbox(Inbox<ForMain>);
 
@@ -285,19 +283,19 @@ impl MainInbox {
         self.0.push(message)
     }
 
-    /// The same with several, the oldest first.
+    /// Leaves several messages, the oldest first. True when the caller must wake the main thread.
     #[must_use]
     pub(super) fn push_all(&self, messages: impl Iterator<Item = ForMain>) -> bool {
         self.0.push_all(messages)
     }
 
-    /// Whether there is none.
+    /// Whether there is no message.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the main thread has said that it sleeps.
+    /// Whether the main thread has announced that it sleeps.
     pub fn is_asleep(&self) -> bool {
         self.0.is_asleep()
     }

@@ -1,13 +1,12 @@
-//! Commands of a port's connection that run as one (MULTI, EXEC), and the keys that it
-//! watches for them.
+//! Commands of a port's connection that run as one (MULTI, EXEC), and the keys that it watches.
 //!
-//! A worker takes the tokens of all shards that these need together, or none: nothing that
-//! anybody does falls between two of the commands, or between them and the judgement of the
-//! watched keys. What a worker cannot do, the main thread does as a unit.
+//! A worker takes the tokens of all shards that these commands need together, or none: no other
+//! change can fall between two of the commands, or between them and the check of the watched keys.
+//! What a worker cannot do, the main thread runs as a unit.
 //!
-//! A watched key has an observer in its shard. Whoever changes the key raises the observer's
-//! flag before letting go of the shard, so whoever holds the shard sees it. What expires is
-//! found by the clock, as the host does it.
+//! A watched key has an observer in its shard. A thread that changes the key raises the observer's
+//! flag before it releases the shard, so the next holder of the shard sees the flag. Expired keys
+//! are found by the clock, as in the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +22,7 @@ use crate::command::{Action, Error, Reply};
 use crate::store::{Now, UnixMs};
 use crate::sync::Locked;
 
-/// The keys that a connection watches. Dropping it ends that.
+/// The keys that a connection watches. Dropping it ends the watch.
 #[derive(Default)]
 pub struct Watching {
     flag: Option<Arc<AtomicBool>>,
@@ -44,19 +43,19 @@ impl Watching {
         self.keys.len()
     }
 
-    /// Whether none is watched.
+    /// Whether no key is watched.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether it is known that one has changed. That none has, only those know who hold the
-    /// shards.
+    /// Whether a watched key is known to have changed. That none has changed, only the holder of
+    /// their shards can know.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Whether one has changed or expired, for the holder of the shards.
+    /// Whether a key has changed or expired; to be asked by the holder of the shards.
     fn has_changed(&self, now: &Now) -> bool {
         self.is_lost()
             || self.keys.iter().any(|watched| watched.due.is_some_and(|due| due < now.ms()))
@@ -66,11 +65,11 @@ impl Watching {
 /// Numbers of shards.
 pub type Shards = SmallVec<[u32; 16]>;
 
-/// Why commands were not run together. Nothing has been done.
+/// Why commands did not run together. Nothing has been done.
 pub enum Apart {
-    /// A token was not to be had.
+    /// A token was busy.
     Busy,
-    /// They may change a key that the host watches: only the main thread may.
+    /// They may change a key that the host watches, which only the main thread may do.
     NeedsMain,
     /// A watched key has changed.
     Changed,
@@ -85,7 +84,7 @@ pub struct Holding<'e> {
 }
 
 impl Engine {
-    /// Watches one more key. False where its shard was busy.
+    /// Watches one more key. False if its shard was busy.
     #[must_use]
     pub fn observe(
         &self,
@@ -109,8 +108,8 @@ impl Engine {
         true
     }
 
-    /// When a key expires, if it is there and does so. One that has expired goes now:
-    /// later it would look like a change.
+    /// When a key expires, if it exists and has an expiry. A key that has expired is removed now:
+    /// removed later, it would look like a change.
     pub(super) fn live_until(
         &self,
         slot: &ThreadSlot,
@@ -137,8 +136,8 @@ impl Engine {
         }
     }
 
-    /// Whether only the main thread can run a call among others: it may be long work, or goes
-    /// over all shards, or needs the host.
+    /// Whether only the main thread can run a call among others: it may be long work, covers all
+    /// shards, or needs the host.
     pub fn is_for_unit(&self, call: &Call<'_>) -> bool {
         match call.row().action {
             Action::AllKeys(_) | Action::Door(_) => true,
@@ -146,12 +145,12 @@ impl Engine {
         }
     }
 
-    /// Takes all the shards that these calls need, each named once or more often, if the watched
-    /// keys are as they were; they are watched no longer. Gives the moment at which everything
-    /// happens.
+    /// Takes all the shards that these calls need (duplicates are allowed), if the watched keys
+    /// have not changed; ends the watch. Returns the shards and the time at which all the calls
+    /// run.
     ///
     /// # Errors
-    /// Why not.
+    /// Why they cannot run together here.
     pub fn hold<'e, 'c, 'a: 'c>(
         &'e self,
         slot: &'e ThreadSlot,
@@ -168,7 +167,8 @@ impl Engine {
             holding.let_go();
             return Err(Apart::NeedsMain);
         }
-        // Read while the shards are held: what has expired by then, nobody has taken out before.
+        // Read while the shards are held, so that no key that has expired by then was removed
+        // earlier.
         let now = Now::at((self.config.clock)());
         if !holding.is_unchanged(watching, &now) {
             holding.let_go();
@@ -177,16 +177,16 @@ impl Engine {
         Ok((holding, now.ms()))
     }
 
-    /// What `work` does is one unit, outside of any other.
+    /// Runs `work` as a unit of its own.
     pub fn in_unit<R>(&self, locked: Locked<'_>, work: impl FnOnce() -> R) -> R {
         self.open_unit(locked);
-        // Also where it panics between two commands.
+        // Ends the unit even if `work` panics.
         let _ends = EndsUnit(self, locked);
         work()
     }
 
-    /// Whether watched keys are as they were, from here to the end of the open unit: by a clock
-    /// that is read now that nobody else can take them out.
+    /// Whether watched keys are unchanged, from now to the end of the open unit. The clock is read
+    /// once no other thread can remove them.
     pub fn is_unchanged(&self, locked: Locked<'_>, watching: &Watching) -> bool {
         for watched in &watching.keys {
             let mut held = self.take_waiting(locked, watched.shard);
@@ -205,7 +205,7 @@ impl Drop for EndsUnit<'_> {
     }
 }
 
-/// Nobody asks for this key any more: its shard is held until it has been judged.
+/// Removes the observer of this key: its shard is held until the key has been checked.
 fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
     if let Some(flag) = &watching.flag {
         held.watched.forget(watched.db, &watched.key, flag);
@@ -213,8 +213,8 @@ fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
 }
 
 impl Holding<'_> {
-    /// Whether these calls may change keys that the host watches: then they are for the main
-    /// thread.
+    /// Whether these calls may change keys that the host watches, so that the main thread must run
+    /// them.
     fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
@@ -229,8 +229,7 @@ impl Holding<'_> {
         })
     }
 
-    /// Whether watched keys, whose shards are all held, are as they were. They are watched no
-    /// longer.
+    /// Whether watched keys, whose shards are all held, are unchanged. Ends the watch.
     fn is_unchanged(&mut self, watching: &Watching, now: &Now) -> bool {
         for watched in &watching.keys {
             forget(of_shard(&mut self.held, watched.shard), watching, watched);
@@ -248,13 +247,13 @@ impl Holding<'_> {
         } else {
             engine.run_on_held(slot, call, held, reply)
         };
-        // Nothing else can have come of it: see `is_for_unit`, `concerns_host` and `Limits::alone`.
+        // No other outcome is possible: see `is_for_unit`, `concerns_host` and `Limits::alone`.
         if outcome != Outcome::Done {
             call.refuse(Error::Internal, reply);
         }
     }
 
-    /// Gives the shards back.
+    /// Releases the shards.
     pub fn let_go(self) {
         if self.engine.is_listening() {
             self.engine.announce_notifications(self.slot);

@@ -1,9 +1,9 @@
 //! Units: several commands that the host runs as one (EXEC, a script, a function).
 //!
-//! While a unit is open, whoever holds the host's global lock keeps every token
-//! that it waits for, and the time stands still. So nothing that anybody else does
-//! to these shards falls between two of the unit's commands. Messages in their
-//! mailboxes stay there until the unit has ended, also those that came before it.
+//! While a unit is open, the holder of the host's global lock keeps every token that it waits for,
+//! and the clock stands still. So no other thread can touch these shards between two of the unit's
+//! commands. Messages in their mailboxes stay there until the unit has ended, even those that came
+//! before it.
 
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(super) struct Unit {
     pub(super) open: AtomicBool,
-    /// When it began: the time of all its commands.
+    /// When it began; all its commands run at this time.
     pub(super) began: AtomicI64,
     /// The shards whose tokens it keeps, each once.
     pub(super) kept: Mutex<Vec<u32>>,

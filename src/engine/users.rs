@@ -1,6 +1,6 @@
-//! Users of the host, as the ports know them: what each may do, judged without
-//! asking the host. The host's main thread keeps the list; workers look things up in it
-//! when its *epoch* has changed, and then hold on to what they found.
+//! Users of the host, as the ports know them: what each may do, checked without asking the host.
+//! The host's main thread keeps the list. Workers look users up in it when its *epoch* has changed,
+//! and keep what they found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,31 +19,31 @@ use crate::sync::Locked;
 pub struct User {
     /// The user's name.
     pub name: Box<[u8]>,
-    /// Changes with every change of the host's user, passwords and such included.
+    /// Changes with every change to the host's user, including its passwords.
     pub revision: u64,
-    /// Tells apart users of the same name, of whom one was deleted.
+    /// Distinguishes users of the same name, of which one was deleted.
     born: u64,
-    /// Any of these is enough. The first are the user's own rules, the others selectors.
+    /// A match of any one is enough. The first are the user's own rules, the others selectors.
     rules: Vec<Rules>,
-    /// The commands that some rules allow on all keys of all databases.
+    /// The commands that at least one rule allows on all keys of all databases.
     anywhere: Commands,
 }
 
-/// Rules that belong together: the same ones must allow a command and all its keys.
+/// Rules that apply together: the same set must allow a command and all its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// What may be called.
+    /// The commands that may be called.
     pub commands: Commands,
-    /// What may be touched; `None` is every key.
+    /// The keys that may be accessed; `None` is every key.
     pub keys: Option<Vec<KeyRule>>,
-    /// Where; `None` is everywhere.
+    /// The databases; `None` is every one.
     pub databases: Option<Vec<u32>>,
 }
 
-/// A pattern of keys, and what may be done to them.
+/// A pattern of keys, and the access that it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRule {
-    /// Which keys.
+    /// The keys.
     pub pattern: Pattern,
     /// Whether they may be read.
     pub read: bool,
@@ -56,39 +56,39 @@ pub struct KeyRule {
 pub struct Commands([u64; COMMANDS.len().div_ceil(64)]);
 
 impl Commands {
-    /// Adds the command of that number in [`COMMANDS`].
+    /// Adds the command with this number in [`COMMANDS`].
     pub fn allow(&mut self, number: usize) {
         self.0[number / 64] |= 1 << (number % 64);
     }
 
-    /// Adds those of another set.
+    /// Adds the commands of another set.
     pub fn add(&mut self, other: Commands) {
         self.0.iter_mut().zip(other.0).for_each(|(bits, others)| *bits |= others);
     }
 
-    /// Whether the command of that number in [`COMMANDS`] is in it.
+    /// Whether the command with this number in [`COMMANDS`] is in the set.
     #[inline]
     pub fn has(&self, number: usize) -> bool {
         self.0[number / 64] >> (number % 64) & 1 != 0
     }
 }
 
-/// What a user may not do; what is worth telling rather than the others comes last.
+/// What a user may not do. Ordered: the greatest, which is the most specific, is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// Call this command.
     Command,
     /// Use this database.
     Database,
-    /// Touch the key that is this argument.
+    /// Access the key that is this argument.
     Key(usize),
 }
 
-/// Valkey's words; Redis has no such rules.
+/// Valkey's text; Redis has no such rules.
 const NO_DATABASE: &[u8] = b"NOPERM No permissions to access database";
 
 impl Denied {
-    /// Redis's words on it, of a command of that name.
+    /// Redis's error text, for a command of this name.
     pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
         match self {
             Denied::Command => {
@@ -102,7 +102,7 @@ impl Denied {
 }
 
 impl User {
-    /// A user of that name.
+    /// A user of this name.
     pub fn new(name: &[u8], rules: Vec<Rules>) -> Self {
         let mut anywhere = Commands::default();
         for rules in rules.iter().filter(|rules| rules.keys.is_none() && rules.databases.is_none())
@@ -115,7 +115,8 @@ impl User {
     /// Whether the user may run this command.
     ///
     /// # Errors
-    /// What is denied: as in Redis, the last key that any rules came to, if any allow the command.
+    /// What is denied: as in Redis, if any rules allow the command, the last key that any of them
+    /// checked.
     #[inline]
     pub fn check(&self, number: usize, args: &Args<'_>, db: u32) -> Result<(), Denied> {
         if self.anywhere.has(number) { Ok(()) } else { self.check_rules(number, args, db) }
@@ -133,7 +134,7 @@ impl User {
         if row.flags.no_auth {
             return Ok(());
         }
-        // What touches no data is no question of databases either.
+        // A command that accesses no data needs no database either.
         let touches = !row.is_of_ports() || row.keys != Keys::None;
         let mut worst = Denied::Command;
         for rules in self.rules.iter().filter(|rules| rules.commands.has(number)) {
@@ -151,7 +152,7 @@ impl User {
         Err(worst)
     }
 
-    /// Whether the user may make this database the connection's.
+    /// Whether the user may select this database.
     pub fn may_use(&self, db: u32) -> bool {
         self.rules
             .iter()
@@ -183,12 +184,12 @@ impl KeyRule {
     }
 }
 
-/// A password's SHA-256 sum in hexadecimal digits, as the host keeps it. Making one is dearer than
-/// comparing two: workers make them, whatever the name.
+/// A password's SHA-256 sum in hexadecimal digits, as the host keeps it. Making one costs more than
+/// comparing two: workers make them, even if the name is unknown.
 pub struct PasswordSum([u8; 64]);
 
 impl PasswordSum {
-    /// Of that password.
+    /// The sum of this password.
     pub fn of(password: &[u8]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut sum = [0; 64];
@@ -204,7 +205,7 @@ impl PasswordSum {
         &self.0
     }
 
-    /// Whether it is that one. How long the comparison takes tells nothing of them.
+    /// Whether the sums are equal. The time that the comparison takes reveals nothing about them.
     pub fn is(&self, known: &[u8]) -> bool {
         self.0.ct_eq(known).into()
     }
@@ -213,31 +214,31 @@ impl PasswordSum {
 /// The list of users.
 #[derive(Default)]
 pub struct Users {
-    /// Odd while the host's rules may have changed and nobody has looked yet.
+    /// Odd while the host's rules may have changed and the list is not up to date.
     epoch: AtomicU64,
-    /// Whether a client that says nothing is the user `default`.
+    /// Whether a client that does not log in is the user `default`.
     default_is_open: AtomicBool,
-    /// Users that were put on the list so far.
+    /// Users that were added to the list so far.
     born: AtomicU64,
     known: Mutex<HashMap<Box<[u8]>, Arc<User>>>,
 }
 
-/// The user of clients that have not said who they are.
+/// The user of clients that have not logged in.
 pub const DEFAULT_USER: &[u8] = b"default";
 
 impl Users {
-    /// Changes with every change of the host's rules. Odd: wait until it is even again.
+    /// Changes with every change to the host's rules. If it is odd, wait until it is even again.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether the rules may have changed since anybody looked.
+    /// Whether the rules may have changed since the list was last updated.
     pub fn are_stale(&self) -> bool {
         Users::is_stale(self.epoch())
     }
 
-    /// Whether that is the epoch of a list that may be about to change.
+    /// Whether this is the epoch of a list that is out of date, perhaps.
     pub fn is_stale(epoch: u64) -> bool {
         epoch % 2 == 1
     }
@@ -247,9 +248,9 @@ impl Users {
         self.epoch.fetch_or(1, Ordering::AcqRel);
     }
 
-    /// Looks at the known users of these names, or at all, again with `look`, for their rules may
-    /// have changed; says whether `default`, which is on the list from now on, needs no
-    /// password. A user that was `replaced`, and has changed, is another of the same name: see
+    /// Updates the known users of these names, or all, with `look`, because their rules may have
+    /// changed. Sets whether `default`, which is on the list from now on, needs no password. A
+    /// `replaced` user that has changed becomes another user of the same name: see
     /// [`Users::find_again`].
     pub fn refresh<'a>(
         &self,
@@ -278,15 +279,15 @@ impl Users {
             }),
         }
         drop(known);
-        // Whoever sees the new epoch must find this user.
+        // A thread that reads the new epoch must find this user.
         self.find_or_look(locked, DEFAULT_USER, look);
         self.default_is_open.store(default_is_open, Ordering::Relaxed);
         let next = self.epoch().next_multiple_of(2);
-        // A change is one also where the list was not marked before.
+        // It is a change even if the list was not marked before.
         self.epoch.store(if next == self.epoch() { next + 2 } else { next }, Ordering::Release);
     }
 
-    /// Whether clients need not say who they are.
+    /// Whether clients need not log in.
     pub fn default_is_open(&self) -> bool {
         self.default_is_open.load(Ordering::Relaxed)
     }
@@ -296,7 +297,7 @@ impl Users {
         self.known.lock().get(name).cloned()
     }
 
-    /// A user of the host's: from the list, or put on it.
+    /// A user of the host: found on the list, or added to it.
     pub fn find_or_look(
         &self,
         _: Locked<'_>,
@@ -311,8 +312,8 @@ impl Users {
         Some(user)
     }
 
-    /// The user as the rules are now; `None` where it is gone, though there may be another of
-    /// that name: then the connection is closed.
+    /// The user with its current rules; `None` if it was deleted. A new user of that name is
+    /// another user; the connection is then closed.
     pub fn find_again(&self, user: &User) -> Option<Arc<User>> {
         self.find(&user.name).filter(|now| now.born == user.born)
     }
@@ -334,7 +335,7 @@ mod tests {
         find(name.as_bytes()).expect("a command")
     }
 
-    /// Rules on some commands, and on keys as the host writes them.
+    /// Rules for some commands, and for keys as the host writes them.
     fn rules(commands: &[&str], keys: Option<&[&str]>) -> Rules {
         let mut rules = Rules::default();
         commands.iter().for_each(|name| rules.commands.allow(number(name)));
@@ -403,7 +404,7 @@ mod tests {
         assert_eq!(check(&user, "get a"), Ok(()));
         assert_eq!(check(&user, "get b"), Err(Denied::Key(1)));
         assert_eq!(check(&user, "mget a b c"), Ok(()));
-        // The last key that any of them came to, whichever was asked last.
+        // The last key that any of them checked, in whatever order.
         assert_eq!(check(&user, "mget a b c d"), Err(Denied::Key(4)));
         assert_eq!(check(&user, "mget d"), Err(Denied::Key(1)));
         assert_eq!(check(&user, "set a v"), Err(Denied::Command));

@@ -1,14 +1,14 @@
-//! WATCH: whoever changes a watched key tells the host, before anybody can act on it.
+//! WATCH: the host is notified of every change of a watched key before any client can act on it.
 //!
-//! The host judges EXEC on its main thread, so that thread makes the changes of
-//! watched keys: a worker that meets one sends its command origin, and a job has
-//! the main thread tell of the change before it is made. So nothing lies between
-//! a change and the notifications of it, and nothing has to be collected when EXEC comes.
-//! What expires is found by the clock then, as the host itself does it.
+//! The host judges EXEC on its main thread, so that thread makes the changes of watched keys: a
+//! worker that meets one sends its command to the main thread, and a job has the main thread notify
+//! the host before the change is made. So nothing can happen between a change and its notification,
+//! and nothing has to be collected when EXEC comes. Expired keys are found by the clock then, as in
+//! the host itself.
 //!
-//! The host does not say who watches, nor until when, nor in which database. A mark
-//! that is out of date costs little: the next write of that key goes by the main
-//! thread, once. There is a limit to them.
+//! The host does not report which client watches, nor until when, nor in which database. A mark
+//! that is out of date costs little: the next write of that key goes through the main thread, once.
+//! The number of marks is limited.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,21 +20,21 @@ use crate::store::{KeyHash, Now, Store, UnixMs, Watched};
 use crate::sync::Locked;
 
 impl Engine {
-    /// Sets how the holder of the global lock tells the host of changes.
+    /// Sets how the holder of the global lock notifies the host of changes.
     pub fn on_watched_change(&self, tell: Tell) {
         let _ = self.watch.tell.set(tell);
     }
 
-    /// A client of the host says WATCH; who, the host may tell. Before it asks for any name the
-    /// oldest marks are given up, if there are too many: its own names are none of these, for
-    /// it watches them only later. `paused` says whether WATCHes of before may still have to be
-    /// executed.
+    /// A client of the host sends WATCH; `client` is its id, if the host reports it. If there are
+    /// too many marks, the oldest are given up before the client names a key: none of its own can
+    /// be among them, because it watches them only later. `paused`: earlier WATCHes may still have
+    /// to be executed.
     pub fn begin_watch(&self, locked: Locked<'_>, client: Option<u64>, paused: bool) {
         self.give_up_marks(locked, paused);
         self.watch.marks.lock().begin(client);
     }
 
-    /// From here on changes of this key are told.
+    /// From now on the host is notified of changes of this key.
     pub fn watch(&self, locked: Locked<'_>, key: &[u8], client: Option<u64>) {
         let name = self.watch.marks.lock().ask(key, client);
         let shard = self.shard_of(self.hasher.hash(key));
@@ -50,8 +50,8 @@ impl Engine {
         due.extend(expiries.into_iter().map(|(db, at)| (at, (db, Arc::clone(&name)))));
     }
 
-    /// Gives up marks beyond the limits. Who still watches such a key is told that it has changed:
-    /// a transaction more that must be tried again, but never one too few.
+    /// Gives up marks beyond the limits. A client that still watches such a key is notified of a
+    /// change: one transaction too many fails, but never one too few.
     pub fn give_up_marks(&self, locked: Locked<'_>, paused: bool) {
         let mut marks = self.watch.marks.lock();
         while let Some(name) = marks.take_surplus(paused) {
@@ -59,12 +59,12 @@ impl Engine {
         }
     }
 
-    /// The host has executed a WATCH: what was asked for so far may be watched.
+    /// The host has executed a WATCH: the names that were requested so far may be watched.
     pub fn confirm_marks(&self) {
         self.watch.marks.lock().confirm();
     }
 
-    /// Whether any name was asked for since.
+    /// Whether any name was requested since.
     pub fn has_unconfirmed_marks(&self) -> bool {
         self.watch.marks.lock().has_unconfirmed()
     }
@@ -74,7 +74,7 @@ impl Engine {
         self.watch.marks.lock().size()
     }
 
-    /// The host has executed none: the names that were asked for since are watched by nobody.
+    /// The host has executed none: no client watches the names that were requested since.
     pub fn take_back_marks(&self, locked: Locked<'_>) {
         let names = self.watch.marks.lock().take_unconfirmed();
         names.iter().for_each(|name| self.forget_mark(locked, name, false));
@@ -121,7 +121,7 @@ impl Engine {
         found
     }
 
-    /// Names that clients of the ports may watch in a shard.
+    /// How many names clients of the ports may watch in a shard.
     pub(super) fn most_watched(&self) -> usize {
         (WATCHED_KEYS / self.shard_count() as usize).max(WATCHED_PER_SHARD_MIN)
     }
@@ -132,8 +132,8 @@ impl Engine {
         }
     }
 
-    /// A key has changed: tells who watches it. Where the host does, nobody but the holder of the
-    /// global lock may change it.
+    /// A key has changed: notifies the clients that watch it. If the host watches it, only the
+    /// holder of the global lock may change it.
     #[cold]
     pub(super) fn changed(
         &self,
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Tells of watched keys that have expired, before the host judges.
+    /// Notifies the host of watched keys that have expired, before the host judges.
     pub fn tell_expired(&self, locked: Locked<'_>) {
         let now = Now::at((self.config.clock)());
         while let Some((_, (db, key))) = self.next_expired(&now) {
@@ -177,8 +177,8 @@ impl Engine {
         if expired { due.pop_first() } else { None }
     }
 
-    /// A job is about to change a watched key, and waits until the main thread has
-    /// told of it.
+    /// A job is about to change a watched key, and waits until the main thread has notified the
+    /// host.
     pub(super) fn announce_change(&self, db: u32, key: &[u8]) {
         if self.watch.announced.lock().insert((db, key.into())) {
             self.watch.any_announced.store(true, Ordering::Release);
@@ -186,10 +186,10 @@ impl Engine {
         }
     }
 
-    /// Tells of what jobs wait to change.
+    /// Notifies the host of the changes that jobs wait to make.
     pub fn tell_announced(&self, locked: Locked<'_>) {
         let any = &self.watch.any_announced;
-        // A load first: as a rule there are none.
+        // A load first: usually there are none.
         if !any.load(Ordering::Relaxed) || !any.swap(false, Ordering::Acquire) {
             return;
         }
@@ -219,7 +219,7 @@ impl Engine {
     }
 }
 
-/// Whether a key is there and has not expired.
+/// Whether a key exists and has not expired.
 pub(super) fn is_live(store: &Store, db: u32, hash: KeyHash, key: &[u8], now: &Now) -> bool {
     let entry = store.table(db).and_then(|table| Some(table.entry(table.find(hash, key)?)));
     entry.is_some_and(|entry| !entry.is_expired(now))

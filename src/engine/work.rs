@@ -1,8 +1,7 @@
-//! Long work in short slices, shared out among the workers: what a job (`job.rs`) does.
+//! Long work in short slices, divided among the workers: what a job (`job.rs`) does.
 //!
-//! A job's *parts* run on the workers, a slice each turn, round-robin with the
-//! parts of other jobs. When the last part is done, its worker makes the reply,
-//! in slices too.
+//! A job's *parts* run on the workers, one slice a turn, round-robin with the parts of other jobs.
+//! The worker of the last part to end makes the reply, in slices too.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::limits::SLICE;
 use crate::store::Now;
 use crate::sync::Locked;
 
-/// What every part of a job parts, and how its reply is made.
+/// What all parts of a job have in common, and how its reply is made.
 pub trait Task: Send + Sync {
     /// Goes on with the reply, as far as the slice allows. True when it is complete.
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
@@ -31,7 +30,7 @@ pub trait Part: Send {
     /// Works until the slice is over.
     fn slice(&mut self, slice: &Slice<'_>) -> Progress;
 
-    /// Whether it goes on when its job was stopped.
+    /// Whether it goes on after its job was stopped.
     fn must_finish(&self) -> bool {
         false
     }
@@ -39,11 +38,11 @@ pub trait Part: Send {
 
 /// Long work, ready to be started.
 pub struct Work {
-    /// What the parts part.
+    /// What the parts have in common.
     pub task: Arc<dyn Task>,
-    /// The parts; each goes to the worker of its place, modulo their number.
+    /// The parts; part `n` goes to worker `first_worker + n`, modulo the number of workers.
     pub parts: Vec<Box<dyn Part>>,
-    /// What `done` counts up to.
+    /// The value of [`Job::done`] at the end.
     pub total: u64,
     /// The worker of the first part.
     pub first_worker: usize,
@@ -57,13 +56,13 @@ enum Time<'a> {
     Endless(Locked<'a>),
 }
 
-/// The time a slice has, and the means to use it.
+/// The time of a slice, and what its work needs.
 pub struct Slice<'a> {
-    /// The keyspace.
+    /// The engine.
     pub engine: &'a Engine,
-    /// The thread's books.
+    /// The thread's slot.
     pub slot: &'a ThreadSlot,
-    /// The job, where it is one that can be watched and stopped.
+    /// The job, if the work is one that can be listed and stopped.
     pub job: Option<&'a Job>,
     time: Time<'a>,
     refusal: Cell<Option<Error>>,
@@ -81,18 +80,18 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// All the time in the world.
+    /// A slice without an end, for the thread that holds the global lock.
     pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
         let slot = engine.main_slot(locked);
         Slice { engine, slot, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
     }
 
-    /// Whether it is time to stop.
+    /// Whether the slice is over.
     pub fn spent(&self) -> bool {
         matches!(self.time, Time::Until(deadline) if Instant::now() >= deadline)
     }
 
-    /// The proof, where the work runs to its end on the thread that holds the global lock.
+    /// The proof, if the work runs to its end on the thread that holds the global lock.
     pub fn locked(&self) -> Option<Locked<'a>> {
         match self.time {
             Time::Until(_) => None,
@@ -105,18 +104,18 @@ impl<'a> Slice<'a> {
         self.locked().is_some()
     }
 
-    /// How it comes by tokens of several shards.
+    /// How it takes tokens of several shards.
     pub(super) fn taking(&self) -> Taking<'a> {
         self.locked().map_or(Taking::WORKER, Taking::Wait)
     }
 
-    /// The time of what is done in it.
+    /// The time of the commands in it.
     pub fn now(&self) -> Now {
         let lazy = || Now::lazy(self.engine.config.clock);
         self.locked().map_or_else(lazy, |locked| self.engine.main_now(locked))
     }
 
-    /// A shard's token, marked as held by long work; `None` when busy.
+    /// A shard's token, marked as held by long work; `None` if it is busy.
     pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
         match self.time {
             Time::Until(_) => self.engine.shard(shard).token.try_take_long(),
@@ -132,8 +131,8 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Whether there is memory left for writes. Where this thread holds the
-    /// global lock the host is asked; elsewhere the main thread is told to.
+    /// Whether there is memory left for writes. A thread that holds the global lock asks the host;
+    /// any other has the main thread ask.
     pub fn has_credit(&self) -> bool {
         let Some(locked) = self.locked() else {
             return self.engine.has_credit();
@@ -144,7 +143,7 @@ impl<'a> Slice<'a> {
         true
     }
 
-    /// Counts finished units.
+    /// Counts finished units of progress.
     pub fn advance(&self, units: u64) {
         if let Some(job) = self.job {
             job.done.fetch_add(units, Ordering::Relaxed);
@@ -153,10 +152,10 @@ impl<'a> Slice<'a> {
 }
 
 impl Engine {
-    /// Whether one more long command may start. A flush always may: it has its effect at once, and
-    /// an administrator must be able to empty a keyspace whose clients have started all the
-    /// jobs there can be. A command that could have been done in one go was asked about when it
-    /// was not.
+    /// Whether one more long command may start. A flush always may: it takes effect at once, and an
+    /// administrator must be able to empty a keyspace whose clients have started all the jobs that
+    /// are allowed. For [`Long::FoundAlone`] the limit was checked before the command was
+    /// found to be long.
     ///
     /// # Errors
     /// [`Error::TooManyJobs`] at the limit.
@@ -171,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Whether there may be one more job of a client's.
+    /// Whether a client may have one more job.
     #[inline]
     pub(super) fn has_room_for_job(&self) -> Result<(), Error> {
         let max = self.settings.max_jobs.load(Ordering::Relaxed);
@@ -182,12 +181,12 @@ impl Engine {
         }
     }
 
-    /// Starts a job for a client; `reply` gets its reply on some worker.
+    /// Starts a job for a client; a worker writes its reply to `reply`.
     pub fn start_job(&self, command: usize, owner: JobOwner, work: Work, reply: Box<dyn JobReply>) {
         self.launch(Some(command), COMMANDS[command].name, owner, work, Some(reply));
     }
 
-    /// Starts work of midi's own.
+    /// Starts midi's own work.
     pub fn start_own_job(&self, name: &'static str, work: Work) {
         self.launch(None, name, JobOwner::default(), work, None);
     }
@@ -226,8 +225,8 @@ impl Engine {
         }
     }
 
-    /// Runs long work to its end on this thread, which holds the global lock:
-    /// SAFEMODE, MULTI, scripts, and wherever no client may be blocked.
+    /// Runs long work to its end on this thread, which holds the global lock: in SAFEMODE, MULTI,
+    /// scripts, and wherever no client may be blocked.
     pub fn run_to_end(&self, locked: Locked<'_>, work: Work, reply: &mut dyn Reply) {
         let slice = Slice::endless(self, locked);
         for mut part in work.parts {
@@ -240,7 +239,7 @@ impl Engine {
     }
 }
 
-/// What all parts of a running job part.
+/// What all parts of a running job have in common.
 struct Common {
     job: Arc<Job>,
     task: Arc<dyn Task>,
@@ -272,7 +271,7 @@ impl JobPart for RunningPart {
                 Progress::Done => self.finish_part(engine, slot),
                 other => other,
             },
-            // The reply of a client that went away need not be complete.
+            // If the client is gone, its reply need not be complete.
             PartStage::Reply(reply)
                 if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
             {

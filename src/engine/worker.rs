@@ -1,6 +1,5 @@
-//! The workers: one thread each, one loop. A turn takes what the inbox holds,
-//! gives every running job one slice in its turn, looks after expiry, and sleeps
-//! when there is nothing to do.
+//! The workers: one thread each, one loop. A turn handles what the inbox holds, gives the next job
+//! one slice, removes due keys, and sleeps if there is nothing to do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,7 +23,7 @@ use crate::limits::{
 use crate::store::{Now, UnixMs};
 use crate::sync::{Pushed, Released};
 
-/// How long a worker sleeps when all its work was blocked by others.
+/// How long a worker sleeps if all its work is blocked by others.
 const BLOCKED_NAP: Duration = Duration::from_micros(50);
 
 impl Engine {
@@ -38,7 +37,7 @@ impl Workers<Message> {
     /// Starts the threads, each with its part of the ports, if there are any.
     ///
     /// # Errors
-    /// The system's, where it gives out no more threads.
+    /// The system's error if it has no more threads.
     pub fn start(
         engine: &Arc<Engine>,
         on_panic: fn(),
@@ -69,12 +68,12 @@ struct Worker<'a> {
     slot: &'a ThreadSlot,
     on_panic: fn(),
     port: Option<Box<dyn Port + Send>>,
-    /// Commands to run; those that were blocked come again.
+    /// Commands to run; a blocked one is tried again.
     requests: VecDeque<Box<Request>>,
-    /// Commands that ran in this turn and go home together.
+    /// Commands that ran in this turn; they return to their origins together.
     #[expect(clippy::vec_box, reason = "requests are boxed for their whole way")]
     answered: Vec<Box<Request>>,
-    /// Shards with messages in their mailbox.
+    /// Shards with messages in their mailboxes.
     shards: VecDeque<u32>,
     parts: VecDeque<Box<dyn JobPart>>,
     expiry: ExpirySweep,
@@ -88,7 +87,7 @@ struct Worker<'a> {
 /// The search for keys that are due.
 struct ExpirySweep {
     next_tick: Instant,
-    /// Shards to go in this round.
+    /// Shards still to visit in this round.
     shards: VecDeque<u32>,
     db: u32,
     position: usize,
@@ -127,8 +126,8 @@ impl<'a> Worker<'a> {
 
     fn run(mut self) {
         while !self.stopped {
-            // A panic outside a token costs the request or the job's part it
-            // happened in; one inside ends the process (see Held).
+            // A panic that holds no token costs the request or the job's part in which it happened;
+            // one that holds a token ends the process (see `Held`).
             let turn = catch_unwind(AssertUnwindSafe(|| self.turn()));
             if turn.is_err() {
                 (self.on_panic)();
@@ -164,7 +163,7 @@ impl<'a> Worker<'a> {
         self.sleep(nap);
     }
 
-    /// Sleeps, or waits for the port's connections, until woken or until the time is over.
+    /// Sleeps, or waits for the port's connections, until woken or until `nap` is over.
     fn sleep(&mut self, nap: Duration) {
         let queue = self.engine.workers.queue(self.number);
         if !queue.inbox.may_sleep() {
@@ -213,13 +212,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets others have the core for a moment, now and then.
+    /// From time to time, gives the core to other threads for a moment.
     fn breathe(&mut self) {
         if self.parts.is_empty() {
             return;
         }
-        // Replies wait for the main thread, perhaps because it waits for this core. Only then:
-        // the scheduler lets a yielding thread pay with a whole slice of its time.
+        // Replies wait for the main thread, which perhaps waits for this core. Yield only then: the
+        // scheduler may take a whole time slice from a thread that yields.
         if !self.engine.main.is_empty() {
             std::thread::yield_now();
         }
@@ -233,7 +232,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs each waiting command once. True when any was run.
+    /// Runs each waiting command once. True if any ran.
     fn run_requests(&mut self) -> bool {
         let mut progress = false;
         for _ in 0..self.requests.len() {
@@ -281,7 +280,8 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// The holder of the shard will find it, or we hold the shard now.
+    /// Leaves the request to the holder of the shard; if the shard is free, takes it and runs the
+    /// request.
     fn leave_in_shard(&mut self, request: Box<Request>) {
         let engine = self.engine;
         let shard = engine.shard_of_request(&request);
@@ -290,14 +290,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs what is pending in shards that others told us of.
+    /// Runs what is pending in shards that other threads have reported.
     fn visit_shards(&mut self) -> bool {
         let mut progress = false;
         for _ in 0..self.shards.len() {
             let Some(shard) = self.shards.pop_front() else {
                 break;
             };
-            // If somebody holds it, they will find the messages when they let go.
+            // If another thread holds it, that thread finds the messages when it releases the
+            // shard.
             if let Some(held) = self.engine.shard(shard).token.try_take_with_pending() {
                 self.run_pending(shard, held);
                 progress = true;
@@ -306,8 +307,8 @@ impl<'a> Worker<'a> {
         progress
     }
 
-    /// Runs pending messages, so many or so long; the rest is for our next turn
-    /// if we own the shard, and else for the owner.
+    /// Runs pending messages, up to a number and a time. The rest is for this worker's next turn if
+    /// it owns the shard, otherwise for the owner.
     fn run_pending(&mut self, shard: u32, mut held: HeldShard<'_>) {
         let start = Instant::now();
         for _ in 0..PENDING_PER_HOLD {
@@ -326,7 +327,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One slice of the job whose turn it is.
+    /// One slice of the next job in turn.
     fn one_slice(&mut self) -> bool {
         for _ in 0..self.parts.len() {
             let Some(mut part) = self.parts.pop_front() else {
@@ -352,13 +353,14 @@ impl<'a> Worker<'a> {
         self.expiry.next_tick.saturating_duration_since(self.now)
     }
 
-    /// One slice of expiry, if any is due and its part of the tick is not used up.
+    /// One slice of expiry, if any is due and its time in this tick is not used up.
     fn expire(&mut self) -> bool {
         let now = self.now;
         if now >= self.expiry.next_tick {
             self.expiry.next_tick = now + EXPIRY_TICK;
             self.expiry.spent = Duration::ZERO;
-            // A main thread that is busy with a script, or loads data, looks when it is called.
+            // The main thread may be busy with a script or loading data; it reads its inbox when it
+            // is woken.
             if !self.engine.main.is_empty() || self.engine.users.are_stale() {
                 self.engine.outside.wake_main();
             }
@@ -392,7 +394,7 @@ impl<'a> Worker<'a> {
         let mut progress = false;
         while let Some(&shard) = expiry.shards.front() {
             let Some(mut held) = engine.shard(shard).token.try_take_long() else {
-                // Go on with it later, from its beginning: it may change meanwhile.
+                // Continue later, from the start of this shard: it may change meanwhile.
                 expiry.shards.rotate_left(1);
                 (expiry.db, expiry.position) = (0, 0);
                 return progress;

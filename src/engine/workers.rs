@@ -4,7 +4,7 @@ use std::io;
 
 use crate::sync::{Inbox, Waker};
 
-/// The workers' inboxes, and what they sleep on.
+/// The workers' inboxes and wakers.
 pub struct Workers<M> {
     queues: Vec<WorkerQueue<M>>,
 }
@@ -31,17 +31,16 @@ impl<M> Workers<M> {
         self.queues.iter().for_each(|queue| queue.waker.wake());
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// What a worker takes its messages from.
+    /// The inbox and waker of a worker.
     pub(super) fn queue(&self, worker: usize) -> &WorkerQueue<M> {
         &self.queues[worker]
     }
 
-    /// What ends the sleep of a worker.
+    /// What wakes a worker.
     pub fn waker(&self, worker: usize) -> &Waker {
         &self.queues[worker].waker
     }

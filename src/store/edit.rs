@@ -1,8 +1,8 @@
 //! The one way to change a key.
 //!
-//! Nothing outside of this folder can change a table but through an [`Edit`] (or whole tables at
-//! once, through the [`Store`](super::Store)). What was done is noted in a [`Done`], for whoever
-//! keeps books of it.
+//! Outside this folder, only an [`Edit`] can change a table (or, for whole tables, the
+//! [`Store`](super::Store)). What was done is noted in a [`Done`], for the caller's counters and
+//! notifications.
 
 use std::cell::Cell;
 
@@ -12,12 +12,12 @@ use super::{Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, V
 /// What was done to a key.
 #[derive(Default)]
 pub struct Done {
-    /// The key was changed: whoever watches it must hear of it.
+    /// The key was changed: clients that watch it must be notified.
     pub changed: bool,
-    /// The key was removed because it was due. That is no change for those who watch it: it was
-    /// expected.
+    /// The key was removed because it was due. Clients that watch it are not notified of a change:
+    /// they expect it.
     pub expired: bool,
-    /// Somebody met it hidden; the next [`Edit`] that ends looks whether it may go.
+    /// A read met the key hidden; the next [`Edit`] that ends checks whether it may be removed.
     met_hidden: Cell<bool>,
 }
 
@@ -27,29 +27,29 @@ impl Done {
         Done { expired: true, ..Done::default() }
     }
 
-    /// Whether the key, or its table, is not as it was.
+    /// Whether the key, or its table, has changed.
     #[inline]
     pub fn is_anything(&self) -> bool {
         self.changed || self.expired
     }
 
-    /// Whether the key was met hidden by a read, and no edit has seen to it since.
+    /// Whether a read met the key hidden, and no edit has handled it since.
     #[inline]
     pub fn has_met_hidden(&self) -> bool {
         self.met_hidden.get()
     }
 }
 
-/// Where a key stands, if it is there for those who ask.
+/// What is known of a key's place.
 #[derive(Clone, Copy)]
 enum KeyState {
-    /// Nobody has looked yet, or it may have moved.
+    /// It has not been looked up, or may have moved.
     Unknown,
-    /// Nowhere.
+    /// It is not in the table.
     Absent,
-    /// It has expired, and is still in the table: nobody can see it.
+    /// It has expired, and is still in the table: no reader can see it.
     Hidden,
-    /// Here.
+    /// It is here.
     Live(FoundEntry),
 }
 
@@ -63,7 +63,7 @@ fn look(table: &Table, hash: KeyHash, name: &[u8], now: &Now, done: &Done) -> Ke
     KeyState::Live(found)
 }
 
-/// Reads a key that nobody wants to change.
+/// Reads a key that the caller does not want to change.
 #[inline(always)]
 pub fn read<'t>(
     table: &'t Table,
@@ -78,10 +78,11 @@ pub fn read<'t>(
     }
 }
 
-/// A key in the hands of whoever holds its shard. Who has it shared can only read.
+/// A key of a shard that this thread holds. A shared reference can only read it.
 ///
-/// To all that is done here, a key that has expired is not there. At the end it is removed if the
-/// [horizon](Now::horizon) lets it, and before that by what puts something else in its place.
+/// To all methods, a key that has expired does not exist. At the end it is removed if its expiry is
+/// before the [horizon](Now::horizon); a method that sets something in its place removes it
+/// earlier.
 pub struct Edit<'a> {
     table: &'a mut Table,
     hasher: &'a KeyHasher,
@@ -93,7 +94,7 @@ pub struct Edit<'a> {
 }
 
 impl<'a> Edit<'a> {
-    /// The key of that name, whose hash is `hash`. `done` may have been used for the same key
+    /// The key with this name, whose hash is `hash`. `done` may have been used for the same key
     /// before.
     #[inline]
     pub fn new(
@@ -107,13 +108,13 @@ impl<'a> Edit<'a> {
         Edit { table, hasher, hash, name, now, place: Cell::new(KeyState::Unknown), done }
     }
 
-    /// What the key is called.
+    /// The key's name.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.name
     }
 
-    /// When it happens.
+    /// The time of the edit.
     #[inline]
     pub fn now(&self) -> &'a Now {
         self.now
@@ -138,29 +139,29 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The key's entry, if it is there.
+    /// The key's entry, if it exists.
     #[inline(always)]
     pub fn read(&self) -> Option<EntryRef<'_>> {
         self.found().map(|found| self.table.entry(found))
     }
 
-    /// Whether it is there.
+    /// Whether the key exists.
     #[inline(always)]
     pub fn is_there(&self) -> bool {
         self.found().is_some()
     }
 
-    /// When it expires; `None` for never, or where it is not there.
+    /// When it expires; `None` for never, or if it does not exist.
     pub fn expiry(&self) -> Option<UnixMs> {
         self.read().and_then(|entry| entry.expire_at())
     }
 
-    /// What the key takes in memory; see [`Table::bytes_of`].
+    /// The key's memory in bytes; see [`Table::bytes_of`].
     pub fn bytes(&self) -> Option<usize> {
         self.found().map(|found| self.table.bytes_of(found))
     }
 
-    /// Gives the key a value and an expiry, in place of those it may have.
+    /// Sets the key's value and expiry, in place of those it may have.
     #[inline]
     pub fn set(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
         if let Some(found) = self.found() {
@@ -172,7 +173,7 @@ impl<'a> Edit<'a> {
         self.place.set(KeyState::Unknown);
     }
 
-    /// Puts an entry of the key's name in the place of whatever is there.
+    /// Sets an entry with the key's name, in place of any other.
     pub fn put(&mut self, entry: Entry) {
         debug_assert!(entry.key() == self.name);
         let (hasher, hash) = (self.hasher, self.hash);
@@ -182,11 +183,11 @@ impl<'a> Edit<'a> {
         self.place.set(KeyState::Unknown);
     }
 
-    /// Changes the buffer that is the key's value in place, where that can be done: see
+    /// Changes the value in place, if it is a shared buffer that allows that: see
     /// [`Entry::change_shared`].
     ///
     /// # Errors
-    /// The error of `change`, which then must have left the buffer as it was.
+    /// The error of `change`, which then must have left the buffer unchanged.
     pub fn change<R, E>(
         &mut self,
         change: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
@@ -199,21 +200,21 @@ impl<'a> Edit<'a> {
         Some(changed)
     }
 
-    /// Notes what the key's value came of.
+    /// Notes how the key's value came about.
     pub fn set_origin(&mut self, origin: Origin) {
         if let Some(found) = self.found() {
             self.table.set_origin(found, origin);
         }
     }
 
-    /// Sets or clears the expiry of a key that is there.
+    /// Sets or clears the expiry of a key that exists.
     pub fn expire_at(&mut self, expire_at: Option<UnixMs>) {
         if let Some(found) = self.found() {
             self.apply(|table| table.set_expire_at(found, expire_at));
         }
     }
 
-    /// Removes the key. False where it was not there.
+    /// Removes the key. False if it does not exist.
     pub fn remove(&mut self) -> bool {
         let Some(found) = self.found() else { return false };
         let (hasher, hash) = (self.hasher, self.hash);
@@ -222,20 +223,20 @@ impl<'a> Edit<'a> {
         true
     }
 
-    /// Counts a write that left everything as it was.
+    /// Counts a write that changed nothing.
     pub fn touch(&mut self) {
         self.apply(|_| ());
     }
 
-    /// Every change of an entry is made in here: until then the table has what the key was, and
-    /// from then on what it is.
+    /// Every change of an entry is made in here: before it, the table has the key's old state, and
+    /// after it, the new one.
     #[inline(always)]
     fn apply(&mut self, change: impl FnOnce(&mut Table)) {
         change(self.table);
         self.done.changed = true;
     }
 
-    /// Whoever puts something in the place of a hidden key removes that, wherever the horizon is.
+    /// Removes a hidden key that is about to be replaced, wherever the horizon is.
     #[inline]
     fn make_room(&mut self) {
         if self.done.met_hidden.get() {
@@ -243,7 +244,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Removes the key if it is hidden, and was due before that.
+    /// Removes the key if it is hidden, and was due before `horizon`.
     #[cold]
     fn remove_hidden(&mut self, horizon: UnixMs) {
         self.done.met_hidden.set(false);
@@ -303,7 +304,7 @@ mod tests {
         }
     }
 
-    /// A clock at which the key is hidden, and a horizon before which it was not due.
+    /// A clock at which the key is hidden, and a horizon at which it was not due yet.
     fn apart() -> Now {
         Now::at(DUE + 10).with_horizon(DUE)
     }
@@ -336,7 +337,7 @@ mod tests {
         tested.at(&apart(), |_| ());
         assert!(tested.keys() == 1 && !tested.done.is_anything());
         assert_eq!(tested.table.take_gained(), Census::default());
-        assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "for whom it has not expired");
+        assert!(tested.at(&Now::at(DUE), |edit| edit.is_there()), "it has not expired yet");
         tested.at(&Now::at(DUE + 10).with_horizon(DUE + 1), |edit| assert!(!edit.is_there()));
         assert!(tested.keys() == 0 && tested.done.expired);
     }

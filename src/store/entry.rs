@@ -4,13 +4,12 @@
 //! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
 //! ```
 //!
-//! A large value that somebody else owns stands as a 16-byte [`SharedValue`] in
-//! the value's place, without a length. For a key and value below 256 bytes
-//! the header is 3 bytes. Blocks are rounded up to the host allocator's own
-//! size classes, so that a value can be overwritten in place within its class.
+//! A large value that is shared is a 16-byte [`SharedValue`] in the value's place, without a
+//! length. For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the
+//! host allocator's own size classes, so that a value can be overwritten in place within its class.
 //!
-//! The first byte is full. How recently a key was used, which eviction will ask, has its place
-//! beside the entry's address in the bucket, where three bits are to spare: see `segment.rs`.
+//! The first byte is full. How recently a key was used, which eviction will need, goes beside the
+//! entry's address in the bucket, where three bits are free: see `segment.rs`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -21,26 +20,26 @@ const HAS_EXPIRY: u8 = 1 << 0;
 const WIDE_KEY: u8 = 1 << 1;
 const WIDE_VALUE: u8 = 1 << 2;
 const SHARED: u8 = 1 << 3;
-/// The other half says what the value is. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for
+/// The upper half: the type of the value. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for
 /// other types.
 const TYPE: u8 = 0b1111 << 4;
 const NO_STRING: u8 = 0b1100 << 4;
-/// What a string came of; neither where it was set as it is.
+/// How a string came about; neither flag if it was set as it is.
 const EDITED: u8 = 1 << 4;
 const COMPUTED: u8 = 1 << 5;
 
-/// Stands in an expiry field that is there but unset (after PERSIST).
+/// The value of an expiry field that is present but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
 
 const EXPIRY_BYTES: usize = size_of::<UnixMs>();
 const SHARED_BYTES: usize = size_of::<SharedValue>();
 
-/// A value on its way into an entry, or a view of the one inside.
+/// A value to be stored in an entry, or a view of the one inside.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     /// Bytes to be copied into the entry's block.
     Inline(&'a [u8]),
-    /// A buffer to be kept as it is.
+    /// A buffer to be shared, not copied.
     Shared(&'a SharedValue),
 }
 
@@ -55,14 +54,15 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What a value came of. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
+/// How a value came about. Only OBJECT ENCODING reports it, because Redis keeps such values in
+/// other forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was set, or counted, as it is.
+    /// It was set as it is, or is an integer that was computed.
     Given,
     /// A part of it was written.
     Edited,
-    /// It is a sum with a fraction, or could have been one.
+    /// It was computed as a floating-point number.
     Computed,
 }
 
@@ -76,12 +76,12 @@ impl Origin {
     }
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// Bytes.
     String,
-    /// Something that no command makes: it keeps the others honest.
+    /// A type that no command makes, to test that commands check types.
     #[cfg(test)]
     Other,
 }
@@ -90,7 +90,7 @@ pub enum Type {
 const OTHER: u8 = 0b0101 << 4;
 
 impl Type {
-    /// What TYPE calls it.
+    /// The name in TYPE.
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",
@@ -100,14 +100,14 @@ impl Type {
     }
 }
 
-/// A value is not of the type that it was asked for as.
+/// The value is not of the type that the caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
 /// An owned entry: a thin pointer to its block.
 pub struct Entry(NonNull<u8>);
 
-// SAFETY: an entry owns its block alone, and a shared value inside is Send + Sync.
+// SAFETY: an entry alone owns its block, and a shared value inside is Send + Sync.
 unsafe impl Send for Entry {}
 
 const fn key_len_bytes(flags: u8) -> usize {
@@ -122,11 +122,11 @@ const fn value_len_bytes(flags: u8) -> usize {
     }
 }
 
-/// How many combinations there are of the flags that say where parts lie: those up to `SHARED`.
+/// The number of combinations of the flags that define the layout: those up to `SHARED`.
 const FLAGS: usize = 16;
 
-/// Bytes in front of the key, for all these flags: every command that
-/// finds a key asks for it, more than once.
+/// The offset of the key for each combination of flags: every command that finds a key needs it,
+/// more than once.
 const KEY_AT: [u8; FLAGS] = {
     let mut bytes = [0; FLAGS];
     let mut flags = 0;
@@ -144,26 +144,25 @@ fn key_at(flags: u8) -> usize {
     KEY_AT[flags as usize % FLAGS] as usize
 }
 
-/// Where the expiry lies, in a block that has one: right in front of the key.
+/// The offset of the expiry, in a block that has one: just before the key.
 #[inline]
 fn expiry_at(flags: u8) -> usize {
     key_at(flags) - EXPIRY_BYTES
 }
 
-/// Where the parts of a block lie.
+/// The layout of a block.
 #[derive(Clone, Copy)]
 struct Shape {
     flags: u8,
     key_len: usize,
-    /// Bytes that the value takes in the block.
+    /// The value's size in the block, in bytes.
     value_len: usize,
 }
 
 impl Shape {
     /// The shape of a new block.
     ///
-    /// Lengths above `u32::MAX` do not fit. The command layer's limits keep
-    /// arguments far below it.
+    /// Lengths above `u32::MAX` do not fit. The command layer's limits keep arguments far below it.
     fn of(key: &[u8], value: Value<'_>, with_expiry: bool) -> Self {
         let mut flags = 0;
         if with_expiry {
@@ -202,9 +201,9 @@ impl Shape {
     }
 }
 
-/// The size that a block of `bytes` takes from the allocator: the size classes
-/// of jemalloc, which Redis and Valkey use (16-byte steps up to 128, then four
-/// steps per doubling). Other allocators round no coarser than that.
+/// The size that a block of `bytes` takes from the allocator: the size classes of jemalloc, which
+/// Redis and Valkey use (16-byte steps up to 128, then four steps per doubling). Other allocators
+/// round no more coarsely than that.
 #[inline]
 pub fn block_bytes(bytes: usize) -> usize {
     if bytes <= 8 {
@@ -215,12 +214,12 @@ pub fn block_bytes(bytes: usize) -> usize {
     (bytes + step - 1) & !(step - 1)
 }
 
-/// Asks for the cache line at an address, which need not be anybody's.
+/// Prefetches the cache line at an address, which need not be mapped.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn prefetch<T>(place: *const T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint only: no address can do harm.
+    // SAFETY: only a hint: it is harmless for any address.
     unsafe { _mm_prefetch(place.cast(), _MM_HINT_T0) };
 }
 
@@ -228,7 +227,7 @@ pub fn prefetch<T>(place: *const T) {
 #[inline]
 pub fn prefetch<T>(_: *const T) {}
 
-/// Every size class is a multiple of it: an address of a block ends in three zero bits.
+/// Every size class is a multiple of it: a block's address ends in three zero bits.
 pub(super) const BLOCK_ALIGN: usize = 8;
 
 fn layout(block: usize) -> Layout {
@@ -249,7 +248,7 @@ impl Entry {
         entry
     }
 
-    /// The same value and expiry under another key; a shared buffer is shared.
+    /// An entry with the same value and expiry under another key; a shared buffer is shared.
     pub fn copy_as(&self, key: &[u8]) -> Self {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
@@ -258,7 +257,7 @@ impl Entry {
         copy
     }
 
-    /// What the value is.
+    /// The type of the value.
     pub fn value_type(&self) -> Type {
         match self.flags() & TYPE {
             #[cfg(test)]
@@ -275,7 +274,7 @@ impl Entry {
         entry
     }
 
-    /// What the value came of.
+    /// How the value came about.
     pub(super) fn origin(&self) -> Origin {
         match self.flags() & (EDITED | COMPUTED) {
             0 => Origin::Given,
@@ -284,27 +283,26 @@ impl Entry {
         }
     }
 
-    /// Notes what a string came of, until it is overwritten.
+    /// Notes how a string came about, until it is overwritten.
     pub(super) fn set_origin(&mut self, origin: Origin) {
         if self.check_string().is_ok() {
             self.set_type(origin.flags());
         }
     }
 
-    /// Makes the value what these flags say; they may say more, which is not looked at.
+    /// Sets the type bits from `flags`; the other bits of `flags` are ignored.
     fn set_type(&mut self, flags: u8) {
         let flags = self.flags() & !TYPE | flags & TYPE;
-        // SAFETY: the first byte of every block; these flags do not say where anything lies.
+        // SAFETY: every block has its first byte; the type bits do not affect the layout.
         unsafe { self.0.as_ptr().write(flags) }
     }
 
-    /// Writes all parts of a block whose old content is not needed any more
-    /// (nothing in it is dropped). `key` points to `shape.key_len` bytes, perhaps
-    /// in this very block; so it is no slice, which would promise that what it
-    /// shows is not written to meanwhile.
+    /// Writes all parts of a block whose old content is no longer needed (nothing in it is
+    /// dropped). `key` points to `shape.key_len` bytes, perhaps in this very block: so it is not a
+    /// slice, which would promise that its bytes are not written to meanwhile.
     ///
     /// # Safety
-    /// See above; and the block has `shape.block()` bytes.
+    /// `key` is as described, and the block has `shape.block()` bytes.
     unsafe fn fill(
         &mut self,
         shape: Shape,
@@ -313,10 +311,10 @@ impl Entry {
         expire_at: Option<UnixMs>,
     ) {
         let block = self.0.as_ptr();
-        // SAFETY: every offset below lies within `shape.block()` bytes, which
-        // the caller made sure this block has. `key` may lie in this very
-        // block (overwrite), so it is moved first, with overlap allowed, and
-        // only then are the bytes before it written. `value` never lies here.
+        // SAFETY: every offset below is within `shape.block()` bytes, which the caller guarantees
+        // for this block. `key` may be in this very block (overwrite), so it is moved first, with
+        // overlap allowed, and only then are the bytes before it written. `value` is never in this
+        // block.
         unsafe {
             let key_at = block.add(shape.key_at());
             if !ptr::eq(key, key_at) {
@@ -363,7 +361,7 @@ impl Entry {
 
     #[inline]
     fn key_len(&self, flags: u8) -> usize {
-        // SAFETY: `fill` wrote the length there, in the width that the flags tell.
+        // SAFETY: `fill` wrote the length there, in the width that the flags give.
         unsafe {
             let at = self.0.as_ptr().add(1);
             if flags & WIDE_KEY != 0 {
@@ -374,10 +372,10 @@ impl Entry {
         }
     }
 
-    /// Bytes that the value takes in the block.
+    /// The value's size in the block, in bytes.
     #[inline]
     fn len_in_block(&self, flags: u8) -> usize {
-        // SAFETY: as above.
+        // SAFETY: as in `key_len`.
         unsafe {
             let at = self.0.as_ptr().add(1 + key_len_bytes(flags));
             match flags & (SHARED | WIDE_VALUE) {
@@ -390,17 +388,17 @@ impl Entry {
 
     #[inline]
     fn part(&self, at: usize, len: usize) -> &[u8] {
-        // SAFETY: callers pass offsets of this block's own shape; the bytes
-        // were written by `fill` and are borrowed with the entry.
+        // SAFETY: callers pass offsets of this block's own shape; `fill` wrote the bytes, and they
+        // are borrowed with the entry.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), len) }
     }
 
-    /// Asks for the entry's first bytes, to be looked at soon.
+    /// Prefetches the entry's first bytes.
     #[inline]
     pub(super) fn prefetch(&self) {
         let block = self.0.as_ptr();
         prefetch(block);
-        // A short entry may lie over two lines.
+        // A short entry may cross into a second line.
         prefetch(block.wrapping_add(64));
     }
 
@@ -411,42 +409,40 @@ impl Entry {
         self.part(key_at(flags), self.key_len(flags))
     }
 
-    /// The value of a string: the one way to it, with
-    /// [`EntryRef::string`](super::EntryRef::string).
+    /// The value of a string. Only this and [`EntryRef::string`](super::EntryRef::string) give it.
     ///
     /// # Errors
-    /// [`WrongType`] where it is none.
+    /// [`WrongType`] if the value is not a string.
     #[inline]
     pub fn string(&self) -> Result<&[u8], WrongType> {
         self.check_string()?;
         Ok(self.value().bytes())
     }
 
-    /// Refuses what is no string.
+    /// Fails if the value is not a string.
     #[inline]
     pub(super) fn check_string(&self) -> Result<(), WrongType> {
         if self.flags() & NO_STRING == 0 { Ok(()) } else { Err(WrongType) }
     }
 
-    /// The value's bytes, whatever they are.
+    /// The value's bytes, whatever its type.
     #[inline]
     pub(super) fn value(&self) -> Value<'_> {
         let shape = self.shape();
         if shape.flags & SHARED == 0 {
             return Value::Inline(self.part(shape.value_at(), shape.value_len));
         }
-        // The field is unaligned, so it cannot be borrowed as a SharedValue;
-        // the buffer it points to can.
+        // The field is unaligned, so it cannot be borrowed as a SharedValue; the buffer it points
+        // to can.
         Value::Inline(self.with_shared(|shared| {
             let bytes = shared.bytes();
-            // SAFETY: the buffer lives until this entry drops or overwrites
-            // its reference, which needs `&mut self`; SharedBytes promises
-            // that it does not move.
+            // SAFETY: the buffer lives until this entry drops or overwrites its reference, which
+            // needs `&mut self`; SharedBytes promises that it does not move.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         }))
     }
 
-    /// Bytes of the value, wherever they are.
+    /// The value's length in bytes, wherever they are.
     #[inline]
     pub(super) fn value_len(&self) -> usize {
         let flags = self.flags();
@@ -457,7 +453,7 @@ impl Entry {
         }
     }
 
-    /// The shared buffer, counted up, where the value is one.
+    /// The shared buffer, with one more reference, if the value is one.
     pub(super) fn shared_value(&self) -> Option<SharedValue> {
         (self.flags() & SHARED != 0).then(|| self.with_shared(SharedValue::clone))
     }
@@ -466,8 +462,8 @@ impl Entry {
     fn with_shared<R>(&self, look: impl FnOnce(&SharedValue) -> R) -> R {
         let shape = self.shape();
         debug_assert!(shape.flags & SHARED != 0);
-        // SAFETY: SHARED says that `fill` wrote a SharedValue there. The bitwise
-        // copy is only looked at: ManuallyDrop keeps its count untouched.
+        // SAFETY: SHARED means that `fill` wrote a SharedValue there. The bitwise copy is only
+        // read: ManuallyDrop keeps its count unchanged.
         let shared = unsafe {
             std::mem::ManuallyDrop::new(
                 self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
@@ -476,22 +472,21 @@ impl Entry {
         look(&shared)
     }
 
-    /// Whether there is a place for an expiry, set or not.
+    /// Whether the entry has an expiry field, set or not.
     #[inline]
     pub(super) fn may_expire(&self) -> bool {
         self.flags() & HAS_EXPIRY != 0
     }
 
-    /// Changes the shared buffer in place, where this entry alone holds it and
-    /// it can be changed.
+    /// Changes the shared buffer in place, if this entry has its only reference and its owner
+    /// allows changes.
     pub(super) fn change_shared<R>(&mut self, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
         let shape = self.shape();
         if shape.flags & SHARED == 0 {
             return None;
         }
-        // SAFETY: as in `with_shared`; `&mut self` makes sure that nobody looks
-        // at the buffer through this entry meanwhile. The field itself, a
-        // reference, stays as it is.
+        // SAFETY: as in `with_shared`; `&mut self` guarantees that no reader of this entry reads
+        // the buffer meanwhile. The field itself, a reference, does not change.
         let mut shared = unsafe {
             std::mem::ManuallyDrop::new(
                 self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
@@ -507,24 +502,24 @@ impl Entry {
         if flags & HAS_EXPIRY == 0 {
             return None;
         }
-        // SAFETY: HAS_EXPIRY says that the field is there.
+        // SAFETY: HAS_EXPIRY means that the field is there.
         let at = unsafe { self.0.as_ptr().add(expiry_at(flags)).cast::<UnixMs>().read_unaligned() };
         (at != NO_EXPIRY).then_some(at)
     }
 
-    /// Whether the entry is no longer there for a reader at that time. In the
-    /// very millisecond of its expiry it still is, as in Redis.
+    /// Whether the entry no longer exists for a reader at that time. In the millisecond of its
+    /// expiry it still does, as in Redis.
     #[inline]
     pub fn is_expired(&self, now: &super::Now) -> bool {
         self.expire_at().is_some_and(|at| at < now.ms())
     }
 
-    /// Sets or clears the expiry. May move the entry to another block. Gives
-    /// the bytes that the entry gained.
+    /// Sets or clears the expiry. May move the entry to another block. Returns the bytes that the
+    /// entry gained.
     pub(super) fn set_expire_at(&mut self, expire_at: Option<UnixMs>) -> i64 {
         let flags = self.flags();
         if flags & HAS_EXPIRY != 0 {
-            // SAFETY: HAS_EXPIRY says that the field is there.
+            // SAFETY: HAS_EXPIRY means that the field is there.
             unsafe {
                 self.0
                     .as_ptr()
@@ -547,10 +542,8 @@ impl Entry {
         0
     }
 
-    /// Gives the entry a string for a value, and an expiry; in place where the block's
-    /// size class stays the same.
-    ///
-    /// Gives the bytes that the entry gained.
+    /// Sets a string value and an expiry; in place if the block's size class stays the same.
+    /// Returns the bytes that the entry gained.
     pub(super) fn overwrite(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) -> i64 {
         let old = self.shape();
         let key = self.part(old.key_at(), old.key_len);
@@ -569,8 +562,8 @@ impl Entry {
 
     fn drop_shared(&mut self, shape: Shape) {
         if shape.flags & SHARED != 0 {
-            // SAFETY: `fill` wrote a SharedValue there; both callers overwrite
-            // or free the field next, so it is dropped once.
+            // SAFETY: `fill` wrote a SharedValue there; both callers overwrite or free the field
+            // next, so it is dropped once.
             unsafe {
                 drop(self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned());
             }
@@ -594,8 +587,8 @@ impl Entry {
     /// The entry that [`Entry::into_address`] gave up.
     ///
     /// # Safety
-    /// `address` must come from `into_address`, and at any time at most one
-    /// owner may be made of it; a second one only to be looked at, and forgotten.
+    /// `address` must come from `into_address`. At any time only one owner may be made of it; a
+    /// second one may only be read, and must be forgotten.
     #[inline]
     pub(super) unsafe fn from_address(address: u64) -> Self {
         let block = ptr::with_exposed_provenance_mut(address as usize);
@@ -731,7 +724,7 @@ mod tests {
         assert_eq!(entry.change_shared(|bytes| bytes.extend_from_slice(b"!")), Some(()));
         check(&entry, b"k", b"buffer!", Some(5));
         let held = entry.shared_value();
-        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None, "somebody else holds it");
+        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None, "it is shared");
         drop(held);
         assert_eq!(entry.change_shared(|bytes| bytes.len()), Some(7));
         entry.overwrite(Value::Inline(b"inline"), None);

@@ -10,13 +10,13 @@ use foldhash::quality::RandomState;
 ///   bucket; SCAN's order │          │             │
 /// ```
 ///
-/// The fields do not overlap, so keys of one shard are still spread evenly
-/// over its segments, and tags within a bucket are independent of both.
+/// The fields do not overlap, so keys of one shard are still spread evenly over its segments, and
+/// tags within a bucket are independent of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// The shard, where there are `mask + 1` of them (a power of two, at most 65,536).
+    /// The shard, of `mask + 1` (a power of two, at most 65,536).
     #[inline]
     pub fn shard(self, mask: u32) -> u32 {
         (self.0 >> 8) as u32 & mask & 0xffff
@@ -28,15 +28,14 @@ impl KeyHash {
         (self.0 >> 32) as u32
     }
 
-    /// The byte kept beside the slot. Never 0: that marks a free slot.
+    /// The byte kept beside the address in the slot. Never 0: that marks a free slot.
     #[inline]
     pub(super) fn tag(self) -> u8 {
         (self.0 as u8).max(1)
     }
 }
 
-/// Hashes keys with a seed drawn at random for this process, so that nobody
-/// outside can choose keys that collide.
+/// Hashes keys with a random seed of this process, so that no client can choose keys that collide.
 #[derive(Clone, Default)]
 pub struct KeyHasher(RandomState);
 

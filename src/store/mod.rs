@@ -1,7 +1,7 @@
 //! The data of one shard: entries, tables, databases, expiry.
 //!
-//! Pure data structures. Nothing here knows threads, the host, sockets or a
-//! clock: the time comes in as a [`Now`], and whoever calls holds the shard.
+//! Pure data structures, which know nothing of threads, the host, sockets or a clock: the time
+//! comes in as a [`Now`], and the caller holds the shard.
 //!
 //! ```text
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry
@@ -30,11 +30,11 @@ pub use watched::{Watched, WatchedName};
 /// One shard's databases: those that were written to.
 #[derive(Default)]
 pub struct Store {
-    /// Database 0, without a detour.
+    /// Database 0, without an indirection.
     first: Table,
     /// The others, by ascending number.
     others: Vec<(u32, Table)>,
-    /// Keys whose changes somebody wants to hear of.
+    /// Keys whose changes are watched.
     pub watched: Watched,
 }
 
@@ -43,7 +43,7 @@ impl Store {
         self.others.binary_search_by_key(&db, |&(number, _)| number)
     }
 
-    /// The table of database `db`, to be written to; made where there is none.
+    /// The table of database `db`, for writing; made if there is none.
     #[inline]
     pub fn db(&mut self, db: u32) -> &mut Table {
         if db == 0 { &mut self.first } else { self.other(db) }
@@ -61,7 +61,7 @@ impl Store {
         })
     }
 
-    /// The table of database `db`, where there is one.
+    /// The table of database `db`, if there is one.
     #[inline]
     pub fn table(&self, db: u32) -> Option<&Table> {
         if db == 0 {
@@ -70,8 +70,7 @@ impl Store {
         Some(&self.others[self.place(db).ok()?].1)
     }
 
-    /// The table of database `db`, made where there is none, and beside it the keys that are
-    /// watched.
+    /// The table of database `db`, made if there is none, and the keys that are watched.
     #[inline]
     pub fn db_and_watched(&mut self, db: u32) -> (&mut Table, &mut Watched) {
         if db == 0 {
@@ -90,8 +89,8 @@ impl Store {
         self.others.get(at).map(|&(number, _)| number)
     }
 
-    /// Takes a whole database out and leaves an empty one. The caller frees
-    /// it, bit by bit, through [`Table::into_remains`].
+    /// Takes a whole database out and leaves an empty one. The caller frees it, bit by bit, through
+    /// [`Table::into_remains`].
     pub fn take_db(&mut self, db: u32) -> Table {
         if db == 0 {
             return std::mem::take(&mut self.first);
@@ -115,7 +114,7 @@ impl Store {
         }
     }
 
-    /// A lower bound of the next moment at which a key of any database is due.
+    /// A lower bound of the next time at which a key of any database is due.
     pub fn next_due(&self) -> UnixMs {
         self.others
             .iter()

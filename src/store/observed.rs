@@ -1,11 +1,12 @@
-//! Keys of a shard that clients of the ports watch: each has a flag that is raised when one
-//! of its keys changes, by whoever changes it, while the shard is held.
+//! Keys of a shard that clients of the ports watch. Each client has a flag. A thread that changes
+//! one of its keys raises the flag while it holds the shard.
 //!
-//! A client that no longer watches lets go of its flag. What is left of it here is swept out
-//! when the same name, or the shard's limit, is come to again.
+//! A client that no longer watches drops its flag. Its observers here are removed when the same
+//! name, or the shard's limit, is next reached.
 //!
-//! Of a long name only the beginning and a hash are kept. Another key that has both in common would
-//! be taken for it: then a client is told of a change too many, but never of one too few.
+//! Of a long name only the beginning and a hash are kept. Another key with the same beginning and
+//! hash is taken for it: a client is then notified of one change too many, but never of one too
+//! few.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -17,10 +18,10 @@ use smallvec::SmallVec;
 
 use crate::limits::OBSERVED_NAME_BYTES;
 
-/// Watched names, and who watches each, in which database.
+/// Watched names, and the clients that watch each, by database.
 #[derive(Default)]
 pub struct Observed {
-    /// By what [`Observed::kept`] makes of their names.
+    /// By name, as [`Observed::kept`] shortens it.
     by_name: HashMap<Box<[u8]>, Observers>,
     hasher: RandomState,
     asked: u64,
@@ -29,7 +30,7 @@ pub struct Observed {
 #[derive(Default)]
 struct Observers {
     list: SmallVec<[Observer; 1]>,
-    /// Which of all requests was the last for this name.
+    /// The number of the last request for this name.
     asked: u64,
 }
 
@@ -39,10 +40,10 @@ struct Observer {
 }
 
 impl Observer {
-    /// Tells the client, if it still watches.
+    /// Notifies the client, if it still watches.
     fn raise(&self) {
         if let Some(flag) = self.flag.upgrade() {
-            // Relaxed: it is judged by whoever holds the shard after us.
+            // Relaxed: read by the next holder of the shard.
             flag.store(true, Ordering::Relaxed);
         }
     }
@@ -71,8 +72,8 @@ impl Observed {
         self.by_name.keys().map(|name| &**name).filter(|name| !is_long(name))
     }
 
-    /// What is kept of a name. What is kept of a long one is a long name itself, so it is no short
-    /// one's.
+    /// The form in which a name is kept. That of a long name is itself longer than a short name can
+    /// be, so it cannot equal one.
     fn kept<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         if !is_long(key) {
             return Cow::Borrowed(key);
@@ -81,9 +82,9 @@ impl Observed {
         Cow::Owned([&key[..OBSERVED_NAME_BYTES], &hash].concat())
     }
 
-    /// From here on the flag is raised when the key changes. Where `most` names are watched
-    /// already, those that were asked for longest ago are given up: their clients are told of a
-    /// change. False where the flag was there for that key.
+    /// From now on the flag is raised when the key changes. If `most` names are watched already,
+    /// those requested longest ago are given up, and their clients are notified of a change. False
+    /// if the flag was there for that key.
     pub fn observe(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>, most: usize) -> bool {
         let name = self.kept(key);
         if self.by_name.len() >= most && !self.by_name.contains_key(&*name) {
@@ -96,7 +97,7 @@ impl Observed {
         if list.iter().any(|observer| observer.db == db && observer.is_of(flag)) {
             return false;
         }
-        // Before it grows: so every one that is gone is passed over a few times at most.
+        // Done before it grows, so each dead observer is passed over only a few times.
         if list.len() == list.capacity() {
             list.retain(|observer| observer.is_live());
         }
@@ -104,7 +105,7 @@ impl Observed {
         true
     }
 
-    /// An eighth of the room at least, so that a newcomer costs a few looks at others at most.
+    /// Frees at least an eighth of the room, so that a new name costs only a few checks of others.
     fn make_room(&mut self, most: usize) {
         self.by_name.retain(|_, observers| observers.list.iter().any(Observer::is_live));
         let wanted = most.div_ceil(8);
@@ -117,7 +118,7 @@ impl Observed {
         given_up.for_each(|(_, observers)| observers.list.iter().for_each(Observer::raise));
     }
 
-    /// The key has changed: whoever watches it is told, once.
+    /// The key has changed: raises the flags of its clients, once.
     pub fn raise(&mut self, db: u32, key: &[u8]) {
         self.take_out(key, |observer| {
             if observer.db == db {
@@ -135,12 +136,12 @@ impl Observed {
         }
     }
 
-    /// The client with this flag does not watch the key any more.
+    /// The client with this flag no longer watches the key.
     pub fn forget(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>) {
         self.take_out(key, |observer| observer.db == db && observer.is_of(flag));
     }
 
-    /// Takes out those of a name for whom `goes` is true, and those that are gone.
+    /// Removes the observers of a name for which `goes` is true, and dead ones.
     fn take_out(&mut self, key: &[u8], mut goes: impl FnMut(&Observer) -> bool) {
         let name = self.kept(key);
         let Some(observers) = self.by_name.get_mut(&*name) else { return };

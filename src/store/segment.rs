@@ -4,13 +4,12 @@
 //! Bucket, 64 bytes: tags 9 × 1 │ passed 1 │ addresses 9 × 6
 //! ```
 //!
-//! A key's home bucket follows from its hash. Where that is full the key goes to
-//! the next one with room, and every full bucket it passed counts it in
-//! `passed`: a search goes on only from a bucket that somebody passed, and
-//! removing a key uncounts it, so there are no tombstones (the scheme of
-//! Folly's F14). One line decides most searches; the entry is the second.
+//! A key's home bucket follows from its hash. If that is full, the key goes to the next bucket with
+//! room, and every full bucket on the way counts it in `passed`. A search goes on only from a
+//! bucket that a key has passed, and removing a key uncounts it, so there are no tombstones (the
+//! scheme of Folly's F14). Most searches read two cache lines: the bucket and the entry.
 //!
-//! The low three bits of an address are zero. They are kept for how recently the key was used:
+//! The low three bits of an address are zero. They are reserved for how recently the key was used:
 //! eviction can then judge a bucket's keys by this line alone.
 
 use std::marker::PhantomData;
@@ -23,24 +22,24 @@ use super::{Entry, Origin, SharedValue, UnixMs, WrongType};
 
 const SLOTS: usize = 9;
 
-/// A full-grown segment has 2^5 buckets: 2 KiB, which is a size class of its
-/// own in jemalloc, and few enough keys to split in some ten microseconds.
+/// A full-grown segment has 2^5 buckets: 2 KiB, which is a size class of jemalloc, and few enough
+/// keys to split in some ten microseconds.
 pub(super) const MAX_BUCKET_BITS: u8 = 5;
 
 /// Keys per bucket at which a segment grows: 8 of 9 slots.
 const FULL_PER_BUCKET: usize = 8;
 
-/// A bucket whose count of passers-by got stuck here is searched past forever.
+/// A `passed` count that has reached this value stays: searches pass the bucket forever.
 const PASSED_STUCK: u8 = u8::MAX;
 
-/// See the picture above. One array, so that the tags load as one word.
+/// See the drawing above. One array, so that the tags load as one word.
 #[derive(Clone, Copy)]
 struct Bucket([u8; 64]);
 
-/// Where the count of passers-by lies, behind the tags.
+/// The offset of `passed`, after the tags.
 const PASSED_AT: usize = SLOTS;
 
-/// Where the addresses begin: the low 48 bits of each.
+/// The offset of the addresses: the low 48 bits of each.
 const ADDRESSES_AT: usize = SLOTS + 1;
 const ADDRESS_BYTES: usize = 6;
 
@@ -61,7 +60,7 @@ impl Bucket {
         !self.matching(0) & ((1 << SLOTS) - 1)
     }
 
-    /// How many keys stand further on because this bucket was full.
+    /// How many keys are in later buckets because this one was full.
     #[inline]
     fn passed(&mut self) -> &mut u8 {
         &mut self.0[PASSED_AT]
@@ -74,8 +73,7 @@ impl Bucket {
 
     #[inline]
     fn address(&self, slot: usize) -> u64 {
-        // One load of eight bytes that end with the address. There are always
-        // two bytes in front of it.
+        // One load of eight bytes that end with the address. There are always two bytes before it.
         let end = ADDRESSES_AT + (slot + 1) * ADDRESS_BYTES;
         let (_, wide) = self.0[..end].split_at(end - 8);
         u64::from_le_bytes(wide.try_into().unwrap_or_default()) >> 16
@@ -83,8 +81,8 @@ impl Bucket {
 
     fn set_address(&mut self, slot: usize, address: u64) {
         let (low, high) = (&address.to_le_bytes()[..ADDRESS_BYTES], address >> 48);
-        // User space ends below 2^48 on x86-64 and arm64 unless a program
-        // asks the kernel for more, which no allocator does.
+        // User space ends below 2^48 on x86-64 and arm64 unless a program asks the kernel for more,
+        // which no allocator does.
         assert!(high == 0, "an address above 48 bits");
         debug_assert!(address.is_multiple_of(BLOCK_ALIGN as u64));
         let at = ADDRESSES_AT + slot * ADDRESS_BYTES;
@@ -94,8 +92,8 @@ impl Bucket {
     #[inline]
     fn entry(&self, slot: usize) -> EntryRef<'_> {
         debug_assert!(self.0[slot] != 0);
-        // SAFETY: a slot with a tag holds the address that `put` stored there,
-        // and EntryRef is only looked at, never dropped.
+        // SAFETY: a slot with a tag holds the address that `put` stored there, and EntryRef only
+        // reads it, and never drops it.
         let entry = unsafe { Entry::from_address(self.address(slot)) };
         EntryRef { entry: ManuallyDrop::new(entry), bucket: PhantomData }
     }
@@ -118,7 +116,7 @@ impl Bucket {
 #[inline]
 fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
-    // SAFETY: these need SSE2, which every x86-64 processor has; what is loaded is 16 bytes at any
+    // SAFETY: these need SSE2, which every x86-64 processor has; the load takes 16 bytes at any
     // address.
     unsafe {
         let line = _mm_loadu_si128(line.as_ptr().cast());
@@ -133,17 +131,17 @@ fn equal_bytes(line: &[u8; 16], byte: u8) -> u32 {
     line.iter().enumerate().fold(0, |bits, (at, &other)| bits | u32::from(other == byte) << at)
 }
 
-/// A look at an entry in its slot.
+/// A shared reference to an entry in its slot.
 pub struct EntryRef<'a> {
     entry: ManuallyDrop<Entry>,
     bucket: PhantomData<&'a Bucket>,
 }
 
 impl<'a> EntryRef<'a> {
-    /// The entry, as one whose value is a string.
+    /// The entry, if its value is a string.
     ///
     /// # Errors
-    /// [`WrongType`] where it is none.
+    /// [`WrongType`] if it is not.
     #[inline(always)]
     pub fn string(self) -> Result<StringRef<'a>, WrongType> {
         self.entry.check_string()?;
@@ -151,7 +149,7 @@ impl<'a> EntryRef<'a> {
     }
 }
 
-/// A look at an entry whose value is a string. Only these show their values.
+/// A shared reference to an entry whose value is a string. Values are read only through this.
 pub struct StringRef<'a>(EntryRef<'a>);
 
 impl StringRef<'_> {
@@ -161,24 +159,25 @@ impl StringRef<'_> {
         self.0.value().bytes()
     }
 
-    /// How many bytes it has.
+    /// The value's length in bytes.
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "no caller asks")]
     pub fn len(&self) -> usize {
         self.0.value_len()
     }
 
-    /// The value as a buffer, counted up, where it is kept as one.
+    /// The value's buffer, with one more reference, if the value is shared.
     pub fn shared(&self) -> Option<SharedValue> {
         self.0.shared_value()
     }
 
-    /// The value as a buffer that outlives the shard's hold: counted up, or a copy.
+    /// The value as a buffer that outlives the hold of the shard: shared if it is, otherwise a
+    /// copy.
     pub fn to_shared(&self) -> SharedValue {
         self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
     }
 
-    /// What the value came of.
+    /// How the value came about.
     pub fn origin(&self) -> Origin {
         self.0.origin()
     }
@@ -191,7 +190,7 @@ impl Deref for EntryRef<'_> {
     }
 }
 
-/// An entry that may move to another block; its slot is told at the end.
+/// An entry that may move to another block. On drop, its slot gets its address.
 pub(super) struct EntryMut<'a> {
     entry: ManuallyDrop<Entry>,
     bucket: &'a mut Bucket,
@@ -213,18 +212,18 @@ impl DerefMut for EntryMut<'_> {
 
 impl Drop for EntryMut<'_> {
     fn drop(&mut self) {
-        // SAFETY: `entry` is not used again: this value is going away.
+        // SAFETY: `entry` is not used again: `self` is being dropped.
         let entry = unsafe { ManuallyDrop::take(&mut self.entry) };
         self.bucket.set_address(self.slot, entry.into_address());
     }
 }
 
-/// Where a key stands in its segment.
+/// Where a key is in its segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketSlot {
     bucket: u16,
     slot: u8,
-    /// Whether the entry has an expiry to be looked at.
+    /// Whether the entry has an expiry to check.
     pub(super) may_expire: bool,
 }
 
@@ -232,7 +231,7 @@ pub(super) struct BucketSlot {
 pub(super) struct Segment {
     buckets: Box<[Bucket]>,
     used: u32,
-    /// The first order value that belongs here.
+    /// The first order value of this segment.
     pub(super) start: u32,
     /// How many leading bits of the order all keys here share.
     pub(super) depth: u8,
@@ -254,7 +253,7 @@ impl Segment {
         }
     }
 
-    /// What stands in the place of a segment that was merged away.
+    /// The placeholder for a segment that was merged away.
     pub(super) fn unused() -> Self {
         Segment {
             buckets: Box::default(),
@@ -288,7 +287,7 @@ impl Segment {
         size_of_val(&*self.buckets) as i64
     }
 
-    /// One past the last order value that belongs here.
+    /// One past the last order value of this segment.
     pub(super) fn end(&self) -> u64 {
         u64::from(self.start) + (1 << (32 - self.depth))
     }
@@ -304,13 +303,13 @@ impl Segment {
         (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    /// Asks for the line of a key's home bucket, to be looked at soon.
+    /// Prefetches the line of a key's home bucket.
     #[inline]
     pub(super) fn prefetch(&self, hash: KeyHash) {
         prefetch(&raw const self.buckets[self.home(hash.order())]);
     }
 
-    /// Asks for the entry that is most likely the key's, once its bucket is there.
+    /// Prefetches the entry that is most likely the key's, once its bucket is in the cache.
     #[inline]
     pub(super) fn prefetch_entry(&self, hash: KeyHash) {
         let bucket = &self.buckets[self.home(hash.order())];
@@ -350,18 +349,18 @@ impl Segment {
         self.buckets[place.bucket as usize].entry(place.slot as usize)
     }
 
-    /// The same, to be changed. The key must stay.
+    /// The entry at a place, to be changed. Its key must stay.
     #[inline]
     pub(super) fn entry_mut(&mut self, place: BucketSlot) -> EntryMut<'_> {
         let bucket = &mut self.buckets[place.bucket as usize];
         let slot = place.slot as usize;
-        // SAFETY: the slot is in use; EntryMut keeps it borrowed and writes
-        // the address back when it ends.
+        // SAFETY: the slot is in use; EntryMut keeps it borrowed and writes the address back when
+        // it is dropped.
         let entry = unsafe { Entry::from_address(bucket.address(slot)) };
         EntryMut { entry: ManuallyDrop::new(entry), bucket, slot }
     }
 
-    /// Puts a new entry in. The segment must have room.
+    /// Inserts a new entry. The segment must have room.
     pub(super) fn insert(&mut self, hash: KeyHash, entry: Entry) {
         assert!(self.used() < self.buckets.len() * SLOTS);
         if let Some(at) = entry.expire_at() {
@@ -395,7 +394,7 @@ impl Segment {
         self.buckets[at].take(place.slot as usize)
     }
 
-    /// All entries, to be looked at.
+    /// All entries.
     pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.buckets
             .iter()
@@ -439,7 +438,7 @@ impl Segment {
         self.next_due = next_due;
     }
 
-    /// The width of a bucket's range of order values.
+    /// How many order values fall into one bucket.
     fn bucket_width(&self) -> u64 {
         1 << (32 - self.depth - self.bucket_bits)
     }
@@ -449,8 +448,8 @@ impl Segment {
         self.start + (self.home(order) as u64 * self.bucket_width()) as u32
     }
 
-    /// Visits the keys whose home is the bucket that `order` falls into, from
-    /// `order` on; gives the first order value after that bucket.
+    /// Visits the keys whose home is the bucket that `order` falls into, from `order` on. Returns
+    /// the first order value after that bucket.
     pub(super) fn visit_bucket(
         &self,
         hasher: &KeyHasher,

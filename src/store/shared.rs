@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-/// Bytes that somebody else owns and that stay where they are until dropped:
-/// an argument kept from the host, later a buffer read from a socket.
+/// Bytes with another owner, which stay at their address until dropped: an argument kept from the
+/// host, later a buffer read from a socket.
 pub trait SharedBytes: Send + Sync {
-    /// The bytes; the same ones at every call.
+    /// The bytes; the same address at every call.
     fn bytes(&self) -> &[u8];
 
-    /// The bytes to be changed and added to, where their owner allows that.
+    /// The bytes, to be changed and appended to, if their owner allows that.
     fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
         None
     }
@@ -22,12 +22,12 @@ impl SharedBytes for Vec<u8> {
     }
 }
 
-/// A large value: counted, never copied.
+/// A large value: reference-counted, never copied.
 #[derive(Clone)]
 pub struct SharedValue(pub(super) Arc<dyn SharedBytes>);
 
 impl SharedValue {
-    /// Takes the buffer over.
+    /// Takes ownership of the buffer.
     pub fn new(bytes: impl SharedBytes + 'static) -> Self {
         SharedValue(Arc::new(bytes))
     }
@@ -37,7 +37,7 @@ impl SharedValue {
         self.0.bytes()
     }
 
-    /// The bytes to be changed in place, where nobody else shares them.
+    /// The bytes, to be changed in place, if this is the only reference.
     pub(super) fn bytes_mut(&mut self) -> Option<&mut Vec<u8>> {
         Arc::get_mut(&mut self.0)?.bytes_mut()
     }

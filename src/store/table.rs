@@ -1,20 +1,19 @@
 //! One database of one shard: an extendible directory of small segments.
 //!
-//! The directory's 2^depth cells name segments by the leading bits of the
-//! key's order. A full segment splits in two, alone, so no insert ever pays for
-//! more than one segment (and, rarely, for copying the directory's 4-byte
-//! cells). Two sparse neighbours merge again.
+//! The directory's 2^depth cells map the leading bits of a key's order to segments. A full segment
+//! splits in two by itself, so no insert ever pays for more than one segment (and, rarely, for
+//! copying the directory's 4-byte cells). Two sparse neighbours merge again.
 //!
-//! A cursor is a value of the order: keys before it have been seen, keys at or
-//! after it have not. Splits and merges do not move keys in the order, so a scan
-//! sees every key that is there from its start to its end exactly once.
+//! A cursor is a value of the order: keys before it have been visited, keys at or after it have
+//! not. Splits and merges do not move keys in the order, so a scan visits every key that exists
+//! from its start to its end exactly once.
 
 use super::hash::{KeyHash, KeyHasher};
 use super::segment::{BucketSlot, EntryRef, MAX_BUCKET_BITS, Segment};
 use super::{Entry, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
 
-/// Directory bits. 2^24 segments of one shard hold four thousand million keys.
+/// Directory bits. 2^24 segments of one shard hold four billion keys.
 const MAX_DEPTH: u8 = 24;
 
 /// The keys of one database in one shard.
@@ -22,12 +21,12 @@ pub struct Table {
     directory: Vec<u32>,
     segments: Vec<Segment>,
     depth: u8,
-    /// Segments whose depth is the directory's; at zero the directory halves.
+    /// How many segments have the directory's depth; at zero the directory halves.
     deepest: u32,
-    /// Places in `segments` that were merged away.
+    /// Indexes in `segments` that were merged away.
     unused: Vec<u32>,
     census: Census,
-    /// What the census was when somebody last booked it.
+    /// The census when the gains were last taken.
     booked: Census,
     next_due: UnixMs,
 }
@@ -47,7 +46,7 @@ impl Default for Table {
     }
 }
 
-/// Where a key stands. Good until the table is next changed.
+/// Where a key is. Valid until the table next changes.
 #[derive(Clone, Copy)]
 pub struct FoundEntry {
     segment: u32,
@@ -57,7 +56,7 @@ pub struct FoundEntry {
 /// What a table holds, as counted while it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Keys, those included that are due but not yet removed.
+    /// Keys, including those that are due but not removed yet.
     pub keys: i64,
     /// Keys with an expiry.
     pub expiring: i64,
@@ -91,7 +90,7 @@ impl std::ops::AddAssign for Census {
 }
 
 impl FoundEntry {
-    /// Whether the entry has an expiry to be looked at.
+    /// Whether the entry has an expiry to check.
     #[inline]
     pub(super) fn may_expire(self) -> bool {
         self.place.may_expire
@@ -99,7 +98,7 @@ impl FoundEntry {
 }
 
 impl Table {
-    /// Number of keys, those included that are due but not yet removed.
+    /// Number of keys, including those that are due but not removed yet.
     pub fn len(&self) -> usize {
         self.census.keys as usize
     }
@@ -115,13 +114,14 @@ impl Table {
         self.census
     }
 
-    /// What the table has gained since that was last taken.
+    /// What the table has gained since [`Table::take_gained`].
     #[inline]
     pub fn gained(&self) -> Census {
         self.census - self.booked
     }
 
-    /// Takes what the table has gained: whoever changes a table books that before letting go.
+    /// Takes what the table has gained; a thread that changes a table counts that before it
+    /// releases the shard.
     #[inline(never)]
     pub fn take_gained(&mut self) -> Census {
         self.census - std::mem::replace(&mut self.booked, self.census)
@@ -137,8 +137,8 @@ impl Table {
         ((u64::from(order) << self.depth) >> 32) as usize
     }
 
-    /// Asks for the memory that a look for this key begins with. Worth it where
-    /// several keys are looked for together.
+    /// Prefetches what a lookup of this key reads first. Worth it if several keys are looked up
+    /// together.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         if let Some(&segment) = self.directory.get(self.cell(hash.order())) {
@@ -146,7 +146,7 @@ impl Table {
         }
     }
 
-    /// Asks for the entry itself, a little later.
+    /// Prefetches the entry itself, a little later.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
         if let Some(&segment) = self.directory.get(self.cell(hash.order())) {
@@ -174,8 +174,7 @@ impl Table {
         self.segments[found.segment as usize].entry(found.place)
     }
 
-    /// What one key takes: its entry, its value where that lies elsewhere, and
-    /// its share of the buckets.
+    /// The memory of one key: its entry, its value if that is shared, and its part of the buckets.
     pub fn bytes_of(&self, found: FoundEntry) -> usize {
         let entry = self.entry(found);
         let shared = entry.shared_value().map_or(0, |value| block_bytes(value.bytes().len()));
@@ -214,8 +213,8 @@ impl Table {
         self.change(found, expire_at, |entry| entry.overwrite(value, expire_at));
     }
 
-    /// Changes the buffer that is a key's value in place, where that can be
-    /// done; see [`Entry::change_shared`].
+    /// Changes a value in place, if it is a shared buffer that allows that; see
+    /// [`Entry::change_shared`].
     pub(super) fn change_shared<R>(
         &mut self,
         found: FoundEntry,
@@ -224,7 +223,7 @@ impl Table {
         self.segments[found.segment as usize].entry_mut(found.place).change_shared(change)
     }
 
-    /// Notes what a key's value came of.
+    /// Notes how a key's value came about.
     pub(super) fn set_origin(&mut self, found: FoundEntry, origin: Origin) {
         self.segments[found.segment as usize].entry_mut(found.place).set_origin(origin);
     }
@@ -234,7 +233,7 @@ impl Table {
         self.change(found, expire_at, |entry| entry.set_expire_at(expire_at));
     }
 
-    /// `change` tells how many bytes the entry gained.
+    /// `change` returns how many bytes the entry gained.
     #[inline]
     fn change(
         &mut self,
@@ -260,8 +259,8 @@ impl Table {
         }
     }
 
-    /// Bytes of a key's value that are not counted in the census, because they lie in a shared
-    /// buffer, with the room that this may have to grow.
+    /// Bytes of a key's value that the census does not count, because they are in a shared buffer,
+    /// with the room that the buffer may have to grow.
     pub fn shared_bytes(&self, hash: KeyHash, key: &[u8]) -> usize {
         let value = self.find(hash, key).and_then(|found| self.entry(found).shared_value());
         let bytes = value.map_or(0, |value| value.bytes().len());
@@ -302,8 +301,8 @@ impl Table {
     /// Doubles a small segment, splits a full-grown one.
     fn grow(&mut self, hasher: &KeyHasher, at: usize) {
         let segment = &self.segments[at];
-        // Keys that share all directory bits can only be had by a failing
-        // hash; then segments outgrow their usual size instead.
+        // Only a failing hash gives keys that share all directory bits; then segments outgrow their
+        // usual size instead.
         if segment.bucket_bits() < MAX_BUCKET_BITS || segment.depth == MAX_DEPTH {
             self.resize(hasher, at, segment.bucket_bits() + 1);
         } else {
@@ -358,7 +357,7 @@ impl Table {
         self.deepest = 0;
     }
 
-    /// Makes every cell of a segment's range name it.
+    /// Sets every cell of a segment's range to it.
     fn point_cells_to(&mut self, at: u32) {
         let segment = &self.segments[at as usize];
         let first = self.cell(segment.start);
@@ -366,7 +365,7 @@ impl Table {
         self.directory[first..first + cells].fill(at);
     }
 
-    /// Gives memory back where a segment has become sparse.
+    /// Frees memory if a segment has become sparse.
     fn shrink(&mut self, hasher: &KeyHasher, at: usize) {
         let segment = &self.segments[at];
         if segment.used() > Segment::capacity(segment.bucket_bits()) / 4 {
@@ -382,8 +381,8 @@ impl Table {
         }
     }
 
-    /// Merges a segment with its other half, where that has not been split
-    /// further and both together fill no more than half of one segment.
+    /// Merges a segment with its other half, if that has not split further and both together fill
+    /// no more than half of one segment.
     fn merge(&mut self, hasher: &KeyHasher, at: usize) {
         let (start, depth) = (self.segments[at].start, self.segments[at].depth);
         let sibling = start ^ (1 << (32 - depth));
@@ -427,8 +426,8 @@ impl Table {
         segment.map_or(0, |segment| segment.bucket_start(cursor))
     }
 
-    /// Visits the keys from `cursor` to the end of its bucket (about eight),
-    /// expired ones included. Gives the next cursor, `None` at the end.
+    /// Visits the keys from `cursor` to the end of its bucket (about eight), expired ones included.
+    /// Returns the next cursor, `None` at the end.
     pub fn scan_bucket(
         &self,
         hasher: &KeyHasher,
@@ -440,8 +439,8 @@ impl Table {
         u32::try_from(end).ok()
     }
 
-    /// Visits the keys from `cursor` to the end of its segment (up to 256 as a
-    /// rule), expired ones included. Gives the next cursor, `None` at the end.
+    /// Visits the keys from `cursor` to the end of its segment (usually up to 256), expired ones
+    /// included. Returns the next cursor, `None` at the end.
     pub fn scan_segment(
         &self,
         hasher: &KeyHasher,
@@ -458,12 +457,12 @@ impl Table {
         u32::try_from(segment.end()).ok()
     }
 
-    /// Removes keys that were due before `horizon`, segment by segment from
-    /// `*position` on, while `more` says so; `expired` sees each. True when the last segment is
-    /// done; `next_due` is then up to date and `*position` 0.
+    /// Removes keys that were due before `horizon`, segment by segment from `*position` on, while
+    /// `more` returns true; calls `expired` with each. True when the last segment is done;
+    /// `next_due` is then up to date and `*position` 0.
     ///
-    /// Besides [`Edit`](super::Edit) this is all that changes keys, and as there each is to be told
-    /// of.
+    /// Only this and [`Edit`](super::Edit) change single keys, and here too each change must be
+    /// reported.
     pub fn remove_due(
         &mut self,
         hasher: &KeyHasher,
@@ -508,7 +507,7 @@ impl Table {
         }
     }
 
-    /// Gives all keys up, to be freed bit by bit.
+    /// Gives up all keys, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
         Remains { keys: self.len(), segments: self.segments }
     }
@@ -527,7 +526,7 @@ impl Remains {
         segment.into_iter().flat_map(Segment::entries).for_each(|entry| name(entry.key()));
     }
 
-    /// Frees one segment; tells how many keys that were.
+    /// Frees one segment; returns how many keys it had.
     pub fn free_some(&mut self) -> usize {
         let freed = self.segments.pop().map_or(0, |segment| segment.used());
         self.keys -= freed;

@@ -4,16 +4,15 @@ use std::cell::Cell;
 /// 1970 is a valid (long past) expiry.
 pub type UnixMs = i64;
 
-/// Stands for the moment until it has been read.
+/// Stands for a time that has not been read yet.
 const UNREAD: UnixMs = UnixMs::MAX;
 
-/// The time a command runs at: read from its source on first use, then fixed,
-/// so that everything in one command sees the same moment, and a command that
-/// meets no expiry never reads a clock.
+/// The time at which a command runs: read from its source on first use, then fixed. So everything
+/// in one command sees the same time, and a command that meets no expiry never reads a clock.
 ///
-/// A key whose expiry lies before that moment is hidden. It may be removed by whoever meets it if
-/// its expiry lies before the *horizon* as well: where somebody else decides what goes, and when,
-/// the horizon is behind the clock.
+/// A key whose expiry is before that time is hidden. A thread that meets it may remove it only if
+/// its expiry is before the *horizon* too: if removal is decided elsewhere, the horizon is behind
+/// the clock.
 pub struct Now {
     read: Cell<UnixMs>,
     source: fn() -> UnixMs,
@@ -26,18 +25,18 @@ impl Now {
         Now { read: Cell::new(UNREAD), source, horizon: UnixMs::MAX }
     }
 
-    /// This moment.
+    /// This time, in milliseconds.
     pub fn at(ms: UnixMs) -> Self {
         Now { read: Cell::new(ms), source: || 0, horizon: UnixMs::MAX }
     }
 
-    /// The same moment, at which only what was due before `horizon` may be removed. Without one,
-    /// all that is hidden may.
+    /// The same time, at which only keys that were due before `horizon` may be removed. Without a
+    /// horizon, all that are hidden may.
     pub fn with_horizon(self, horizon: UnixMs) -> Self {
         Now { horizon, ..self }
     }
 
-    /// The moment, in milliseconds.
+    /// The time, in milliseconds.
     #[inline]
     pub fn ms(&self) -> UnixMs {
         match self.read.get() {
@@ -46,7 +45,7 @@ impl Now {
         }
     }
 
-    /// What was due before this may be removed.
+    /// Keys that were due before this may be removed.
     pub fn horizon(&self) -> UnixMs {
         self.ms().min(self.horizon)
     }

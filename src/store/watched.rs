@@ -1,4 +1,4 @@
-//! Keys of a shard whose changes somebody wants to hear of.
+//! Keys of a shard whose changes are watched.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use super::UnixMs;
 use super::observed::Observed;
 
-/// Names of keys that are watched: by the host, in whichever databases, for it does not say
-/// who asks; and by clients of the ports.
-/// Boxed, because few shards have any: a shard is to stay within 256 bytes.
+/// Names of keys that are watched: by the host, in any database, because it does not report which;
+/// and by clients of the ports. Boxed, because few shards have any, and a shard must stay within
+/// 256 bytes.
 #[derive(Default)]
 pub struct Watched(Option<Box<WatchedNames>>);
 
@@ -21,10 +21,10 @@ struct WatchedNames {
     observed: Observed,
 }
 
-/// What is known of a watched name.
+/// The mark of a watched name.
 #[derive(Default)]
 pub struct WatchedName {
-    /// Databases in which it has changed since it was last asked for.
+    /// Databases in which it has changed since its last request.
     pub told: SmallVec<[u32; 2]>,
     /// Databases in which it expires if it does not change, and when.
     pub due: SmallVec<[(u32, UnixMs); 1]>,
@@ -37,13 +37,13 @@ impl Watched {
         self.0.is_none()
     }
 
-    /// From here on the flag of a port's client is raised when the key changes. See
-    /// [`Observed::observe`] for the rest.
+    /// From now on the flag of a port's client is raised when the key changes. For the parameters
+    /// and the result see [`Observed::observe`].
     pub fn observe(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>, most: usize) -> bool {
         self.0.get_or_insert_default().observed.observe(db, key, flag, most)
     }
 
-    /// The client with this flag does not watch the key any more.
+    /// The client with this flag no longer watches the key.
     pub fn forget(&mut self, db: u32, key: &[u8], flag: &Arc<AtomicBool>) {
         self.with_observed(|observed| observed.forget(db, key, flag));
     }
@@ -53,7 +53,8 @@ impl Watched {
         self.with_observed(|observed| observed.raise(db, key));
     }
 
-    /// Where clients of the ports watch anything: what is not watched any more then goes.
+    /// Calls `change` if clients of the ports watch anything; then frees the box if nothing is
+    /// watched.
     fn with_observed(&mut self, change: impl FnOnce(&mut Observed)) {
         let Some(marks) = &mut self.0 else { return };
         if marks.observed.is_empty() {
@@ -71,13 +72,13 @@ impl Watched {
         self.0.as_ref().is_some_and(|marks| !marks.by_name.is_empty())
     }
 
-    /// Whether a change of this key would be notifications to the host.
+    /// Whether the host must be notified of a change of this key.
     pub fn concerns(&self, db: u32, key: &[u8]) -> bool {
         let mark = self.0.as_ref().and_then(|marks| marks.by_name.get(key));
         mark.is_some_and(|mark| !mark.told.contains(&db))
     }
 
-    /// The mark of a name that is asked for now: a new one, but for when it expires.
+    /// The mark of a name that is requested now: no database has been notified; its expiries stay.
     pub fn ask(&mut self, name: &Arc<[u8]>) -> &mut WatchedName {
         let marks = self.0.get_or_insert_default();
         let mark = marks.by_name.entry(Arc::clone(name)).or_default();
@@ -85,7 +86,7 @@ impl Watched {
         mark
     }
 
-    /// Takes out the mark of a name that is watched no longer.
+    /// Takes out the mark of a name that is no longer watched.
     pub fn remove(&mut self, name: &[u8]) -> Option<WatchedName> {
         let marks = self.0.as_mut()?;
         let mark = marks.by_name.remove(name);
@@ -95,7 +96,7 @@ impl Watched {
         mark
     }
 
-    /// Raises the flags of the ports' clients that watch keys of that database whose names were too
+    /// Raises the flags of the ports' clients that watch keys of that database whose names are too
     /// long to keep.
     pub fn raise_long(&mut self, db: u32) {
         self.with_observed(|observed| observed.raise_long(db));

@@ -1,7 +1,7 @@
-//! A thread's inbox: what others want it to do, and whether it must be woken.
+//! A thread's inbox: messages from other threads, and whether the thread must be woken.
 //!
-//! Pushing costs one CAS. Only when the thread has said that it goes to sleep
-//! does somebody pay for waking it, and only one of them.
+//! Pushing costs one CAS. A wake-up is paid only if the thread has announced sleep, and by one
+//! sender only.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -35,11 +35,11 @@ impl<M> Inbox<M> {
     #[must_use]
     pub fn push(&self, message: M) -> bool {
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
-        // SAFETY: just made, and nobody else has it.
+        // SAFETY: just made, and no other thread has it.
         unsafe { self.push_chain(node, node) }
     }
 
-    /// Leaves these messages, the oldest first, at the price of one. As [`Inbox::push`].
+    /// Leaves these messages, the oldest first, at the cost of one. True as for [`Inbox::push`].
     #[must_use]
     pub fn push_all(&self, messages: impl Iterator<Item = M>) -> bool {
         let (mut oldest, mut newest) = (ptr::null_mut::<Node<M>>(), ptr::null_mut());
@@ -49,20 +49,21 @@ impl<M> Inbox<M> {
                 oldest = newest;
             }
         }
-        // SAFETY: just made, each linked to the one before it, and nobody else has them.
+        // SAFETY: just made, each linked to the one before it, and no other thread has them.
         !oldest.is_null() && unsafe { self.push_chain(oldest, newest) }
     }
 
-    /// Puts a chain of nodes in front of the list.
+    /// Puts a chain of nodes at the front of the list.
     ///
     /// # Safety
-    /// Boxed nodes, from `first` to `last` by `older`, that are the caller's alone.
+    /// The nodes are boxed, linked by `older` from `first` to `last`, and owned by the caller
+    /// alone.
     unsafe fn push_chain(&self, last: *mut Node<M>, first: *mut Node<M>) -> bool {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the chain is ours until the CAS succeeds.
             unsafe { (*last).older = newest };
-            // AcqRel: the messages are published; and see `may_sleep`.
+            // AcqRel: publishes the messages; see also `may_sleep`.
             match self.newest.compare_exchange_weak(
                 newest,
                 first,
@@ -98,12 +99,12 @@ impl<M> Inbox<M> {
         found
     }
 
-    /// Announces sleep. False when there is a message: then do not sleep.
+    /// Announces sleep. False if there is a message: then do not sleep.
     ///
-    /// The CAS changes nothing but takes its place among the changes of `newest`:
-    /// it fails where a push came before, and a push after it acquires `asleep`.
-    /// (A load in its place needs SeqCst in all of these, which loom cannot check;
-    /// nor, with a store in the place of the swap, that this is the latest `asleep`.)
+    /// The CAS changes nothing, but it takes its place in the order of changes to `newest`: it
+    /// fails if a push came before it, and a push after it acquires `asleep`. (A load instead would
+    /// need SeqCst in all of these, which loom cannot check. And with a store in place of the swap,
+    /// loom cannot check that `push` reads the latest `asleep`.)
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.asleep.swap(true, Ordering::Relaxed);
@@ -120,7 +121,7 @@ impl<M> Inbox<M> {
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Says that the thread is up again.
+    /// Announces that the thread is awake again.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }

@@ -1,20 +1,20 @@
-//! The host's global lock as the compiler knows it: what only its holder may do asks for the proof.
+//! The host's global lock in the type system: what only its holder may do takes the proof.
 
 use std::marker::PhantomData;
 
 /// Proof that this thread holds the host's global lock for as long as `'a`: the host's main thread
-/// while the host calls us, or a worker between TryLock and Unlock. It is nothing at run time, and
-/// cannot leave its thread.
+/// while the host calls midi, or a worker between TryLock and Unlock. It has no size, and cannot
+/// leave its thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Locked<'a>(PhantomData<(&'a (), *const ())>);
 
 impl Locked<'_> {
-    /// The proof, made of the caller's word.
+    /// The proof, on the caller's word.
     ///
     /// # Safety
-    /// This thread holds the global lock for all of the lifetime, or there is no host, and no other
-    /// thread claims the lock of the same engine meanwhile: whoever has the proof waits for
-    /// tokens, and two that do so at one time could both be let into one shard.
+    /// This thread holds the global lock for all of the lifetime. Or there is no host, and no other
+    /// thread claims the lock of the same engine meanwhile: a thread with the proof may wait for
+    /// tokens, and two such threads at once could both enter one shard.
     #[inline]
     pub const unsafe fn assume() -> Self {
         Locked(PhantomData)
@@ -22,6 +22,6 @@ impl Locked<'_> {
 }
 
 /// For unit tests.
-// SAFETY: there is no host, and each has its engine for itself.
+// SAFETY: there is no host, and each test has its own engine.
 #[cfg(test)]
 pub(crate) const LOCKED: Locked<'static> = unsafe { Locked::assume() };

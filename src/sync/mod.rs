@@ -1,5 +1,6 @@
-//! The primitives that threads meet at: the token of a shard, a thread's inbox, what it sleeps on,
-//! and the proof that the host's global lock is held. They know no store. Checked under loom.
+//! The primitives that threads share: the token of a shard, the inbox of a thread, the waker that
+//! it sleeps on, and the proof that the host's global lock is held. They know nothing of the store.
+//! Checked under loom.
 
 mod inbox;
 mod locked;

@@ -1,4 +1,4 @@
-//! The atomics, or loom's stand-ins for them when the models are checked.
+//! The atomics, or loom's replacements when the models are checked.
 
 #[cfg(not(loom))]
 pub(super) use std::{
@@ -18,7 +18,7 @@ pub(super) use loom::{
 #[cfg(loom)]
 pub(super) use loom_cell::UnsafeCell;
 
-/// loom's cell takes closures; this gives it std's face, tracked all the same.
+/// loom's cell takes closures; this one has std's interface, and loom still tracks it.
 #[cfg(loom)]
 mod loom_cell {
     pub struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);

@@ -7,20 +7,20 @@
 //! | word              | meaning                                                    |
 //! |-------------------|------------------------------------------------------------|
 //! | 0                 | free, nothing to do: one CAS takes it                      |
-//! | HELD              | somebody is at work                                        |
+//! | HELD              | a thread is at work                                        |
 //! | HELD, LONG        | a job's slice: not worth spinning for                      |
 //! | HELD, pointer     | messages were pushed meanwhile                             |
-//! | pointer or LEFT   | free, but messages lie here: the owner has been told       |
+//! | pointer or LEFT   | free, but messages wait: the owner has been notified       |
 //! | HELD, WAITER      | the holder of the host's global lock sleeps until let in   |
-//! | HELD, UNIT        | a unit's, in the hands of one of its commands              |
+//! | HELD, UNIT        | a unit's, held by one of its commands                      |
 //! | HELD, UNIT, LONG  | a unit's, between two of its commands                      |
 //!
-//! Letting go is a CAS too, which fails when a message came in between, so
-//! no message is overlooked, and nobody is woken just to pass the token on.
-//! LEFT says that messages, older than those at the pointer, wait inside.
+//! A release is a CAS too, which fails if a message has come in between. So no message is
+//! overlooked, and no thread is woken just to pass the token on. LEFT means that messages older
+//! than those at the pointer wait in `left`.
 //!
-//! A *unit* is several commands that the holder of the host's global lock runs as
-//! one. Letting go of a unit's token only lays it aside, until the unit ends.
+//! A *unit* is several commands that the holder of the host's global lock runs as one. Releasing a
+//! unit's token only lays it aside, until the unit ends.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -33,9 +33,9 @@ const HELD: usize = 1;
 const LONG: usize = 1 << 1;
 const WAITER: usize = 1 << 2;
 const LEFT: usize = 1 << 3;
-/// The top bit, which no address of ours has.
+/// The top bit, which no user-space address has.
 const UNIT: usize = 1 << (usize::BITS - 1);
-/// What tells of holders and waiters, not of messages.
+/// The flags of holders and waiters, not of messages.
 const HOLDING: usize = HELD | LONG | WAITER | UNIT;
 const FLAGS: usize = HOLDING | LEFT;
 
@@ -46,7 +46,7 @@ struct Node<M> {
     message: M,
 }
 
-/// Data that only the holder of its token touches, and a mailbox for everyone else.
+/// Data that only the holder of its token may touch, and a mailbox for all other threads.
 pub struct Token<T, M> {
     word: AtomicUsize,
     inside: UnsafeCell<Inside<T, M>>,
@@ -54,17 +54,17 @@ pub struct Token<T, M> {
 
 struct Inside<T, M> {
     data: T,
-    /// Messages taken from the word but not yet run, oldest first.
+    /// Messages taken out of the word but not run yet, oldest first.
     left: VecDeque<M>,
 }
 
-// SAFETY: `inside` is touched by the holder of HELD alone; messages are handed
-// over through the word with release and acquire order.
+// SAFETY: only the holder of HELD touches `inside`; messages are handed over through the word with
+// release and acquire order.
 unsafe impl<T: Send, M: Send> Send for Token<T, M> {}
 // SAFETY: as above; a shared Token gives access to T and M to one thread at a time.
 unsafe impl<T: Send, M: Send> Sync for Token<T, M> {}
 
-/// Where the one thread that may wait for tokens sleeps. One per keyspace.
+/// Where the one thread that may wait for tokens sleeps. One per engine.
 #[derive(Default)]
 pub struct WaitingRoom {
     slot: Mutex<()>,
@@ -75,38 +75,37 @@ pub struct WaitingRoom {
 pub enum Pushed<'a, T, M> {
     /// It waits; the holder or the owner will run it.
     Queued,
-    /// The shard was free: the caller now holds it, and the message is
-    /// pending in its hands.
+    /// The shard was free: the caller now holds it, with the message pending.
     Taken(Held<'a, T, M>),
 }
 
-/// What became of a message that must not be run by who pushed it.
+/// What became of a message that its sender must not run while others hold the shard.
 pub enum Left<M> {
     /// It waits; the holder or the owner will run it.
     Queued,
-    /// The shard is free, so it can be had at once.
+    /// The shard is free, so the sender can take it at once.
     Free(M),
 }
 
-/// The state after letting go.
+/// The mailbox after a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "pending messages need the owner's attention"]
 pub enum Released {
-    /// Nothing is pending, or it went to a waiter who sees to it.
+    /// Nothing is pending, or the token went to a waiter, which handles what is.
     Clean,
-    /// Messages lie in the mailbox: tell the owner.
+    /// Messages wait in the mailbox: notify the owner.
     Pending,
 }
 
 impl Released {
-    /// Of what is left in the word.
+    /// Made from the rest of the word.
     fn of(rest: usize) -> Self {
         if rest == 0 { Released::Clean } else { Released::Pending }
     }
 }
 
 impl<T, M> Token<T, M> {
-    /// A free token over `data`.
+    /// A free token with `data`.
     pub fn new(data: T) -> Self {
         Token {
             word: AtomicUsize::new(0),
@@ -120,7 +119,7 @@ impl<T, M> Token<T, M> {
         self.try_take_as(HELD)
     }
 
-    /// The same, for a job's slice.
+    /// Takes the token for a job's slice, if it is free and nothing is pending.
     #[inline]
     pub fn try_take_long(&self) -> Option<Held<'_, T, M>> {
         self.try_take_as(HELD | LONG)
@@ -134,7 +133,7 @@ impl<T, M> Token<T, M> {
             .then(|| Held { token: self })
     }
 
-    /// Tries again for a while, unless a job's slice holds the token.
+    /// Tries this many times, unless a job's slice holds the token.
     #[inline]
     pub fn try_take_spinning(&self, tries: u32) -> Option<Held<'_, T, M>> {
         for _ in 0..tries {
@@ -151,7 +150,7 @@ impl<T, M> Token<T, M> {
         self.try_take()
     }
 
-    /// Takes the token if nobody holds it, with whatever is pending.
+    /// Takes the token if no thread holds it, with whatever is pending.
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & HELD == 0 {
@@ -168,9 +167,9 @@ impl<T, M> Token<T, M> {
         None
     }
 
-    /// Waits for the token. Only for the thread that holds the host's global
-    /// lock, so there is one waiter at most in the whole keyspace. What is
-    /// pending stays pending: it is other connections' work.
+    /// Waits for the token. Only for the thread that holds the host's global lock, so there is at
+    /// most one waiter in the whole engine. Pending messages stay pending: they are for other
+    /// clients.
     pub fn take_waiting(&self, _: Locked<'_>, room: &WaitingRoom, tries: u32) -> Held<'_, T, M> {
         for _ in 0..tries {
             if let Some(held) = self.try_take_with_pending() {
@@ -181,7 +180,7 @@ impl<T, M> Token<T, M> {
         loop {
             let word = self.word.load(Ordering::Relaxed);
             let waiting = if word & HELD == 0 { word | HELD } else { word | WAITER };
-            // AcqRel: taking, or telling the holder that somebody sleeps.
+            // AcqRel: takes the token, or shows the holder that a thread sleeps.
             if self
                 .word
                 .compare_exchange(word, waiting, Ordering::AcqRel, Ordering::Relaxed)
@@ -196,7 +195,7 @@ impl<T, M> Token<T, M> {
         }
     }
 
-    /// The holder clears WAITER but leaves HELD set: the token is then ours.
+    /// Sleeps until the holder clears WAITER. It leaves HELD set: the token is then ours.
     fn sleep_until_let_in(&self, room: &WaitingRoom) {
         let mut slot = lock(&room.slot);
         while self.word.load(Ordering::Acquire) & WAITER != 0 {
@@ -204,10 +203,9 @@ impl<T, M> Token<T, M> {
         }
     }
 
-    /// Waits for the token on behalf of a unit, or takes it up again where it is the
-    /// unit's already: true where it is new to it. From here on letting go of it
-    /// lays it aside for the unit's next command, until [`Token::leave_unit`]. Only
-    /// for the thread that may wait.
+    /// Waits for the token on behalf of a unit, or takes it up again if the unit already has it;
+    /// true if it is new to the unit. From now on, a release lays it aside for the unit's next
+    /// command, until [`Token::leave_unit`]. Only for the thread that may wait.
     pub fn take_for_unit(
         &self,
         locked: Locked<'_>,
@@ -224,13 +222,13 @@ impl<T, M> Token<T, M> {
         (Held { token: self }, false)
     }
 
-    /// Gives a token back that a unit has laid aside. Only for the thread that may wait.
+    /// Releases a token that a unit has laid aside. Only for the thread that may wait.
     pub fn leave_unit(&self, _: Locked<'_>) -> Released {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             assert!(word & (UNIT | LONG) == UNIT | LONG, "a unit ends between its commands");
             let rest = word & !HOLDING;
-            // Release: what the unit did to the data is the next holder's to see.
+            // Release: publishes the unit's changes to the next holder.
             match self.word.compare_exchange_weak(word, rest, Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) => return Released::of(rest),
@@ -239,7 +237,7 @@ impl<T, M> Token<T, M> {
         }
     }
 
-    /// Leaves a message, and takes the token where it is free.
+    /// Leaves a message, and takes the token if it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
         let mut word = self.word.load(Ordering::Relaxed);
@@ -247,7 +245,7 @@ impl<T, M> Token<T, M> {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
             let new = node as usize | (word & FLAGS) | HELD;
-            // AcqRel: the message is published; a free shard is acquired.
+            // AcqRel: publishes the message; acquires a free shard.
             match self.word.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if word & HELD == 0 => return Pushed::Taken(Held { token: self }),
                 Ok(_) => return Pushed::Queued,
@@ -256,8 +254,8 @@ impl<T, M> Token<T, M> {
         }
     }
 
-    /// Leaves a message for others to run, unless there is nothing in the way
-    /// of running it at once.
+    /// Leaves a message for other threads to run, unless the shard is free and nothing is pending:
+    /// then gives it back.
     pub fn leave(&self, message: M) -> Left<M> {
         let mut word = self.word.load(Ordering::Relaxed);
         let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
@@ -278,7 +276,7 @@ impl<T, M> Token<T, M> {
 impl<T, M> Drop for Token<T, M> {
     fn drop(&mut self) {
         let word = self.word.load(Ordering::Acquire);
-        // SAFETY: nobody else has the token any more.
+        // SAFETY: no other thread has the token any more.
         drop(unsafe { messages::<M>(pointer(word)) });
     }
 }
@@ -290,11 +288,11 @@ fn pointer<M>(word: usize) -> *mut Node<M> {
 /// The messages of a list that has been taken out of its word, oldest first.
 ///
 /// # Safety
-/// The caller alone has the list.
+/// The caller alone owns the list.
 unsafe fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
     let mut found = VecDeque::new();
     while !newest.is_null() {
-        // SAFETY: whoever took the list owns its nodes, each made by `push`.
+        // SAFETY: the caller owns the nodes, each made by `push` or `leave`.
         let node = unsafe { Box::from_raw(newest) };
         newest = node.older;
         found.push_front(node.message);
@@ -302,9 +300,9 @@ unsafe fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
     found
 }
 
-/// The token in the hands of its holder. It must be given back with
-/// [`Held::release`]; dropping it any other way ends the process, because a
-/// shard that a panic left half-changed must not be served or saved.
+/// A token that this thread holds. It must be released with [`Held::release`]. Dropping it any
+/// other way ends the process, because a shard that a panic left half-changed must not be served or
+/// saved.
 pub struct Held<'a, T, M> {
     token: &'a Token<T, M>,
 }
@@ -331,7 +329,7 @@ impl<T, M> Held<'_, T, M> {
         let left = unsafe { &mut (*self.inside()).left };
         if left.is_empty() {
             let taken = word.fetch_and(HOLDING, Ordering::Acquire);
-            // SAFETY: taken out of the word just now.
+            // SAFETY: just taken out of the word.
             *left = unsafe { messages(pointer(taken)) };
             if left.len() > 1 {
                 word.fetch_or(LEFT, Ordering::Relaxed);
@@ -342,12 +340,12 @@ impl<T, M> Held<'_, T, M> {
         left.pop_front()
     }
 
-    /// Gives the token back: to a waiter, or to nobody.
+    /// Releases the token: to a waiter, or to no thread.
     #[inline]
     pub fn release(self, room: &WaitingRoom) -> Released {
         let token = self.token;
         std::mem::forget(self);
-        // Release: what we did to the data is the next holder's to see.
+        // Release: publishes our changes to the next holder.
         match token.word.compare_exchange(HELD, 0, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Released::Clean,
             Err(word) => Held { token }.release_slow(word, room),
@@ -359,7 +357,7 @@ impl<T, M> Held<'_, T, M> {
         let token = self.token;
         std::mem::forget(self);
         if word & UNIT != 0 {
-            // Relaxed: only this thread takes it up again, and `leave_unit` publishes.
+            // Relaxed: only this thread takes it up again; `leave_unit` publishes.
             token.word.fetch_or(LONG, Ordering::Relaxed);
             return Released::Clean;
         }
@@ -370,8 +368,8 @@ impl<T, M> Held<'_, T, M> {
             match token.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) if to_waiter => {
-                    // The slot is locked so that the call cannot fall between
-                    // the waiter's look and its sleep.
+                    // The slot is locked so that the call cannot fall between the waiter's check
+                    // and its sleep.
                     drop(lock(&room.slot));
                     room.call.notify_all();
                     return Released::Clean;
@@ -387,7 +385,7 @@ impl<T, M> Deref for Held<'_, T, M> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we hold the token, so nobody else touches the inside.
+        // SAFETY: we hold the token, so no other thread touches the inside.
         unsafe { &(*self.inside()).data }
     }
 }
@@ -395,7 +393,7 @@ impl<T, M> Deref for Held<'_, T, M> {
 impl<T, M> DerefMut for Held<'_, T, M> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: we hold the token, so nobody else touches the inside.
+        // SAFETY: we hold the token, so no other thread touches the inside.
         unsafe { &mut (*self.inside()).data }
     }
 }

@@ -1,5 +1,5 @@
-//! What a thread sleeps on: an eventfd, so that one wait can cover messages
-//! and, on the ports, sockets.
+//! What a thread sleeps on: an eventfd, so that one wait can cover messages and, on the ports,
+//! sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -18,19 +18,21 @@ impl AsFd for Waker {
 }
 
 impl Waker {
+    /// Makes an eventfd.
+    ///
     /// # Errors
-    /// The system's, where it gives out no more descriptors.
+    /// The system's error if it has no more descriptors.
     pub fn new() -> io::Result<Self> {
         Ok(Waker(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
-    /// Ends the sleep of whoever waits.
+    /// Wakes the thread that sleeps on it.
     pub fn wake(&self) {
-        // It fails only when 2^64 - 2 calls have gone unread: awake enough.
+        // It fails only if 2^64 - 2 calls are unread: the thread is awake then.
         let _ = write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Sleeps until woken or until the time is over.
+    /// Sleeps until woken, or for at most this long.
     pub fn sleep(&self, at_most: Duration) {
         let limit = Timespec {
             tv_sec: at_most.as_secs() as i64,
@@ -42,12 +44,12 @@ impl Waker {
         self.clear();
     }
 
-    /// Forgets calls so far.
+    /// Forgets the calls so far.
     pub fn clear(&self) {
         let _ = read(&self.0, &mut [0; 8]);
     }
 
-    /// The descriptor, for a foreign event loop: see also [`AsFd`].
+    /// The descriptor, for another event loop: see also [`AsFd`].
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -10,12 +10,12 @@ use crate::sync::LOCKED;
 /// When the keys of these tests are due.
 const DUE: UnixMs = 1000;
 
-/// An engine that nobody else uses.
+/// An engine of one test.
 struct Tested {
     engine: Engine,
 }
 
-/// A reply as text: elements one after the other, with a space between them.
+/// A reply as text: its elements, joined by spaces.
 #[derive(Default)]
 struct Said(Vec<String>);
 
@@ -63,7 +63,7 @@ impl Tested {
         Tested { engine }
     }
 
-    /// What a command answers, for the holder of the global lock.
+    /// A command's reply, run by the holder of the global lock.
     fn at(&self, now: Now, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let call = Call {
@@ -95,12 +95,12 @@ impl Tested {
         self.at(Now::at(0), line)
     }
 
-    /// Each key that somebody may hear of, with what happened to it.
+    /// The notifications that wait: each key, with its event.
     fn notifications(&self) -> Vec<String> {
         let next = || self.engine.next_notification(LOCKED);
-        let text = |notifications: super::super::Notification| {
-            let key = String::from_utf8_lossy(&notifications.key).into_owned();
-            format!("{key} {}", notifications.event.name.to_string_lossy())
+        let text = |notification: super::super::Notification| {
+            let key = String::from_utf8_lossy(&notification.key).into_owned();
+            format!("{key} {}", notification.event.name.to_string_lossy())
         };
         std::iter::from_fn(next).map(text).collect()
     }
@@ -110,7 +110,7 @@ impl Tested {
         (census.keys, census.expiring, totals.expired)
     }
 
-    /// Puts a value in that no command makes.
+    /// Sets a value that no command makes.
     fn put_other(&self, key: &str) {
         let at = self.engine.key_at(0, key.as_bytes());
         let mut held = self.engine.take_waiting(LOCKED, at.shard);
@@ -131,7 +131,7 @@ impl Tested {
     }
 }
 
-/// A clock at which the keys are hidden, and a horizon before which they were not due.
+/// A clock at which the keys are hidden, and a horizon at which they were not due yet.
 fn apart() -> Now {
     Now::at(DUE + 1).with_horizon(DUE)
 }
@@ -158,7 +158,7 @@ fn before_the_horizon_reads_hide_a_key_and_writes_find_none() {
     }
     assert_eq!(tested.books(), (2, 2, 0), "hidden, and still there");
     assert!(tested.notifications().is_empty());
-    assert_eq!(tested.say("mget a b"), "1 2", "for whom they have not expired");
+    assert_eq!(tested.say("mget a b"), "1 2", "at time 0 they have not expired");
 
     assert_eq!(tested.at(apart(), "append a x"), "1");
     assert_eq!(tested.at(apart(), "msetnx b y c z"), "1");
@@ -168,7 +168,7 @@ fn before_the_horizon_reads_hide_a_key_and_writes_find_none() {
 }
 
 #[test]
-fn what_may_go_is_removed_by_whoever_meets_it() {
+fn a_command_removes_the_due_keys_that_it_meets() {
     let tested = Tested::new();
     tested.engine.set_listening(LOCKED, true);
     for line in
@@ -186,7 +186,7 @@ fn what_may_go_is_removed_by_whoever_meets_it() {
 }
 
 #[test]
-fn who_watches_hears_of_the_keys_that_were_changed_and_no_others() {
+fn clients_are_notified_of_changed_keys_and_no_others() {
     for (line, changed) in [
         ("get a", ""),
         ("mget a b c", ""),
@@ -217,8 +217,8 @@ fn who_watches_hears_of_the_keys_that_were_changed_and_no_others() {
     }
 }
 
-/// Every command of the table, `k` being a key of a type that none of them makes. What is not said
-/// is WRONGTYPE.
+/// Every command of the table; `k` is a key of a type that none of them makes. `None` stands for
+/// WRONGTYPE.
 const ROWS: &[(&str, Option<&str>)] = &[
     ("get k", None),
     ("set k v get", None),

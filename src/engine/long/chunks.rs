@@ -1,4 +1,4 @@
-//! Keys on their way into a reply, in pieces that are said one slice at a time.
+//! Keys on their way into a reply, in pieces that are written one slice at a time.
 
 use std::collections::VecDeque;
 
@@ -23,12 +23,12 @@ impl Chunk {
         self.ends.len()
     }
 
-    /// Whether it has grown enough to be handed on.
+    /// Whether it is large enough to be passed on.
     pub(super) fn is_full(&self) -> bool {
         self.bytes() >= CHUNK_BYTES
     }
 
-    /// About what it takes in a reply.
+    /// About its size in a reply.
     fn bytes(&self) -> usize {
         self.bytes.len() + 8 * self.ends.len()
     }
@@ -68,25 +68,25 @@ impl Chunks {
         self.full.push_back(chunk);
     }
 
-    /// How many keys there are, those included that have been said.
+    /// How many keys there are, including those already written.
     pub(super) fn keys(&self) -> usize {
         self.keys
     }
 
-    /// About what all take in a reply.
+    /// About the size of all in a reply.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the host would not let them pass: it judges a reply as a whole. A port sends it bit
-    /// by bit.
+    /// Whether the host would refuse them: it limits the reply as a whole. A port sends it bit by
+    /// bit.
     pub(super) fn are_too_large(&self, slice: &Slice<'_>) -> bool {
         let is_of_host = slice.job.is_some_and(|job| job.door == JobDoor::Host);
-        // Of the bytes beside each key, five are sure.
+        // Of the bytes counted beside each key, five are certain.
         is_of_host && self.bytes - 3 * self.keys > slice.engine.most_reply(JobDoor::Host)
     }
 
-    /// Says what is left, or as much as the slice allows. True when all is said.
+    /// Writes what is left, or as much as the slice allows. True when all is written.
     pub(super) fn say(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
         while let Some(chunk) = self.full.pop_front() {
             chunk.say(reply);

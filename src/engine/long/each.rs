@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
 use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 
-/// Keys between two looks at the clock.
+/// Keys between two reads of the clock.
 const KEYS_AT_A_TIME: usize = 16;
 
-/// Calls `each` on every key; answers for how many it gave true.
+/// Calls `each` on every key; replies for how many it gave true.
 pub(super) fn work(engine: &Engine, call: &Call<'_>, each: OnEachKey) -> Work {
     let count = Arc::new(AtomicI64::new(0));
     let part = EachPart {
@@ -64,7 +64,7 @@ impl Part for EachPart {
                 return Progress::Blocked;
             }
             let taking = slice.taking();
-            // Busy, or the main thread has been asked to tell of a change.
+            // Busy, or the main thread has been asked to announce a change.
             let Ok(count) = slice.engine.each_key(slice.slot, &call, &keys, taking, self.each)
             else {
                 return Progress::Blocked;

@@ -1,4 +1,4 @@
-//! Freeing what FLUSHDB and FLUSHALL took out, and telling clients that may have cached it.
+//! Freeing what FLUSHDB and FLUSHALL took out, and notifying clients that may have cached it.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::engine::{Engine, Part, Progress, Slice, Work};
 use crate::limits::{FLUSHED_NAME_BYTES, FLUSHED_NAMES};
 use crate::store::Remains;
 
-/// Frees tables, each worker its share; answers OK. Where clients may have `cached` these keys,
-/// they have been told of them all by then.
+/// Frees tables, divided among the workers; replies OK. If clients may have `cached` these keys,
+/// they have been notified of all of them by then.
 pub(super) fn work(engine: &Engine, remains: Vec<Remains>, cached: bool) -> Work {
     let total = remains.iter().map(|table| table.keys() as u64).sum();
     let mut parts: Vec<FreePart> = Vec::new();
@@ -30,14 +30,14 @@ struct FreePart {
 }
 
 impl Part for FreePart {
-    /// What a flush took out is freed bit by bit, even if nobody waits for it any more.
+    /// What a flush took out is freed to the end, even if no client waits for it any more.
     fn must_finish(&self) -> bool {
         true
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let engine = slice.engine;
-        // Who had cached them may have left meanwhile.
+        // The clients that cached them may have left meanwhile.
         if !self.cached || !engine.is_tracked() {
             return self.free(slice, |_| true);
         }
@@ -47,7 +47,7 @@ impl Part for FreePart {
                 true
             });
         }
-        // Also when nothing is left to free: then the last names have been told.
+        // Even if nothing is left to free: then the last names have been sent.
         let Some(names_permit) = engine.may_name() else { return Progress::Blocked };
         let (mut names, mut bytes) = (Vec::new(), 0);
         let progress = self.free(slice, |table| {
@@ -66,8 +66,8 @@ impl Part for FreePart {
 }
 
 impl FreePart {
-    /// Frees as long as there is time, and `go_on`, which sees each table before the next piece of
-    /// it goes, agrees.
+    /// Frees tables until the slice is over, or until `go_on` returns false; it gets each table
+    /// before the next piece of it is freed.
     fn free(&mut self, slice: &Slice<'_>, mut go_on: impl FnMut(&Remains) -> bool) -> Progress {
         while let Some(table) = self.tables.last_mut() {
             let more = go_on(table);

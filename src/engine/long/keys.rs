@@ -40,7 +40,7 @@ struct KeysTask {
 struct KeysPart {
     task: Arc<KeysTask>,
     db: u32,
-    /// Shards to go, each with its cursor.
+    /// Shards still to visit, each with its cursor.
     shards: VecDeque<(u32, u32)>,
     chunk: Chunk,
 }

@@ -1,5 +1,5 @@
-//! LCS of values that are not short: they are copied, or shared, while their
-//! shards are held, and then worked on without any shard.
+//! LCS of values that are not short: they are copied, or shared, while their shards are held; the
+//! computation then needs no shard.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::command::{Error, Lcs, LcsOptions, OwnedArgs, Reply};
 use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
 use crate::store::SharedValue;
 
-/// The subsequence of the values of a call's two keys.
+/// The longest common subsequence of the values of a call's two keys.
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
     let found = Arc::new(Mutex::new(None));
     let part = LcsPart {
@@ -25,7 +25,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
     Ok(Work {
         parts: vec![Box::new(part)],
         task: Arc::new(LcsTask(found)),
-        // Known when the values are.
+        // Set once the values are known.
         total: 0,
         first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.first_key()))),
     })
@@ -37,7 +37,7 @@ struct LcsPart {
     command: usize,
     db: u32,
     prefix: &'static str,
-    /// Once the values have been read.
+    /// Set once the values have been read.
     lcs: Option<Lcs>,
     found: Arc<Mutex<Option<Lcs>>>,
 }
@@ -77,7 +77,7 @@ impl LcsPart {
         }
     }
 
-    /// `None` when a token was not to be had.
+    /// `None` if a token was busy.
     fn values(&self, slice: &Slice<'_>) -> Option<Result<[SharedValue; 2], Error>> {
         let engine = slice.engine;
         let taking = slice.taking();
@@ -95,7 +95,7 @@ impl LcsPart {
             let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).lcs_values()
             });
-            // It reads only, so a token not to be had is all that can be in the way.
+            // It only reads, so a busy token is the only obstacle.
             values.ok()
         })
     }

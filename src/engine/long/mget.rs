@@ -1,15 +1,15 @@
 //! MGET of values that are large together: they are copied one after the other, each as it was at
-//! one moment.
+//! the same moment.
 //!
 //! ```text
 //! each key gets an observer ─► each value is copied ─► the reply is made
 //!           ▲                            │ a key that is not copied yet has changed
-//!           └────────────────────────────┘ some times; then all are copied in one go
+//!           └────────────────────────────┘ a few times; then all are copied at once
 //! ```
 //!
-//! The moment is when the last observer has been added: every key is as it was then until its value
-//! has been copied, for whoever changes it raises a flag before letting go of its shard. What
-//! expires is found by the clock.
+//! That moment is when the last observer has been added. Each key stays as it was until its value
+//! has been copied, because a thread that changes it raises a flag before it releases the shard.
+//! Expired keys are found by the clock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     }
 }
 
-/// What is wanted.
+/// The call.
 struct Asked {
     args: OwnedArgs,
     command: usize,
@@ -71,7 +71,7 @@ impl Asked {
         self.args.len() - 1
     }
 
-    /// Copies all values while all shards are held. `None` where they were not to be had together.
+    /// Copies all values while all shards are held. `None` if they were not free together.
     fn copy_in_one_go(
         &self,
         engine: &Engine,
@@ -89,7 +89,7 @@ impl Asked {
             let values = engine.with_many(slot, &call, keys, taking, |keys, events| {
                 engine.many_keys(&call, keys, events).copied(most)
             });
-            // It reads only, so a token not to be had is all that can be in the way.
+            // It only reads, so a busy token is the only obstacle.
             values.ok()
         })
     }
@@ -105,18 +105,18 @@ struct MgetPart {
 
 enum Stage {
     Round(Round),
-    /// Too many rounds, or keys: `tries` is how often the tokens were not to be had.
+    /// After too many rounds, or with too many keys: `tries` is how often the tokens were busy.
     InOneGo {
         tries: u8,
     },
-    /// The main thread has been asked to do it, for it may wait for tokens.
+    /// The main thread has been asked to do it, because it may wait for tokens.
     OnMain(Arc<Mutex<Answer>>),
 }
 
 /// What the main thread answers.
 enum Answer {
     NotYet,
-    /// A script holds shards: it is to be tried again.
+    /// A script holds shards: try again.
     NotNow,
     Copied(Result<Vec<Copied>, Error>),
 }
@@ -217,7 +217,7 @@ impl MgetPart {
         Progress::Done
     }
 
-    /// A round is through, or has refused.
+    /// A round has ended, or was refused.
     fn end(&mut self) -> Progress {
         if let Stage::Round(round) = &mut self.stage {
             *self.task.found.lock() = std::mem::take(&mut round.copied).into();
@@ -235,25 +235,25 @@ fn copy_on_main(locked: Locked<'_>, engine: &Engine, asked: &Asked, most: usize)
     asked.copy_in_one_go(engine, slot, now, taking, most).map_or(Answer::NotNow, Answer::Copied)
 }
 
-/// So many bytes may wait for the client.
+/// The most bytes that may wait for the client.
 fn most_reply(slice: &Slice<'_>) -> usize {
     slice.job.map_or(usize::MAX, |job| slice.engine.most_reply(job.door))
 }
 
-/// One try to copy the values one after the other.
+/// One attempt to copy the values one after the other.
 struct Round {
     flag: Arc<AtomicBool>,
-    /// Keys that have no observer yet: the first so many.
+    /// How many keys have no observer yet: this many from the first.
     unwatched: usize,
-    /// Whether the observer was added for this key, and not for the same one further behind: so it
-    /// goes with the last of several that are the same.
+    /// Whether the observer was added for this key, not for an equal one after it: the observer
+    /// belongs to the last of equal keys.
     is_own: Vec<bool>,
-    /// The first moment at which one of the keys expires.
+    /// The first time at which one of the keys expires.
     due: UnixMs,
-    /// What all take in a reply at least.
+    /// The least that all take in a reply.
     bytes: usize,
     copied: Vec<Copied>,
-    /// What has been copied of the next value.
+    /// The part of the next value that has been copied.
     partial: Vec<u8>,
 }
 
@@ -270,7 +270,7 @@ impl Round {
         }
     }
 
-    /// Adds an observer to the next key from behind.
+    /// Adds an observer to the next key, from the last to the first.
     fn watch(&mut self, asked: &Asked, slice: &Slice<'_>) -> Step {
         let (engine, number) = (slice.engine, self.unwatched - 1);
         let (key, db) = (asked.key(number), asked.db);
@@ -287,7 +287,7 @@ impl Round {
         Step::Next
     }
 
-    /// Notes a key's size, and when it expires; one that has goes now.
+    /// Notes a key's size, and when it expires; removes an expired one now.
     fn look(&mut self, key: &[u8], db: u32, held: &mut HeldShard<'_>, slice: &Slice<'_>) {
         self.bytes += LEAST_ELEMENT_BYTES;
         if held.table(db).is_none() {
@@ -305,7 +305,7 @@ impl Round {
         }
     }
 
-    /// Copies the next value, or goes on with it.
+    /// Copies the next value, or continues with it.
     fn copy(&mut self, asked: &Asked, slice: &Slice<'_>) -> Step {
         let (engine, db, number) = (slice.engine, asked.db, self.copied.len());
         if number == asked.keys() {
@@ -314,7 +314,7 @@ impl Round {
         let key = asked.key(number);
         let at = engine.key_at(db, key);
         let Some(mut held) = slice.take(at.shard) else { return Step::Busy };
-        // Asked while the shard is held.
+        // Read while the shard is held.
         let now = slice.now();
         let mut step = Step::Changed;
         if !self.has_changed(&now) {
@@ -336,7 +336,7 @@ impl Round {
         self.flag.load(Ordering::Relaxed) || self.due != UnixMs::MAX && self.due < now.ms()
     }
 
-    /// Copies as much of a value as the slice allows. True when it is all there.
+    /// Copies as much of a value as the slice allows. True when all of it is copied.
     fn copy_value(&mut self, value: Option<StringRef<'_>>, slice: &Slice<'_>) -> bool {
         let Some(value) = value else {
             self.copied.push(None);
@@ -365,8 +365,8 @@ impl Round {
 
 struct MgetTask {
     keys: usize,
-    /// What is still to be said. Values go as they are said: the reply need not lie here and
-    /// there.
+    /// What is still to be written. A value is freed once it is written, so that the reply is not
+    /// in memory twice.
     found: Mutex<VecDeque<Copied>>,
     head_said: AtomicBool,
 }

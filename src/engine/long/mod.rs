@@ -22,13 +22,13 @@ use crate::command::{
 use crate::store::Remains;
 use crate::sync::Locked;
 
-/// Whether a call is long work whatever the tokens say.
+/// Whether a call is long work, whether or not its tokens are free.
 pub fn is_long(call: &Call<'_>) -> bool {
     call.row().long.is_known(&call.args, &call.limits)
 }
 
-/// Long work that a call asks for. A flush happens here and now, so it needs the global lock; what
-/// is left to do then is to free the memory.
+/// The long work of a call. A flush takes effect here and now, so it needs the global lock; its
+/// work is then to free the memory.
 ///
 /// # Errors
 /// What is wrong with the arguments.
@@ -69,7 +69,7 @@ fn flush(
 ) -> Result<Work, Error> {
     let waits = flush_waits(&call.args)?;
     let remains = engine.flush(locked.ok_or(Error::Internal)?, only);
-    // Asked now: who comes later has cached none of these.
+    // Read now: a client that starts caching later has cached none of these.
     let cached = engine.is_tracked();
     if waits {
         return Ok(free::work(engine, remains, cached));
@@ -79,8 +79,8 @@ fn flush(
 }
 
 impl Engine {
-    /// Frees what a flush of the host's took out, on the workers, bit by bit. The host tells those
-    /// who cache its keys that all are gone.
+    /// Frees what a flush of the host took out, on the workers, bit by bit. The host itself
+    /// notifies clients that cache its keys.
     pub fn free_later(&self, remains: Vec<Remains>) {
         self.start_freeing(remains, false);
     }

@@ -1,7 +1,6 @@
-//! POPULATE: workers draw numbers from one counter, sort the keys by shard, and
-//! put each shard's keys in together, whoever owns it: a shard's directory and
-//! segments are then read once for a run of keys instead of once for each
-//! (measured: half the time per key at 10 M keys).
+//! POPULATE: workers draw numbers from one counter, sort the keys by shard, and insert each shard's
+//! keys together, whichever worker owns the shard. So a shard's directory and segments are read
+//! once for a run of keys, not once for each (measured: half the time per key at 10 M keys).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,15 +13,15 @@ use crate::engine::watch::is_live;
 use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
 use crate::store::{KeyHash, Now, Value};
 
-/// Keys that a draw should have for every shard, and bounds of a draw.
+/// Keys that a draw should have for every shard; below, the bounds of a draw.
 const KEYS_PER_SHARD: u64 = 16;
 const DRAW: Range<u64> = 64..65_536;
 
-/// Bytes between two looks at the clock and the credit, and the most keys in them.
+/// Bytes, and the most keys, between two reads of the clock and the credit.
 const BYTES_BETWEEN_LOOKS: usize = 16 << 10;
 const KEYS_BETWEEN_LOOKS: usize = 16;
 
-/// Makes the keys that are not there yet; answers OK.
+/// Makes the keys that do not exist; replies OK.
 pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
     let next = Arc::new(AtomicU64::new(0));
     let part = |_| PopulatePart {
@@ -63,7 +62,7 @@ struct PopulatePart {
     drawn: Range<u64>,
     /// Hashed keys of this draw, and those whose shard was busy.
     planned: Vec<PlannedKey>,
-    /// Keys by shard, made up to `done`.
+    /// Keys by shard; those before `done` have been made.
     sorted: Vec<PlannedKey>,
     done: usize,
     key: Vec<u8>,
@@ -88,7 +87,7 @@ impl Part for PopulatePart {
             } else if !self.drawn.is_empty() {
                 self.plan_some(slice.engine);
             } else if busy {
-                // What is left waits for others; so do we.
+                // The keys that are left are for busy shards.
                 return Progress::Blocked;
             } else if !self.draw(slice.engine) {
                 return Progress::Done;
@@ -124,7 +123,7 @@ impl PopulatePart {
         }
     }
 
-    /// Sorts the planned keys by shard, counting.
+    /// Sorts the planned keys by shard (a counting sort).
     fn sort(&mut self, engine: &Engine) {
         let shard = |planned: &PlannedKey| engine.shard_of(planned.hash) as usize;
         let mut places = vec![0; engine.shard_count() as usize + 1];
@@ -143,8 +142,8 @@ impl PopulatePart {
         self.done = 0;
     }
 
-    /// Whether the host watches none of the next `run` keys that are to be made in the held shard.
-    /// Where it does, the main thread must tell it first, and is asked to.
+    /// Whether the host watches none of the next `run` keys to be made in the held shard. If it
+    /// does, the main thread must notify it first, and is asked to.
     #[cold]
     fn may_make(&mut self, slice: &Slice<'_>, held: &HeldShard<'_>, run: usize, now: &Now) -> bool {
         let mut may = true;
@@ -159,8 +158,8 @@ impl PopulatePart {
         may
     }
 
-    /// Makes some keys of the next shard. False when it was busy; its keys are
-    /// then for later.
+    /// Makes some keys of the next shard. False if it was busy; its keys then wait for a later
+    /// draw.
     fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
         let shard = slice.engine.shard_of(self.sorted[self.done].hash);
         let rest = &self.sorted[self.done..];

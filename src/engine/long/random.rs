@@ -1,5 +1,5 @@
-//! RANDOMKEY where drawing shards found nothing: a search through all of them,
-//! from one drawn at random on.
+//! RANDOMKEY after drawing shards found nothing: a search through all of them, from a random one
+//! on.
 
 use std::sync::Arc;
 

@@ -14,12 +14,12 @@ use crate::command::{Error, Reply, ScanArgs};
 use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Task, Work};
 use crate::store::{Entry, Now};
 
-/// A walk that goes on until enough keys have been looked at.
+/// A walk that ends when enough keys have been visited.
 pub struct ScanState {
     pattern: Pattern,
     of_type: Option<Box<[u8]>>,
     db: u32,
-    /// How many keys may still be looked at.
+    /// How many keys may still be visited.
     left: usize,
     shard: u32,
     shards: u32,
@@ -46,7 +46,7 @@ impl ScanState {
         }
     }
 
-    /// Whether there is nothing more to look at, or enough was.
+    /// Whether there is nothing more to visit, or enough keys were visited.
     pub fn is_done(&self) -> bool {
         self.shard == self.shards || self.left == 0
     }
@@ -56,12 +56,12 @@ impl ScanState {
         self.shard
     }
 
-    /// What the reply takes, roughly.
+    /// About the size of the reply.
     pub fn bytes(&self) -> usize {
         self.found.bytes()
     }
 
-    /// Looks at keys of the held shard, to its end or until enough.
+    /// Visits keys of the held shard, to its end or until there are enough.
     pub fn visit(
         &mut self,
         engine: &Engine,
@@ -99,7 +99,7 @@ impl ScanState {
         }
     }
 
-    /// The reply: cursor and keys. True when all is said.
+    /// The reply: cursor and keys. True when all is written.
     pub fn reply(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
         if !self.head_said {
             self.head_said = true;
@@ -114,7 +114,7 @@ impl ScanState {
     }
 }
 
-/// The same with a large COUNT.
+/// A SCAN with a large COUNT.
 pub(super) fn work(engine: &Engine, db: u32, args: &ScanArgs) -> Work {
     let state = Arc::new(Mutex::new(ScanState::new(engine, args, db)));
     let first_worker = engine.owner(state.lock().shard());

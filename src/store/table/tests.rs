@@ -148,8 +148,8 @@ proptest! {
         let mut cursor = Some(0);
         for burst in steps.chunks(pace) {
             let Some(from) = cursor else { break };
-            // A key that is removed and set again may be seen twice; those
-            // that stay may not, and those are asserted on below.
+            // A key that is removed and set again may be visited twice; those that stay may not,
+            // and those are asserted on below.
             let mut visited = BTreeSet::new();
             cursor = tested.scan_step(from, whole_segments, &mut visited);
             for key in visited {
