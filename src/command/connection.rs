@@ -1,5 +1,5 @@
-//! Commands that concern a connection or the server and no value. Every Redis has
-//! them, so on the host they are the host's own; a port has these.
+//! Commands about a connection or the server, which touch no values. The host has its own, so only
+//! the ports have these.
 
 use super::spec::tips;
 use super::{
@@ -11,9 +11,9 @@ const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
 const FAST: Flags = Flags { fast: true, ..PLAIN };
 const NOSCRIPT: Flags = Flags { noscript: true, ..PLAIN };
 const ADMIN: Flags = Flags { admin: true, ..NOSCRIPT };
-/// Of a command of a transaction.
+/// The flags of a command of a transaction.
 const IN_TRANSACTION: Flags = Flags { fast: true, allow_busy: true, ..NOSCRIPT };
-/// Of a command that any client may call.
+/// The flags of a command that any client may call.
 const OPEN: Flags = Flags { no_auth: true, ..IN_TRANSACTION };
 
 const fn docs(summary: &'static str) -> Docs {
@@ -70,7 +70,7 @@ const fn describe(name: &'static str, arity: i32, which: Describe, docs: Docs) -
     server(name, arity, PLAIN, "slow connection", PortCommand::Describe(which), docs)
 }
 
-/// A command that is nothing without a subcommand; these follow it.
+/// A container of subcommands, whose rows follow it.
 const fn container(name: &'static str, docs: Docs) -> Command {
     server(name, -2, Flags::NONE, "slow", PortCommand::Container, docs)
 }

@@ -1,4 +1,4 @@
-//! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
+//! GETDEL and GETEX, after Redis's t_string.c.
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
@@ -57,7 +57,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.null();
         return Ok(());
     }
-    // Redis judges the number only where there is a key.
+    // Redis checks the number only if the key exists.
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
     get(cx, reply)?;
     match expire_at {
