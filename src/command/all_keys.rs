@@ -230,7 +230,7 @@ pub(super) static INFO: Command = Command {
         Flags::NONE,
         "slow dangerous",
         Docs {
-            summary: "Returns what INFO says about midi, without the host's own sections.",
+            summary: "Returns midi's sections of INFO, without the host's own.",
             complexity: "O(T), T being the number of threads",
             args: &[arg("section", ArgKind::String).optional().multiple()],
         },

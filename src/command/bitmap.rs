@@ -43,7 +43,7 @@ pub(super) static GETBIT: Command = Command {
     categories: "read bitmap fast",
     group: "bitmap",
     docs: Docs {
-        summary: "Returns one bit of a key's value; behind its end all are 0.",
+        summary: "Returns one bit of a key's value; bits beyond its end are 0.",
         complexity: "O(1)",
         args: &[KEY, OFFSET],
     },

@@ -35,7 +35,7 @@ pub(super) static GETEX: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Returns the value of a key and changes its expiry if wanted.",
+        summary: "Returns the value of a key and optionally changes its expiry.",
         complexity: "O(1)",
         args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
     },

@@ -19,7 +19,7 @@ pub(super) static APPEND: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Adds bytes to the end of a key's value, which is made if there is none.",
+        summary: "Appends bytes to a key's value; creates the key if it does not exist.",
         complexity: "O(1) for each byte appended, on average",
         args: &[KEY, VALUE],
     },

@@ -17,7 +17,7 @@ pub(super) static RENAME: Command = Command {
     keys: Keys::Two(Access::Take, Access::Overwrite),
     categories: "keyspace write slow",
     docs: Docs {
-        summary: "Gives a key another name, in place of whatever has that name, at one moment.",
+        summary: "Renames a key, and replaces the key that has the new name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },
@@ -32,7 +32,7 @@ pub(super) static RENAMENX: Command = Command {
     keys: Keys::Two(Access::Take, Access::Insert),
     categories: "keyspace write fast",
     docs: Docs {
-        summary: "Gives a key another name if nothing has that name, at one moment.",
+        summary: "Renames a key if no key has the new name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },

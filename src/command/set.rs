@@ -19,7 +19,7 @@ pub(super) static SETNX: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key if there is no such key.",
+        summary: "Sets the value of a key if the key does not exist.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
@@ -68,7 +68,7 @@ pub(super) static GETSET: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key and returns the one before.",
+        summary: "Sets the value of a key and returns the old value.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
@@ -85,7 +85,7 @@ pub(super) static MSETNX: Command = Command {
     group: "string",
     tips: &[tips::MULTI_SHARD, tips::LEAST],
     docs: Docs {
-        summary: "Sets the values of several keys at one moment if there is none of them.",
+        summary: "Sets the values of several keys at one moment if none of the keys exists.",
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },

@@ -62,7 +62,7 @@ pub(super) static SET: Command = Command {
     categories: "write string slow",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key, on conditions and with an expiry if wanted.",
+        summary: "Sets the value of a key, optionally on conditions and with an expiry.",
         complexity: "O(1)",
         args: &[
             arg("key", ArgKind::Key),
