@@ -99,7 +99,7 @@ const OBJECT_HELP: &[&str] = &[
     "IDLETIME <key>",
     "    Refused: midi does not note when a key is used.",
     "REFCOUNT <key>",
-    "    How many users the value would have in Redis.",
+    "    The reference count that the value would have in Redis.",
     "HELP",
     "    These lines.",
 ];
