@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Error;
 use crate::store::SharedValue;
 
-/// Keeps a whole argument without copying it, where the door can.
+/// Keeps a whole argument without copying it, if the door supports it.
 pub trait Keep {
     /// The argument at `index` as a buffer of its own; `None` if the door cannot keep it.
     fn keep(&self, index: usize) -> Option<SharedValue>;

@@ -102,7 +102,7 @@ impl Events {
         }
     }
 
-    /// Key number `key` (counted among the keys) has changed.
+    /// Notes an event of key number `key`, counted among the command's keys.
     #[inline]
     pub(super) fn note(&mut self, key: usize, event: Event) {
         if let Some(noted) = &mut self.noted {
@@ -111,7 +111,7 @@ impl Events {
         }
     }
 
-    /// Key number `key` of another database has changed.
+    /// Notes an event of key number `key` in another database.
     pub(super) fn note_in(&mut self, key: usize, db: u32, event: Event) {
         if let Some(noted) = &mut self.noted {
             noted.list.push(KeyEvent { key, db, event });

@@ -131,7 +131,7 @@ impl Numeral {
         if power >= 0 {
             return nearest(negative, &(whole * scale), false, 0);
         }
-        // The quotient has enough bits to round it; of the remainder only matters whether it is
+        // The quotient has enough bits to round it; of the remainder it only matters whether it is
         // zero.
         let shift = (100 + scale.bits()).saturating_sub(whole.bits());
         let shifted = whole << shift;

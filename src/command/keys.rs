@@ -19,7 +19,7 @@ pub enum Keys {
     All(Access),
     /// Every other argument, each followed by its value.
     Pairs(Access),
-    /// Argument 1 says how many pairs of key and value follow.
+    /// Argument 1 is the number of pairs of key and value that follow.
     CountedPairs(Access),
     /// Argument 1; what happens to it depends on the options.
     ByOptions(ByOptions),
@@ -57,7 +57,7 @@ pub enum Access {
     Overwrite,
     /// Writes a key that must not exist: `OW INSERT`.
     Insert,
-    /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
+    /// Overwrites values and returns the old ones: `RW ACCESS UPDATE`.
     ReadOverwrite,
     /// Returns the value, or moves it to another key, and removes the key: `RW ACCESS DELETE`.
     Take,

@@ -1,4 +1,4 @@
-//! The rows of the command table: whatever the code must know of a command besides its function.
+//! The rows of the command table: everything that the code must know about a command.
 
 use arrayvec::ArrayVec;
 
@@ -44,7 +44,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The defaults of a row, which lists only what differs. Every row must have a name, an arity,
+    /// The defaults. A row lists only what differs from them. Every row must have a name, an arity,
     /// categories, docs and an action; `table.rs` checks that at compile time.
     pub(super) const USUAL: Command = Command {
         name: "",
