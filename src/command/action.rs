@@ -1,19 +1,19 @@
-//! How commands are carried out: what stands in a row as its action.
+//! How commands are carried out: the action of a row.
 
 use super::{Error, ManyKeys, OneKey, Reply};
 
-/// A command's function. One that only reads has its keys shared in its hands: so it cannot change
+/// A command's function. One that only reads gets its keys by shared reference, so it cannot change
 /// them.
 #[derive(Clone, Copy)]
 pub enum Run<R, E> {
     /// Reads.
     Read(R),
-    /// Changes what it will.
+    /// Reads and changes.
     Edit(E),
 }
 
 impl<R, E> Run<R, E> {
-    /// Whether it cannot change anything.
+    /// Whether it is unable to change anything.
     pub fn only_reads(self) -> bool {
         matches!(self, Run::Read(_))
     }
@@ -27,10 +27,10 @@ type ReadMany = fn(&ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
 type EditMany = fn(&mut ManyKeys<'_>, &mut dyn Reply) -> Result<(), Error>;
 
 impl Run<ReadOne, EditOne> {
-    /// Runs it.
+    /// Runs the function.
     ///
     /// # Errors
-    /// Why it was not done.
+    /// The reason why nothing was done.
     #[inline(always)]
     pub fn run(self, cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         match self {
@@ -51,10 +51,10 @@ impl Run<ReadEach, EditEach> {
 }
 
 impl Run<ReadMany, EditMany> {
-    /// Runs it.
+    /// Runs the function.
     ///
     /// # Errors
-    /// Why it was not done.
+    /// The reason why nothing was done.
     pub fn run(self, cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         match self {
             Run::Read(read) => read(cx, reply),
@@ -73,14 +73,14 @@ pub type OnManyKeys = Run<ReadMany, EditMany>;
 pub enum Action {
     /// On the shard of its one key.
     OneKey(Run<ReadOne, EditOne>),
-    /// On the shard of each of its keys; answers for how many it gave true. Not
-    /// atomic over many keys.
+    /// On the shard of each of its keys; the reply is the number of keys for which it returned
+    /// true. Not atomic over many keys.
     EachKey(Run<ReadEach, EditEach>),
     /// On the shards of all its keys, held together.
     ManyKeys(Run<ReadMany, EditMany>),
-    /// Over the keyspace, by the engine.
+    /// Over all keys, by the engine.
     AllKeys(OnAllKeys),
-    /// By the door, with means that only it has.
+    /// By the door, because it needs what only the door has.
     Door(DoorCommand),
     /// By a port: it is about a connection or the server, and touches no data.
     Port(PortCommand),
@@ -93,7 +93,7 @@ pub enum OnAllKeys {
     Keys,
     /// Some keys and a cursor.
     Scan,
-    /// Any one key.
+    /// One key, drawn at random.
     RandomKey,
     /// How many keys.
     DbSize,
@@ -103,7 +103,7 @@ pub enum OnAllKeys {
     FlushAll,
     /// Exchanges two databases.
     SwapDb,
-    /// Makes keys for trying things out.
+    /// Creates keys for tests.
     Populate,
 }
 
@@ -116,14 +116,13 @@ pub enum DoorCommand {
     Export,
     /// Lists and cancels long commands.
     Jobs,
-    /// What INFO says about midi.
+    /// The sections of INFO about midi.
     Info,
-    /// The commands, for people.
+    /// A line of help for each command.
     Help,
 }
 
-/// Commands about a connection or the server. Every Redis has them, so on the host they are the
-/// host's own.
+/// Commands about a connection or the server. The host has its own, so only the ports have these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortCommand {
     /// `PING [message]`.
@@ -152,9 +151,9 @@ pub enum PortCommand {
     Watch,
     /// `UNWATCH`.
     Unwatch,
-    /// Nothing by itself: it has subcommands.
+    /// A container of subcommands, which does nothing by itself.
     Container,
-    /// One of CLIENT's.
+    /// A subcommand of CLIENT.
     Client(ClientCommand),
     /// `COMMAND` or one of its subcommands.
     Describe(Describe),

@@ -1,5 +1,5 @@
-//! Commands over all shards, and those that only a door can carry out: their
-//! rows and their arguments. How they run in slices is `engine/long`.
+//! Commands over all shards, and those that only a door can carry out: their rows and their
+//! arguments. `engine/long` runs them in slices.
 
 use arrayvec::ArrayVec;
 
@@ -230,7 +230,7 @@ pub(super) static INFO: Command = Command {
         Flags::NONE,
         "slow dangerous",
         Docs {
-            summary: "Returns what INFO says about midi, without the host's own sections.",
+            summary: "Returns midi's sections of INFO, without the host's own.",
             complexity: "O(T), T being the number of threads",
             args: &[arg("section", ArgKind::String).optional().multiple()],
         },
@@ -254,7 +254,7 @@ pub(super) static HELP: Command = Command {
     )
 };
 
-/// A pattern argument within its limit.
+/// Makes a pattern of an argument. Fails if it is longer than the limit.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
     if text.len() > limits.max_pattern_bytes {
         return Err(Error::PatternTooLong(limits.max_pattern_bytes));
@@ -262,7 +262,7 @@ pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
     Ok(Pattern::new(text))
 }
 
-/// FLUSHDB's and FLUSHALL's option: whether the reply waits until all is freed.
+/// The option of FLUSHDB and FLUSHALL: whether the reply waits until all memory is freed.
 pub fn flush_waits(args: &Args<'_>) -> Result<bool, Error> {
     match args.len() {
         1 => Ok(false),
@@ -272,7 +272,7 @@ pub fn flush_waits(args: &Args<'_>) -> Result<bool, Error> {
     }
 }
 
-/// SWAPDB's databases, of which there are `databases`.
+/// The two databases of SWAPDB, each below `databases`.
 pub fn swapped_dbs(args: &Args<'_>, databases: u32) -> Result<(u32, u32), Error> {
     let number = |at, error| {
         args.integer(at).ok().and_then(|number| i32::try_from(number).ok()).ok_or(error)
@@ -283,7 +283,7 @@ pub fn swapped_dbs(args: &Args<'_>, databases: u32) -> Result<(u32, u32), Error>
     Ok((db(a)?, db(b)?))
 }
 
-/// The same for the list of rights: none where SWAPDB will refuse them.
+/// The two databases of SWAPDB, for the check of rights; none if SWAPDB will refuse its arguments.
 fn swapped(args: &Args<'_>, _: u32) -> ArrayVec<u32, 2> {
     swapped_dbs(args, u32::MAX).map_or_else(|_| ArrayVec::new(), |(a, b)| [a, b].into())
 }
@@ -294,18 +294,18 @@ fn is_long_scan(args: &Args<'_>, limits: &Limits) -> bool {
 
 /// SCAN's arguments.
 pub struct ScanArgs {
-    /// Where to go on; 0 at the beginning.
+    /// Where to continue; 0 at the beginning.
     pub cursor: u64,
-    /// What keys to give; all without one.
+    /// The pattern of the keys to return; all keys without MATCH.
     pub pattern: Pattern,
     /// About how many keys to look at, at least 1.
     pub count: usize,
-    /// What TYPE calls the values of the keys to give; all without it.
+    /// The type of the keys to return, as TYPE names it; all types without it.
     pub of_type: Option<Box<[u8]>>,
 }
 
 impl ScanArgs {
-    /// Reads them in Redis's order, so that the first error is Redis's too.
+    /// Parses the arguments in Redis's order, so that the first error is the same as Redis's.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
         let mut scan = ScanArgs {
             cursor: parse_cursor(args.get(1)).ok_or(Error::InvalidCursor)?,
@@ -335,8 +335,8 @@ impl ScanArgs {
     }
 }
 
-/// Redis reads cursors with strtoul: a sign is allowed and wraps around, the
-/// empty text is 0, white space in front is not allowed, a NUL ends it.
+/// Redis reads cursors with strtoul: a sign is allowed and wraps around, the empty text is 0, white
+/// space in front is not allowed, and a NUL ends the number.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     let (digits, negative) = match text {
@@ -360,7 +360,7 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
 /// POPULATE's arguments, after DEBUG POPULATE in Redis's debug.c.
 #[derive(Clone)]
 pub struct PopulateArgs {
-    /// How many keys.
+    /// The number of keys.
     pub count: u64,
     prefix: Vec<u8>,
     size: Option<usize>,
@@ -370,7 +370,7 @@ pub struct PopulateArgs {
 const POPULATE_KEY_BYTES: usize = 127;
 
 impl PopulateArgs {
-    /// Reads count, prefix and size.
+    /// Parses count, prefix and size.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
         if args.len() > 4 {
             return Err(Error::Syntax);
@@ -391,12 +391,12 @@ impl PopulateArgs {
         })
     }
 
-    /// About the size of a value, at least 1.
+    /// The approximate size of a value, at least 1.
     pub fn value_bytes(&self) -> usize {
         self.size.unwrap_or(16)
     }
 
-    /// Writes the key of that number over `key`.
+    /// Replaces `key` with key number `number`.
     pub fn key(&self, number: u64, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&self.prefix[..self.prefix.len().min(POPULATE_KEY_BYTES)]);
@@ -405,8 +405,8 @@ impl PopulateArgs {
         key.truncate(POPULATE_KEY_BYTES);
     }
 
-    /// Writes the value of that number over `value`: `value:N`, cut or filled
-    /// with zero bytes to the size.
+    /// Replaces `value` with value number `number`: `value:N`, cut or filled with zero bytes to the
+    /// size.
     pub fn value(&self, number: u64, value: &mut Vec<u8>) {
         value.clear();
         value.extend_from_slice(b"value:");
@@ -419,16 +419,16 @@ impl PopulateArgs {
 
 /// The arguments of IMPORT and EXPORT.
 pub struct ImportArgs {
-    /// Which keys.
+    /// The pattern of the keys to copy.
     pub pattern: Pattern,
-    /// At most how many keys are copied.
+    /// The maximum number of keys to copy.
     pub count: u64,
-    /// Whether keys that are already there are replaced.
+    /// Whether existing keys are replaced.
     pub replace: bool,
 }
 
 impl ImportArgs {
-    /// Reads pattern, COUNT and REPLACE.
+    /// Parses pattern, COUNT and REPLACE.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
         let mut parsed = ImportArgs {
             pattern: key_pattern(args.get(1), limits)?,

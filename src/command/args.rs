@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::Error;
 use crate::store::SharedValue;
 
-/// Keeps a whole argument without copying it, where the door can.
+/// Keeps a whole argument without copying it, if the door supports it.
 pub trait Keep {
-    /// The argument at `index` as a buffer of its own.
+    /// The argument at `index` as a buffer of its own; `None` if the door cannot keep it.
     fn keep(&self, index: usize) -> Option<SharedValue>;
 }
 
@@ -29,18 +29,18 @@ impl<'a> Args<'a> {
         Args { list, keeper: Some(keeper) }
     }
 
-    /// How many there are, the name included.
+    /// The number of arguments, the name included.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether not even the name is there.
+    /// Whether even the name is missing.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Argument number `index`, empty where there is none.
+    /// Argument number `index`, empty if there is none.
     #[inline]
     pub fn get(&self, index: usize) -> &'a [u8] {
         self.list.get(index).copied().unwrap_or_default()
@@ -51,8 +51,8 @@ impl<'a> Args<'a> {
         self.list.get(index..).unwrap_or_default()
     }
 
-    /// Keeps argument `index` without a copy if it has at least `min_bytes`
-    /// and the door can.
+    /// Keeps argument `index` without a copy if it has at least `min_bytes` and the door supports
+    /// it.
     #[inline]
     pub fn keep(&self, index: usize, min_bytes: usize) -> Option<SharedValue> {
         if self.get(index).len() < min_bytes {
@@ -72,8 +72,8 @@ impl<'a> Args<'a> {
         parse_integer(self.get(index)).ok_or(Error::NotAnInteger)
     }
 
-    /// A copy that outlives the call; arguments of at least `keep_bytes` are
-    /// kept instead, where the door can.
+    /// A copy that outlives the call. Arguments of at least `keep_bytes` are kept instead of copied
+    /// if the door supports it.
     pub fn to_owned(&self, keep_bytes: usize) -> OwnedArgs {
         let mut owned = OwnedArgs::default();
         for index in 0..self.len() {
@@ -103,7 +103,7 @@ enum ArgPart {
 }
 
 impl OwnedArgs {
-    /// How many there are, the name included.
+    /// The number of arguments, the name included.
     pub fn len(&self) -> usize {
         self.parts.len()
     }
@@ -113,7 +113,7 @@ impl OwnedArgs {
         self.parts.is_empty()
     }
 
-    /// Argument number `index`, empty where there is none.
+    /// Argument number `index`, empty if there is none.
     pub fn get(&self, index: usize) -> &[u8] {
         self.parts.get(index).map_or(&[], |part| self.part(part))
     }
@@ -154,7 +154,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        // Counted downwards: there is one negative number more.
+        // Counts down from 0, because there is one more negative number than positive ones.
         number = number.checked_mul(10)?.checked_sub(i64::from(digit - b'0'))?;
     }
     if digits.len() == text.len() { number.checked_neg() } else { Some(number) }

@@ -77,27 +77,27 @@ pub(super) static BITFIELD_RO: Command = Command {
     ..Command::USUAL
 };
 
-/// One thing to be done.
+/// One operation.
 #[derive(Clone, Copy)]
 struct Step {
     field: Field,
-    /// Where it begins.
+    /// The offset of its first bit.
     at: u64,
-    /// What is written, if anything is.
+    /// What it writes; `None` for GET.
     write: Option<Write>,
 }
 
 #[derive(Clone, Copy)]
 struct Write {
     number: i64,
-    /// It is added to what is there.
+    /// Whether the number is added to the field (INCRBY).
     adds: bool,
     overflow: Overflow,
 }
 
 type Steps = SmallVec<[Step; 4]>;
 
-/// What one step says; null where a number was not written because it did not fit.
+/// The results of the steps; `None` is a number that was not written because it did not fit.
 type Said = SmallVec<[Option<i64>; 4]>;
 
 fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -125,7 +125,7 @@ fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Err
     Ok(())
 }
 
-/// Where any step writes, the value must have so many bytes.
+/// Runs steps of which at least one writes. They need a value of `len` bytes.
 fn write(
     cx: &mut OneKey<'_>,
     steps: &Steps,
@@ -146,7 +146,7 @@ fn write(
         changed
     })?;
     cx.key.set_origin(Origin::Edited);
-    // A value that has grown for numbers that were not written then is no event: so it is in Redis.
+    // As in Redis, there is no event if the value has grown but no number was written.
     if changed {
         cx.tell(Event::SETBIT);
     }
@@ -165,13 +165,13 @@ fn say(said: &Said, reply: &mut dyn Reply) {
 }
 
 impl Step {
-    /// The bit behind its field.
+    /// The offset of the bit after its field.
     fn end(&self) -> u64 {
         self.at + u64::from(self.field.bits)
     }
 
-    /// Does it, on a value that its field is in if it writes. Tells what it says, and whether it is
-    /// a change; in a value that has just grown every write is one.
+    /// Runs the step. A step that writes needs a value that contains its field. Returns the result,
+    /// and whether the value changed; in a value that has just grown every write is a change.
     fn take(&self, bytes: &mut [u8], has_grown: bool) -> (Option<i64>, bool) {
         let old = self.field.read(bytes, self.at);
         let Some(write) = self.write else { return (Some(old), false) };
@@ -185,7 +185,7 @@ impl Step {
     }
 }
 
-/// Reads the arguments behind the key.
+/// Parses the arguments after the key.
 fn parse(args: &Args<'_>, limits: &Limits) -> Result<Steps, Error> {
     let mut steps = Steps::new();
     let mut overflow = Overflow::Wrap;

@@ -1,4 +1,4 @@
-//! Values as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP, after Redis's bitops.c.
+//! Values as bit strings: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP, after Redis's bitops.c.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub(super) static GETBIT: Command = Command {
     categories: "read bitmap fast",
     group: "bitmap",
     docs: Docs {
-        summary: "Returns one bit of a key's value; behind its end all are 0.",
+        summary: "Returns one bit of a key's value; bits beyond its end are 0.",
         complexity: "O(1)",
         args: &[KEY, OFFSET],
     },
@@ -119,8 +119,8 @@ pub(super) static BITOP: Command = Command {
     ..Command::USUAL
 };
 
-/// An offset that counts units of so many bits; a bit that the longest value does not have is out
-/// of range.
+/// Parses an offset in units of `unit` bits. Bits beyond the longest allowed value are out of
+/// range.
 pub(super) fn bit_offset(text: &[u8], unit: u32, limits: &Limits) -> Result<u64, Error> {
     let offset = parse_integer(text).and_then(|number| number.checked_mul(unit.into()));
     let offset = offset.and_then(|offset| u64::try_from(offset).ok());
@@ -147,7 +147,7 @@ fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         })?;
         cx.tell(Event::SETBIT);
     }
-    // Redis makes another form of it before it looks whether there is anything to be changed.
+    // Redis changes the encoding before it checks whether the bit changes.
     cx.key.set_origin(Origin::Edited);
     reply.integer(was.into());
     Ok(())
@@ -159,7 +159,7 @@ fn getbit(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the offsets of a range count.
+/// The unit of a range's offsets.
 #[derive(Clone, Copy)]
 enum BitUnit {
     Byte,
@@ -167,7 +167,7 @@ enum BitUnit {
 }
 
 impl BitUnit {
-    /// The word at that argument, or bytes where there is none.
+    /// Parses the unit at argument `at`; bytes if the argument is missing.
     fn parse(args: &Args<'_>, at: usize) -> Result<Self, Error> {
         match () {
             _ if at >= args.len() || args.is(at, "byte") => Ok(BitUnit::Byte),
@@ -176,7 +176,7 @@ impl BitUnit {
         }
     }
 
-    /// The bits from `start` to `end`, both included, of a value of so many bytes; negative ones
+    /// The bits from `start` to `end`, both included, of a value of `bytes` bytes; negative offsets
     /// count from the end.
     fn range(self, start: i64, end: i64, bytes: usize) -> Range<u64> {
         let (count, bits) = match self {
@@ -195,7 +195,7 @@ fn all_bits(value: &[u8]) -> Range<u64> {
 }
 
 impl Limits {
-    /// Refuses to look at so many bits on this thread.
+    /// Refuses to read more bits than this thread may.
     fn look_at(&self, bits: &Range<u64>) -> Result<(), Error> {
         self.touch(((bits.end - bits.start) / 8) as usize)
     }
@@ -203,7 +203,7 @@ impl Limits {
 
 fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let value = cx.string()?;
-    // What else is wrong Redis 7.0 says only where there is a key.
+    // Redis 7.0 checks the other arguments only if the key exists.
     let Some(value) = value.as_ref().map(|value| value.bytes()) else {
         reply.integer(0);
         return Ok(());
@@ -212,7 +212,7 @@ fn bitcount(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         2 => all_bits(value),
         4 | 5 => {
             let (start, end) = (cx.args.integer(2)?, cx.args.integer(3)?);
-            // And this before the unit.
+            // Redis 7.0 checks this before the unit.
             if start < 0 && end < 0 && start > end {
                 0..0
             } else {
@@ -248,7 +248,7 @@ fn bitpos(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         _ => return Err(Error::Syntax),
     };
     cx.limits.look_at(&searched)?;
-    // Zeros follow the value, unless the range ends.
+    // Zeros follow the value, unless the range has an end.
     let behind = if wanted || ends || searched.is_empty() { -1 } else { searched.end as i64 };
     reply.integer(bits::find(value, searched, wanted).map_or(behind, |at| at as i64));
     Ok(())
@@ -286,7 +286,7 @@ fn bitop(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 impl ManyKeys<'_> {
-    /// What BITOP gives to its first key; keys that are not there count as empty.
+    /// The result of BITOP; missing keys count as empty.
     fn combined(&self, operation: Operation) -> Result<Vec<u8>, Error> {
         let sources = 1..self.args.from(2).len();
         let found = |number| self.keys.read(number).map(|entry| entry.string()).transpose();

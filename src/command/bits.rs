@@ -1,29 +1,29 @@
-//! Values as rows of bits, bit 0 being the highest of the first byte: read and written one by one,
-//! counted, searched, combined, and taken as numbers. Offsets count bits.
+//! Values as bit strings: single bits, counts, searches, combinations, and fields that hold
+//! numbers. Offsets count bits; bit 0 is the highest bit of the first byte.
 
 use std::ops::Range;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The bit at that offset; behind the end all are 0.
+/// The bit at offset `at`; 0 beyond the end.
 pub(super) fn bit(bytes: &[u8], at: u64) -> bool {
     let byte = usize::try_from(at / 8).ok().and_then(|place| bytes.get(place));
     byte.is_some_and(|byte| byte & (0x80 >> (at % 8)) != 0)
 }
 
-/// Writes the bit at that offset, which must be there.
+/// Writes the bit at offset `at`, which must be within the bytes.
 pub(super) fn set_bit(bytes: &mut [u8], at: u64, on: bool) {
     let (byte, mask) = (&mut bytes[(at / 8) as usize], 0x80 >> (at % 8));
     *byte = if on { *byte | mask } else { *byte & !mask };
 }
 
-/// How many bits are 1 in the range, which must be within the bytes.
+/// The number of 1 bits in the range, which must be within the bytes.
 pub(super) fn count(bytes: &[u8], bits: Range<u64>) -> u64 {
     if bits.is_empty() {
         return 0;
     }
     let bytes = &bytes[(bits.start / 8) as usize..bits.end.div_ceil(8) as usize];
-    // Of the first and the last byte, what lies outside.
+    // The bits of the first and the last byte that are outside of the range.
     let before = u16::from(bytes[0]) >> (8 - bits.start % 8);
     let behind =
         if bits.end.is_multiple_of(8) { 0 } else { bytes[bytes.len() - 1] << (bits.end % 8) };
@@ -37,13 +37,13 @@ fn count_all(bytes: &[u8]) -> u64 {
     in_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
 }
 
-/// Where the first bit of that kind is in the range, which must be within the bytes.
+/// The offset of the first bit equal to `wanted` in the range, which must be within the bytes.
 pub(super) fn find(bytes: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
     if bits.is_empty() {
         return None;
     }
     let bytes = &bytes[..bits.end.div_ceil(8) as usize];
-    // What is searched is a 1, then.
+    // After flipping, the search is for a 1.
     let flip = if wanted { 0 } else { u8::MAX };
     let first = (bits.start / 8) as usize;
     let head = (bytes[first] ^ flip) & (u8::MAX >> (bits.start % 8));
@@ -57,28 +57,28 @@ pub(super) fn find(bytes: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> 
     Some(byte as u64 * 8 + u64::from(found.leading_zeros())).filter(|&at| at < bits.end)
 }
 
-/// How many bytes at the beginning are whole words of this byte alone.
+/// The length in bytes of the whole words at the beginning that consist of this byte only.
 fn whole_words(bytes: &[u8], byte: u8) -> usize {
     let (words, _) = bytes.as_chunks::<WORD_BYTES>();
     let other = words.iter().position(|word| *word != [byte; WORD_BYTES]);
     other.unwrap_or(words.len()) * WORD_BYTES
 }
 
-/// What BITOP does with several values.
+/// The operations of BITOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     And,
     Or,
     Xor,
-    /// Of the first one alone.
+    /// Takes one value.
     Not,
 }
 
-/// So much of the result is made at once: it stays in the processor's first cache while one value
-/// after the other is read.
+/// The result is made in blocks of this size: a block stays in the L1 cache while one value after
+/// the other is read.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// As long as the longest value; the others count as filled with zeros up to there.
+/// The result is as long as the longest value; the others are padded with zeros.
 pub(super) fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
     let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
     let mut result = vec![0; longest];
@@ -95,12 +95,12 @@ pub(super) fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
     result
 }
 
-/// What there is of so many bytes from `start` on.
+/// The part of the value that overlaps the `len` bytes from `start` on.
 fn part(value: &[u8], start: usize, len: usize) -> &[u8] {
     &value[start.min(value.len())..(start + len).min(value.len())]
 }
 
-/// Short loops without a choice inside: the compiler makes them work on many bytes at once.
+/// Short loops without branches, which the compiler vectorizes.
 fn apply(operation: Operation, block: &mut [u8], other: &[u8]) {
     let (both, alone) = block.split_at_mut(other.len());
     let pairs = both.iter_mut().zip(other);
@@ -115,37 +115,37 @@ fn apply(operation: Operation, block: &mut [u8], other: &[u8]) {
     }
 }
 
-/// A number of so many bits.
+/// The type of a number: its width and its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     /// Whether its highest bit is a sign.
     pub(super) signed: bool,
-    /// 1 to 64, one less without a sign: what is read fits an `i64`.
+    /// The width: 1 to 64, or 1 to 63 without a sign, so every number fits an `i64`.
     pub(super) bits: u32,
 }
 
-/// What becomes of a number that does not fit its field.
+/// What happens to a number that does not fit its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// Its lowest bits are taken.
+    /// Its lowest bits are written.
     Wrap,
-    /// The nearest number that fits is.
+    /// The nearest number that fits is written.
     Saturate,
-    /// It is not written.
+    /// Nothing is written.
     Fail,
 }
 
-/// A field touches so many bytes at most: 64 bits that begin in the middle of a byte.
+/// The maximum number of bytes that a field touches: 64 bits that begin in the middle of a byte.
 const FIELD_BYTES: usize = 9;
 
 impl Field {
-    /// The number at that offset; behind the end all bits are 0.
+    /// Reads the number at offset `at`; bits beyond the end are 0.
     pub(super) fn read(self, bytes: &[u8], at: u64) -> i64 {
         let (window, _) = window(bytes, at);
         self.number((window << (at % 8) >> (u128::BITS - self.bits)) as u64)
     }
 
-    /// Writes the lowest bits of a number at that offset, where all of the field must be there.
+    /// Writes the lowest bits of a number at offset `at`. The whole field must be within the bytes.
     pub(super) fn write(self, bytes: &mut [u8], at: u64, number: i64) {
         let (window, range) = window(bytes, at);
         let shift = u128::BITS - self.bits - (at % 8) as u32;
@@ -155,7 +155,7 @@ impl Field {
         bytes[range].copy_from_slice(&written.to_be_bytes()[..len]);
     }
 
-    /// The number that is written, if any, where this one is to be.
+    /// The number to write for this one; `None` if it does not fit and is not to be written.
     pub(super) fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = self.limits();
         match overflow {
@@ -166,9 +166,9 @@ impl Field {
         }
     }
 
-    /// The number that BITFIELD is told to set. A negative one is a large one where there is no
-    /// sign. And Redis takes one for too large, too, whose distance from the largest does not
-    /// fit 64 bits.
+    /// The number that SET of BITFIELD means. In an unsigned field a negative number means a large
+    /// one. As in Redis, a number is also too large if its distance from the largest does not fit
+    /// 64 bits.
     pub(super) fn meant(self, number: i64) -> i128 {
         let (number, (_, most)) = (i128::from(number), self.limits());
         let is_above = match self.signed {
@@ -178,7 +178,7 @@ impl Field {
         if is_above { number + (1 << u64::BITS) } else { number }
     }
 
-    /// What the lowest bits say.
+    /// The lowest bits as a number.
     fn number(self, bits: u64) -> i64 {
         let shift = u64::BITS - self.bits;
         if self.signed { (bits << shift) as i64 >> shift } else { (bits << shift >> shift) as i64 }
@@ -194,8 +194,8 @@ impl Field {
     }
 }
 
-/// The bytes that a field at that offset may touch, as one number, filled with zeros; and which of
-/// them are there.
+/// The bytes that a field at offset `at` may touch, as one number padded with zeros; and the range
+/// of those that exist.
 fn window(bytes: &[u8], at: u64) -> (u128, Range<usize>) {
     let start = usize::try_from(at / 8).map_or(bytes.len(), |start| start.min(bytes.len()));
     let range = start..(start + FIELD_BYTES).min(bytes.len());
@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, one bit at a time.
+    /// The bits, one at a time.
     fn naive(bytes: &[u8]) -> Vec<bool> {
         bytes.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1 == 1)).collect()
     }
@@ -221,7 +221,7 @@ mod tests {
             .collect()
     }
 
-    /// Many of them all alike, so that there is something to skip.
+    /// Many bytes are equal, so that whole words can be skipped.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let alike = (prop_oneof![Just(0), Just(u8::MAX), any::<u8>()], 0..40usize)
             .prop_map(|(byte, len)| vec![byte; len]);
@@ -229,7 +229,7 @@ mod tests {
         (alike.clone(), any, alike).prop_map(|parts| [parts.0, parts.1, parts.2].concat())
     }
 
-    /// A range within so many bits.
+    /// A range within this many bits.
     fn range(len: usize, ends: (usize, usize)) -> Range<u64> {
         let (a, b) = (ends.0 % (len + 1), ends.1 % (len + 1));
         a.min(b) as u64..a.max(b) as u64
@@ -272,7 +272,7 @@ mod tests {
             values in proptest::collection::vec((bytes(), 1..400usize), 1..5),
             which in 0..4usize,
         ) {
-            // Some reach over several blocks.
+            // Some values span several blocks.
             let values: Vec<Vec<u8>> = values.into_iter().map(|(bytes, times)| bytes.repeat(times)).collect();
             let (operation, of_two): (_, fn(u8, u8) -> u8) = [
                 (Operation::And, (|a, b| a & b) as fn(u8, u8) -> u8),

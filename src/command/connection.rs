@@ -1,5 +1,5 @@
-//! Commands that concern a connection or the server and no value. Every Redis has
-//! them, so on the host they are the host's own; a port has these.
+//! Commands about a connection or the server, which touch no values. The host has its own, so only
+//! the ports have these.
 
 use super::spec::tips;
 use super::{
@@ -11,9 +11,9 @@ const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
 const FAST: Flags = Flags { fast: true, ..PLAIN };
 const NOSCRIPT: Flags = Flags { noscript: true, ..PLAIN };
 const ADMIN: Flags = Flags { admin: true, ..NOSCRIPT };
-/// Of a command of a transaction.
+/// The flags of a command of a transaction.
 const IN_TRANSACTION: Flags = Flags { fast: true, allow_busy: true, ..NOSCRIPT };
-/// Of a command that any client may call.
+/// The flags of a command that any client may call.
 const OPEN: Flags = Flags { no_auth: true, ..IN_TRANSACTION };
 
 const fn docs(summary: &'static str) -> Docs {
@@ -70,7 +70,7 @@ const fn describe(name: &'static str, arity: i32, which: Describe, docs: Docs) -
     server(name, arity, PLAIN, "slow connection", PortCommand::Describe(which), docs)
 }
 
-/// A command that is nothing without a subcommand; these follow it.
+/// A container of subcommands, whose rows follow it.
 const fn container(name: &'static str, docs: Docs) -> Command {
     server(name, -2, Flags::NONE, "slow", PortCommand::Container, docs)
 }
@@ -136,7 +136,7 @@ pub(super) static ROWS: [Command; 45] = [
         -1,
         Flags { fast: true, ..Flags::NONE },
         PortCommand::Ping,
-        docs("Says PONG, or the message.").takes(&[arg("message", ArgKind::String).optional()]),
+        docs("Returns PONG, or the message.").takes(&[arg("message", ArgKind::String).optional()]),
     )
     .categories("fast connection")
     .tips(&[tips::ALL_SHARDS, tips::ALL_SUCCEEDED]),
@@ -145,7 +145,7 @@ pub(super) static ROWS: [Command; 45] = [
         2,
         FAST,
         PortCommand::Echo,
-        docs("Says the message.").takes(&[arg("message", ArgKind::String)]),
+        docs("Returns the message.").takes(&[arg("message", ArgKind::String)]),
     )
     .categories("fast connection"),
     connection(
@@ -164,7 +164,7 @@ pub(super) static ROWS: [Command; 45] = [
         -1,
         OPEN,
         PortCommand::Hello,
-        docs("Chooses the protocol, and tells of the server.").takes(&[arg(
+        docs("Chooses the protocol, and describes the server.").takes(&[arg(
             "arguments",
             ArgKind::Block(&[
                 arg("protover", ArgKind::Integer),
@@ -180,7 +180,7 @@ pub(super) static ROWS: [Command; 45] = [
         -2,
         OPEN,
         PortCommand::Auth,
-        docs("Says who the client is.").takes(&[
+        docs("Logs the client in as a user.").takes(&[
             arg("username", ArgKind::String).optional(),
             arg("password", ArgKind::String),
         ]),
@@ -191,18 +191,18 @@ pub(super) static ROWS: [Command; 45] = [
         1,
         OPEN,
         PortCommand::Reset,
-        docs("Makes the connection as it was when it was new."),
+        docs("Resets the connection to the state of a new one."),
     )
     .categories("fast connection")
     .in_multi(InMulti::Ends),
     Command { group: "connection", ..container("client", docs("Commands about connections.")) },
-    client("client|id", 2, NOSCRIPT, ClientCommand::Id, docs("Tells the connection's id.")),
+    client("client|id", 2, NOSCRIPT, ClientCommand::Id, docs("Returns the connection's id.")),
     client(
         "client|getname",
         2,
         NOSCRIPT,
         ClientCommand::GetName,
-        docs("Tells the connection's name."),
+        docs("Returns the connection's name."),
     ),
     client(
         "client|setname",
@@ -265,14 +265,14 @@ pub(super) static ROWS: [Command; 45] = [
         3,
         NOSCRIPT,
         ClientCommand::NoTouch,
-        docs("Accepted; midi notes no access times.").takes(SWITCH),
+        docs("Accepted; midi does not track access times.").takes(SWITCH),
     ),
     client(
         "client|reply",
         3,
         NOSCRIPT,
         ClientCommand::Reply,
-        docs("Says whether the connection wants replies.").takes(&[arg(
+        docs("Sets whether the connection gets replies.").takes(&[arg(
             "on_off_skip",
             ArgKind::OneOf(&[word("on", "ON"), word("off", "OFF"), word("skip", "SKIP")]),
         )]),
@@ -282,14 +282,14 @@ pub(super) static ROWS: [Command; 45] = [
         2,
         NOSCRIPT,
         ClientCommand::TrackingInfo,
-        docs("Tells that the connection tracks nothing."),
+        docs("Reports that tracking is off."),
     ),
     client(
         "client|getredir",
         2,
         NOSCRIPT,
         ClientCommand::GetRedir,
-        docs("Tells that the connection tracks nothing for another one."),
+        docs("Reports that invalidations are not redirected."),
     ),
     client("client|help", 2, PLAIN, ClientCommand::Help, docs("Lists CLIENT's subcommands.")),
     describe(
@@ -330,7 +330,7 @@ pub(super) static ROWS: [Command; 45] = [
         "command|getkeys",
         -4,
         Describe::GetKeys,
-        docs("Tells the keys of a command.")
+        docs("Returns the keys of a command.")
             .costs("O(N), N being the number of arguments")
             .takes(FULL_COMMAND),
     ),
@@ -338,7 +338,7 @@ pub(super) static ROWS: [Command; 45] = [
         "command|getkeysandflags",
         -4,
         Describe::GetKeysAndFlags,
-        docs("Tells the keys of a command, and what it does to them.")
+        docs("Returns the keys of a command, and what it does to them.")
             .costs("O(N), N being the number of arguments")
             .takes(FULL_COMMAND),
     ),
@@ -349,8 +349,12 @@ pub(super) static ROWS: [Command; 45] = [
         PLAIN,
         "slow dangerous",
         PortCommand::Info,
-        docs("Tells about the server and midi.")
-            .takes(&[arg("section", ArgKind::String).optional().multiple()]),
+        docs("Returns information about the server and midi.").takes(&[arg(
+            "section",
+            ArgKind::String,
+        )
+        .optional()
+        .multiple()]),
     )
     .tips(&[tips::ANY_OUTPUT, tips::ALL_SHARDS, tips::SPECIAL_RESPONSE]),
     container("config", docs("Commands about settings.")),
@@ -360,7 +364,7 @@ pub(super) static ROWS: [Command; 45] = [
         ADMIN,
         "admin slow dangerous",
         PortCommand::ConfigGet,
-        docs("Tells settings of the server and of midi.")
+        docs("Returns settings of the server and of midi.")
             .costs("O(N), N being the number of settings")
             .takes(&[arg("parameter", ArgKind::String).multiple()]),
     ),
@@ -370,7 +374,7 @@ pub(super) static ROWS: [Command; 45] = [
         ADMIN,
         "admin slow dangerous",
         PortCommand::Debug,
-        docs("DEBUG POPULATE makes keys as POPULATE does; nothing else of DEBUG is here.")
+        docs("DEBUG POPULATE creates keys as POPULATE does; there is no other DEBUG subcommand.")
             .costs("O(N), N being the number of keys"),
     ),
     container("acl", docs("Commands about users.")),
@@ -380,7 +384,7 @@ pub(super) static ROWS: [Command; 45] = [
         NOSCRIPT,
         "slow",
         PortCommand::WhoAmI,
-        docs("Tells who the client is."),
+        docs("Returns the client's user name."),
     ),
     container("module", docs("Commands about modules.")),
     server(
@@ -398,7 +402,7 @@ pub(super) static ROWS: [Command; 45] = [
         FAST,
         "admin fast dangerous",
         PortCommand::LastSave,
-        docs("Tells when the server last saved its own keys."),
+        docs("Returns when the server last saved its own keys."),
     )
     .tips(&[tips::ANY_OUTPUT]),
     server(
@@ -407,15 +411,15 @@ pub(super) static ROWS: [Command; 45] = [
         Flags { fast: true, ..NOSCRIPT },
         "admin fast dangerous",
         PortCommand::Role,
-        docs("Tells whether the server is a master or a replica."),
+        docs("Returns whether the server is a master or a replica."),
     ),
-    server("time", 1, FAST, "fast", PortCommand::Time, docs("Tells the server's time."))
+    server("time", 1, FAST, "fast", PortCommand::Time, docs("Returns the server's time."))
         .tips(&[tips::ANY_OUTPUT]),
     transaction(
         "multi",
         1,
         PortCommand::Multi,
-        docs("Begins a transaction: what follows is queued."),
+        docs("Begins a transaction: the following commands are queued."),
     )
     .in_multi(InMulti::Refused),
     Command {
@@ -434,7 +438,7 @@ pub(super) static ROWS: [Command; 45] = [
         "discard",
         1,
         PortCommand::Discard,
-        docs("Ends the transaction; its commands do not run."),
+        docs("Ends the transaction without running its commands."),
     )
     .in_multi(InMulti::Ends),
     Command {
@@ -444,10 +448,10 @@ pub(super) static ROWS: [Command; 45] = [
             "watch",
             -2,
             PortCommand::Watch,
-            docs("Lets the next transaction run only if none of these keys has changed by then.")
+            docs("Makes the next transaction run only if none of these keys has changed.")
                 .costs("O(1) for each key")
                 .takes(&[arg("key", ArgKind::Key).multiple()]),
         )
     },
-    transaction("unwatch", 1, PortCommand::Unwatch, docs("Watches no key any more.")),
+    transaction("unwatch", 1, PortCommand::Unwatch, docs("Forgets all watched keys.")),
 ];

@@ -1,5 +1,5 @@
-//! Values compared before they are changed: SET's and DELEX's IFEQ, IFNE, IFDEQ
-//! and IFDNE, and DIGEST, after Redis 8.4; and DELIFEQ, after Valkey 9.0.
+//! Conditions on values: IFEQ, IFNE, IFDEQ and IFDNE of SET and DELEX, and DIGEST, after Redis 8.4;
+//! DELIFEQ, after Valkey 9.0.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -10,7 +10,7 @@ use super::{
 
 const KEY: Arg = arg("key", ArgKind::Key);
 
-/// The comparisons, as they are documented.
+/// The comparisons, for the documentation.
 pub(super) const COMPARISONS: [Arg; 4] = [
     arg("ifeq-value", ArgKind::String).token("IFEQ"),
     arg("ifne-value", ArgKind::String).token("IFNE"),
@@ -100,7 +100,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         4 => true,
         _ => return Err(Error::Arity),
     };
-    // Redis judges the condition only where there is a key.
+    // Redis parses the condition only if the key exists.
     let mut due = cx.key.is_there();
     if due && conditional {
         due = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?.holds_for(cx)?;
@@ -126,15 +126,15 @@ fn delifeq(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// A condition on a key's value.
 #[derive(Clone, Copy)]
 pub(super) struct Comparison {
-    /// Where the value or digest stands that it is compared with.
+    /// The index of the argument to compare with, a value or a digest.
     argument: usize,
     by_digest: bool,
-    /// Whether both must be equal, or must not.
+    /// Whether the two must be equal, or different.
     equal: bool,
 }
 
 impl Comparison {
-    /// The condition whose word stands at argument `at`.
+    /// Parses the condition whose keyword is argument `at`.
     pub(super) fn parse(args: &Args<'_>, at: usize) -> Option<Self> {
         let (by_digest, equal) = match () {
             _ if args.is(at, "ifeq") => (false, true),
@@ -151,12 +151,12 @@ impl Comparison {
         (self.by_digest, self.equal) == (other.by_digest, other.equal)
     }
 
-    /// Whether it does not hold for a key that is not there.
+    /// Whether it fails for a missing key.
     pub(super) fn needs_key(self) -> bool {
         self.equal
     }
 
-    /// Whether it holds for the key's value, or for a key that is not there.
+    /// Whether it holds for the key, which may be missing.
     pub(super) fn holds_for(self, cx: &OneKey<'_>) -> Result<bool, Error> {
         match cx.string()? {
             Some(value) => self.holds(&cx.args, value.bytes(), cx.limits),

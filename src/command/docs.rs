@@ -1,12 +1,12 @@
-//! What a row says of its command for people: the form is that of Redis's COMMAND DOCS.
+//! The documentation of a command, in the form of Redis's COMMAND DOCS.
 
-/// Documentation, in the form of the host's COMMAND DOCS.
+/// The documentation of a command.
 pub struct Docs {
     /// One sentence.
     pub summary: &'static str,
     /// In big-O notation.
     pub complexity: &'static str,
-    /// What it takes.
+    /// The arguments, without the command's name.
     pub args: &'static [Arg],
 }
 
@@ -25,15 +25,15 @@ impl Docs {
 /// A documented argument.
 #[derive(Clone, Copy)]
 pub struct Arg {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it looks like.
+    /// Its kind.
     pub kind: ArgKind,
-    /// The word in front of it, or the word that it is.
+    /// The keyword before it, or the keyword that it is.
     pub token: Option<&'static str>,
-    /// May be left out.
+    /// Whether it may be left out.
     pub optional: bool,
-    /// May be repeated.
+    /// Whether it may be repeated.
     pub multiple: bool,
 }
 
@@ -42,11 +42,11 @@ pub struct Arg {
 pub enum ArgKind {
     /// A key of the keyspace.
     Key,
-    /// The second key of [`super::Keys::Two`], or what [`super::Keys::MadeOf`] is made of.
+    /// The second key of [`super::Keys::Two`], or the sources of [`super::Keys::MadeOf`].
     SecondKey,
     /// Any bytes.
     String,
-    /// A number.
+    /// A 64-bit integer.
     Integer,
     /// A glob pattern.
     Pattern,
@@ -84,7 +84,7 @@ impl Arg {
     }
 }
 
-/// An argument that is just a word.
+/// An argument that is a keyword alone.
 pub(super) const fn word(name: &'static str, token: &'static str) -> Arg {
     arg(name, ArgKind::Token).token(token)
 }

@@ -1,5 +1,4 @@
-//! DUMP and RESTORE, after Redis's cluster.c. What a payload is made of is told
-//! in `payload.rs`.
+//! DUMP and RESTORE, after Redis's cluster.c. `payload.rs` describes the payload.
 
 use super::{
     Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
@@ -50,7 +49,7 @@ fn dump(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     match cx.string()? {
         None => reply.null(),
         Some(value) => {
-            // Before the work is done: packing takes longer than replying.
+            // Checked before the work, because packing takes longer than replying.
             cx.limits.reply(value.len())?;
             reply.bulk(&payload::of(value.bytes()));
         }

@@ -1,18 +1,18 @@
-//! What can go wrong in a command: small values inside, text at the edge.
+//! The errors of commands: small values in the code, which become text at the door.
 
 use super::Args;
 use crate::store::WrongType;
 
-/// Why a command did not do what it was asked.
+/// Why a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Arguments that do not fit together.
     Syntax,
     /// Too few or too many arguments.
     Arity,
-    /// A number was wanted.
+    /// An argument or a value is not a 64-bit integer.
     NotAnInteger,
-    /// A number of at least 0 was wanted.
+    /// An argument is negative.
     NotPositive,
     /// An expiry that is not positive, or does not fit 64 bits in milliseconds.
     InvalidExpireTime,
@@ -24,21 +24,21 @@ pub enum Error {
     GtWithLt,
     /// SCAN's cursor is not a number.
     InvalidCursor,
-    /// The key is not there.
+    /// The key does not exist.
     NoSuchKey,
     /// COPY or MOVE onto itself.
     SameObject,
     /// No database has that number.
     DbOutOfRange,
-    /// The host is a node of a cluster, where this is not to be had.
+    /// The host is a node of a cluster, where this is not allowed.
     NotInCluster(&'static str),
-    /// SWAPDB's first number is none.
+    /// SWAPDB's first argument is not a 32-bit integer.
     InvalidFirstDb,
-    /// SWAPDB's second number is none.
+    /// SWAPDB's second argument is not a 32-bit integer.
     InvalidSecondDb,
     /// A number that does not fit 32 bits.
     OutOfIntRange,
-    /// RESTORE without REPLACE onto a key that is there.
+    /// RESTORE without REPLACE onto an existing key.
     BusyKey,
     /// RESTORE's time to live is below 0.
     InvalidTtl,
@@ -52,10 +52,10 @@ pub enum Error {
     BadData,
     /// RESTORE's payload holds a value that is not a string.
     NotAString,
-    /// No subcommand of OBJECT or MEMORY has that name.
+    /// OBJECT or MEMORY has no such subcommand.
     UnknownSubcommand,
-    /// The same of one about the host's own memory: under its standard name that is the host's
-    /// command.
+    /// A subcommand of OBJECT or MEMORY about the host's own memory. Under its standard name it is
+    /// the host's command.
     HostsSubcommand,
     /// Too few or too many arguments for the subcommand.
     SubcommandArity,
@@ -75,74 +75,74 @@ pub enum Error {
     TooManyJobs(usize),
     /// `midi.max-queued-commands` commands are already waiting for a shard.
     TooManyQueued(usize),
-    /// MIDI.JOBS CANCEL of a job that is not there.
+    /// MIDI.JOBS CANCEL of a job that does not exist.
     NoSuchJob,
     /// The job was cancelled by MIDI.JOBS CANCEL.
     JobCancelled(u64),
-    /// The job's client has closed its sending half; it may as well be gone.
+    /// The job's client has closed its sending half, so it may have disconnected.
     JobLeft(u64),
-    /// A long command came to the host's `maxmemory`.
+    /// A long command reached the host's `maxmemory`.
     OutOfMemory,
-    /// The host has AOF on, which midi does not write to yet.
+    /// The host's AOF is on, and midi does not write to it yet.
     AofOn,
-    /// The host has replicas, which midi does not feed yet.
+    /// The host has replicas, and midi does not replicate to them yet.
     HasReplicas,
-    /// The host loads its data.
+    /// The host is loading its data.
     Loading,
-    /// The host is a replica without its master, and not to serve stale data.
+    /// The host is a replica without its master, and is set not to serve stale data.
     MasterDown,
     /// The host is a replica that clients may not write to.
     ReadOnly,
-    /// The host could not save its data, and is set to refuse writes then.
+    /// The host's last save failed, and the host is set to refuse writes then.
     DiskError,
-    /// The host has fewer replicas than it is set to have for writes.
+    /// The host has fewer replicas than its settings require for writes.
     FewReplicas,
     /// The host is busy with a script.
     Busy,
-    /// The user may not touch a key that IMPORT or EXPORT came to.
+    /// The user may not access a key that IMPORT or EXPORT reached.
     NoPermission,
     /// The host refused a write of EXPORT; its log has the reason.
     HostRefused,
-    /// A panic was caught; its place is in the host's log.
+    /// A panic was caught; the host's log has its location.
     Internal,
-    /// Not a failure: the reply is too large for this thread, and nothing has
-    /// been done. The caller runs the command on a worker.
+    /// Not a failure: the reply is too large for this thread, and nothing has been done. The caller
+    /// runs the command on a worker.
     ReplyTooLarge,
-    /// INCR and its like beyond 64 bits.
+    /// INCR and similar commands: the sum does not fit 64 bits.
     IncrementOverflow,
-    /// DECRBY of a number that has no opposite.
+    /// DECRBY of the one number that cannot be negated.
     DecrementOverflow,
-    /// A number with a fraction was wanted.
+    /// An argument or a value is not a floating-point number.
     NotAFloat,
-    /// INCRBYFLOAT beyond what a number can be.
+    /// INCRBYFLOAT: the sum is not finite.
     NotFinite,
-    /// SETRANGE before the beginning.
+    /// SETRANGE with a negative offset.
     OffsetOutOfRange,
-    /// A bit's offset is no number, or behind the longest value.
+    /// A bit's offset is not a number, or is beyond the longest allowed value.
     BitOffsetOutOfRange,
-    /// SETBIT of neither 0 nor 1.
+    /// SETBIT with a bit other than 0 and 1.
     NotABit,
-    /// BITPOS of neither 0 nor 1.
+    /// BITPOS with a bit other than 0 and 1.
     NoBitToFind,
     /// BITOP NOT of several keys.
     BitopNotOfSeveral,
-    /// BITFIELD does not know the type.
+    /// BITFIELD with an unknown type.
     InvalidField,
-    /// BITFIELD does not know what to do with overflows.
+    /// BITFIELD with an unknown OVERFLOW.
     InvalidOverflow,
-    /// BITFIELD_RO is to write.
+    /// BITFIELD_RO with an operation that writes.
     FieldsReadOnly,
-    /// MSETEX does not say how many pairs follow.
+    /// MSETEX without a valid number of pairs.
     InvalidPairCount,
-    /// MSETEX has fewer pairs than it says.
+    /// MSETEX with fewer pairs than its number of pairs.
     MissingPairs,
-    /// DELEX does not know the condition.
+    /// DELEX with an unknown condition.
     InvalidComparison,
-    /// Not as long as a digest is.
+    /// A digest of the wrong length.
     InvalidDigest,
     /// LCS with LEN and IDX.
     LcsLenAndIdx,
-    /// LCS of values whose table would be larger than a value may be.
+    /// LCS of values whose table would exceed the longest allowed value.
     LcsTooLarge,
     /// The key holds a value of another type.
     WrongType,
@@ -160,8 +160,8 @@ impl From<WrongType> for Error {
 }
 
 impl Error {
-    /// The reply, without `-` and line end, word for word as Redis says it
-    /// where Redis knows the case. `name` is the command as the door calls it.
+    /// The text of the reply, without `-` and line end. It is Redis's own text if Redis has the
+    /// case. `name` is the command's name at the door.
     pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
         match self {
             Error::Syntax => "ERR syntax error".into(),
@@ -294,7 +294,7 @@ impl Error {
     }
 }
 
-/// An error's text with something in it that a client said: up to its first NUL, and on one line.
+/// An error's text that quotes a client's words: up to their first NUL, and on one line.
 pub fn error_about(before: &str, said: &[u8], after: &str) -> Vec<u8> {
     one_line(&[before.as_bytes(), printable(said), after.as_bytes()].concat())
 }
@@ -302,13 +302,13 @@ pub fn error_about(before: &str, said: &[u8], after: &str) -> Vec<u8> {
 /// A command that a port lacks and the host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCommand {
-    /// It is about keys, or runs scripts: at the host's port it would be about other keys.
+    /// It is about keys, or runs scripts. The host's port runs it on the host's own keys.
     OfKeys,
     /// It is about the server, or about clients.
     OfServer,
 }
 
-/// What a port says of a command that the host has.
+/// The error of a port for a command that only the host has.
 pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
     let after = match what {
         HostCommand::OfKeys => {
@@ -319,14 +319,14 @@ pub fn elsewhere(name: &[u8], what: HostCommand) -> Vec<u8> {
     error_about("ERR unknown command '", name, after)
 }
 
-/// Redis shows so much of a subcommand that it does not know.
+/// The number of bytes that Redis shows of an unknown command or subcommand.
 const SHOWN_BYTES: usize = 128;
 
 fn shown(name: &[u8]) -> &[u8] {
     &name[..name.len().min(SHOWN_BYTES)]
 }
 
-/// Redis's words on a command that it does not know, with what it was called with.
+/// Redis's error for an unknown command, with the beginning of its arguments.
 pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
     let mut called_with: Vec<u8> = Vec::new();
     for arg in args.from(1) {
@@ -342,7 +342,8 @@ pub fn unknown_command(args: &Args<'_>) -> Vec<u8> {
     text.into_iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
-/// Line ends would end the reply: those at its end go, the others become spaces.
+/// Removes line ends at the end and replaces the others by spaces, because a line end would end the
+/// reply.
 fn one_line(text: &[u8]) -> Vec<u8> {
     let end =
         text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
@@ -352,7 +353,7 @@ fn one_line(text: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Up to the first NUL, as Redis prints an argument.
+/// The bytes up to the first NUL, as Redis prints an argument.
 fn printable(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     &bytes[..end]

@@ -1,4 +1,4 @@
-//! Events: what a command did to a key, in the words of Redis's keyspace notifications.
+//! Events: what a command did to a key, in the terms of Redis's keyspace notifications.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ pub enum Class {
     Expired,
 }
 
-/// A change of a key, as those are told of it who listen.
+/// A change of a key, as listeners are notified of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its class.
@@ -29,36 +29,35 @@ impl Event {
     pub const DEL: Event = Event { class: Class::Generic, name: c"del" };
     /// An expiry was set.
     pub const EXPIRE: Event = Event { class: Class::Generic, name: c"expire" };
-    /// The expiry was taken away.
+    /// The expiry was removed.
     pub const PERSIST: Event = Event { class: Class::Generic, name: c"persist" };
-    /// A number was added to.
+    /// An integer was added to the value.
     pub const INCRBY: Event = Event { class: Class::String, name: c"incrby" };
-    /// The same with a fraction.
+    /// A floating-point number was added to the value.
     pub const INCRBYFLOAT: Event = Event { class: Class::String, name: c"incrbyfloat" };
-    /// The value has grown at its end.
+    /// Bytes were appended to the value.
     pub const APPEND: Event = Event { class: Class::String, name: c"append" };
     /// A part of the value was overwritten.
     pub const SETRANGE: Event = Event { class: Class::String, name: c"setrange" };
     /// Bits of the value were written.
     pub const SETBIT: Event = Event { class: Class::String, name: c"setbit" };
-    /// The key has another name now: told of the old one.
+    /// The key was renamed; the event of the old name.
     pub const RENAME_FROM: Event = Event { class: Class::Generic, name: c"rename_from" };
-    /// The same, told of the new one.
+    /// The key was renamed; the event of the new name.
     pub const RENAME_TO: Event = Event { class: Class::Generic, name: c"rename_to" };
-    /// The key is in another database now: told where it was.
+    /// The key was moved; the event in the old database.
     pub const MOVE_FROM: Event = Event { class: Class::Generic, name: c"move_from" };
-    /// The same, told where it is.
+    /// The key was moved; the event in the new database.
     pub const MOVE_TO: Event = Event { class: Class::Generic, name: c"move_to" };
     /// The value is a copy of another key's.
     pub const COPY_TO: Event = Event { class: Class::Generic, name: c"copy_to" };
-    /// The value came from a payload.
+    /// The value was restored from a payload.
     pub const RESTORE: Event = Event { class: Class::Generic, name: c"restore" };
-    /// The key's time was over.
+    /// The key expired.
     pub const EXPIRED: Event = Event { class: Class::Expired, name: c"expired" };
 }
 
-/// The events of one command, noted where anybody listens. Boxed, because as a
-/// rule nobody does.
+/// The events of one command, noted if a client listens. Boxed, because as a rule none does.
 pub struct Events {
     noted: Option<Box<Noted>>,
 }
@@ -66,7 +65,7 @@ pub struct Events {
 struct Noted {
     /// The client's database.
     db: u32,
-    /// The key that a command on one key has in its hands.
+    /// The number of the key that a command on one key works on.
     first: usize,
     list: Vec<KeyEvent>,
 }
@@ -83,19 +82,19 @@ pub struct KeyEvent {
 }
 
 impl Events {
-    /// None so far; `db` is the client's database.
+    /// An empty list; `db` is the client's database. Without `wanted` nothing is noted.
     #[inline]
     pub fn new(wanted: bool, db: u32) -> Self {
         Events { noted: wanted.then(|| Box::new(Noted { db, first: 0, list: Vec::new() })) }
     }
 
-    /// Whether anybody listens.
+    /// Whether a client listens.
     #[inline]
     pub fn are_wanted(&self) -> bool {
         self.noted.is_some()
     }
 
-    /// What a command on one key says next is about key number `key`.
+    /// The next events of a command on one key are about key number `key`.
     #[inline]
     pub fn begin(&mut self, key: usize) {
         if let Some(noted) = &mut self.noted {
@@ -103,7 +102,7 @@ impl Events {
         }
     }
 
-    /// Key number `key` (counted among the keys) has changed.
+    /// Notes an event of key number `key`, counted among the command's keys.
     #[inline]
     pub(super) fn note(&mut self, key: usize, event: Event) {
         if let Some(noted) = &mut self.noted {
@@ -112,14 +111,14 @@ impl Events {
         }
     }
 
-    /// Key number `key` of another database has changed.
+    /// Notes an event of key number `key` in another database.
     pub(super) fn note_in(&mut self, key: usize, db: u32, event: Event) {
         if let Some(noted) = &mut self.noted {
             noted.list.push(KeyEvent { key, db, event });
         }
     }
 
-    /// What was noted, in order.
+    /// The noted events, in order.
     #[inline]
     pub fn list(&self) -> &[KeyEvent] {
         self.noted.as_ref().map_or(&[], |noted| &noted.list)

@@ -1,38 +1,38 @@
-//! Numbers as INCRBYFLOAT computes them: extended precision with 64 bits of
-//! significand, which is what C's `long double`, and so Redis, has on x86.
+//! Numbers as INCRBYFLOAT computes them: extended precision with 64 bits of significand, as C's
+//! `long double` on x86, which Redis uses.
 
 use num_bigint::BigUint;
 
-/// Longer texts are no numbers: Redis copies them to a buffer of 5 KiB first.
+/// Longer texts are not numbers: Redis copies a text to a buffer of 5 KiB first.
 const MAX_TEXT_BYTES: usize = 5 * 1024 - 1;
 
-/// Exponents of the last bit of a significand: of the smallest numbers, and of the largest.
+/// The exponents of the last bit of the significand: of the smallest numbers and of the largest.
 const LOWEST: i64 = -16_445;
 const HIGHEST: i64 = 16_320;
 
-/// Decimal exponents of the first digit beyond which every number is too large,
-/// and below which every number is nearer to zero than to the smallest one.
+/// Decimal exponents of the first digit: above the first one every number is too large; below the
+/// second one every number is nearer to zero than to the smallest number.
 const LARGEST_DECIMAL: i64 = 4932;
 const SMALLEST_DECIMAL: i64 = -4951;
 
-/// An exponent far beyond all of these; written ones are cut to it.
+/// An exponent far beyond all of these, to which parsed exponents are clamped.
 const FAR: i64 = 1 << 32;
 
 /// Fraction digits that Redis prints.
 const FRACTION_DIGITS: usize = 17;
 const FRACTION_UNIT: u128 = 10u128.pow(FRACTION_DIGITS as u32);
 
-/// A number that strtold reads without complaint.
+/// A number that strtold accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extended {
     /// `inf` or `infinity`, with any sign.
     Infinite,
-    /// Any other.
+    /// Any other number.
     Finite(Finite),
 }
 
-/// `significand × 2^exponent`. The first bit of the significand is set, except
-/// at the lowest exponent.
+/// `significand × 2^exponent`. The first bit of the significand is set, except at the lowest
+/// exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finite {
     negative: bool,
@@ -43,11 +43,11 @@ pub(super) struct Finite {
 const ZERO: Finite = Finite { negative: false, significand: 0, exponent: LOWEST };
 
 impl Extended {
-    /// Zero, the value of a key that is not there.
+    /// Zero, the value of a missing key.
     pub(super) const ZERO: Extended = Extended::Finite(ZERO);
 
-    /// Reads a number as strtold does, with the conditions of Redis's
-    /// string2ld: nothing around it, and neither too large nor too small.
+    /// Reads a number as strtold does, with the conditions of Redis's string2ld: nothing before or
+    /// after it, and neither overflow nor underflow.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > MAX_TEXT_BYTES {
             return None;
@@ -67,7 +67,7 @@ impl Extended {
         finite.map(Extended::Finite)
     }
 
-    /// The sum, rounded to the nearest number; `None` where that is not finite.
+    /// The sum, rounded to the nearest number; `None` if it is not finite.
     pub(super) fn plus(self, other: Extended) -> Option<Finite> {
         match (self, other) {
             (Extended::Finite(a), Extended::Finite(b)) => a.plus(b),
@@ -76,8 +76,8 @@ impl Extended {
     }
 }
 
-/// A number as it is written: its digits' values without leading and trailing
-/// zeros, as an integer times a power of the radix or of two.
+/// A parsed number: the values of its digits without leading and trailing zeros, an integer times a
+/// power of the radix or of two.
 struct Numeral {
     digits: Vec<u8>,
     /// Digits after the point, less those cut off at the end.
@@ -131,7 +131,8 @@ impl Numeral {
         if power >= 0 {
             return nearest(negative, &(whole * scale), false, 0);
         }
-        // Enough bits of the quotient to round it; what is left only counts as more than nothing.
+        // The quotient has enough bits to round it; of the remainder it only matters whether it is
+        // zero.
         let shift = (100 + scale.bits()).saturating_sub(whole.bits());
         let shifted = whole << shift;
         let quotient = &shifted / &scale;
@@ -155,8 +156,8 @@ fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// The number nearest to `whole × 2^exponent`, not zero; with `lost`, to one a
-/// little above. `None` where it is too large, or too small to be told from zero.
+/// The number nearest to `whole × 2^exponent`, which is not zero; with `lost` the exact value is a
+/// little larger. `None` if the number overflows or underflows to zero.
 fn nearest(negative: bool, whole: &BigUint, lost: bool, exponent: i64) -> Option<Finite> {
     let cut = whole.bits().saturating_sub(128);
     let lost = lost || whole.trailing_zeros().is_some_and(|zeros| zeros < cut);
@@ -164,9 +165,8 @@ fn nearest(negative: bool, whole: &BigUint, lost: bool, exponent: i64) -> Option
     rounded(negative, high, lost, exponent + cut as i64).filter(|finite| finite.significand != 0)
 }
 
-/// `magnitude × 2^exponent`, rounded to the nearest number, to the even one of
-/// two that are equally near; `None` where it is too large. With `lost` the
-/// magnitude, of at least 66 bits, stands for a little more than itself.
+/// `magnitude × 2^exponent`, rounded to the nearest number, ties to even; `None` if it overflows.
+/// With `lost` the exact magnitude, of at least 66 bits, is a little larger.
 fn rounded(negative: bool, magnitude: u128, lost: bool, exponent: i64) -> Option<Finite> {
     if magnitude == 0 {
         return Some(ZERO);
@@ -199,7 +199,7 @@ impl Finite {
         if small.significand == 0 {
             return Some(large);
         }
-        // Both with as many bits below the last one as the sum can need.
+        // Both get as many bits below the last one as rounding the sum can need.
         let distance = u32::try_from(large.exponent - small.exponent).unwrap_or(u32::MAX);
         let (a, b) = (u128::from(large.significand) << 62, u128::from(small.significand) << 62);
         let aligned = b.checked_shr(distance).unwrap_or(0);
@@ -212,7 +212,7 @@ impl Finite {
         rounded(large.negative, sum, lost, large.exponent - 62)
     }
 
-    /// As printf's `%.17Lf` writes it, without zeros at the end.
+    /// The text as printf's `%.17Lf` writes it, without trailing zeros.
     pub(super) fn text(self) -> String {
         let sign = if self.negative { "-" } else { "" };
         if self.exponent >= 0 {
@@ -228,8 +228,8 @@ impl Finite {
         }
     }
 
-    /// How many units of the last printed digit it has, to the nearest, or even.
-    /// For numbers with bits after the point.
+    /// The number in units of the last printed digit, rounded to nearest, ties to even. For numbers
+    /// with bits after the point.
     fn fraction_units(self) -> u128 {
         let shift = (-self.exponent) as u32;
         let units = u128::from(self.significand) * FRACTION_UNIT;

@@ -1,4 +1,4 @@
-//! GET that changes what it returns: GETDEL and GETEX, after Redis's t_string.c.
+//! GETDEL and GETEX, after Redis's t_string.c.
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
@@ -35,7 +35,7 @@ pub(super) static GETEX: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Returns the value of a key and changes its expiry if wanted.",
+        summary: "Returns the value of a key and optionally changes its expiry.",
         complexity: "O(1)",
         args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
     },
@@ -57,7 +57,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         reply.null();
         return Ok(());
     }
-    // Redis judges the number only where there is a key.
+    // Redis checks the number only if the key exists.
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
     get(cx, reply)?;
     match expire_at {

@@ -1,10 +1,10 @@
 //! Glob patterns exactly as Redis 7.0 matches them (stringmatchlen of its util.c).
 //!
-//! Redis recurses at every star. Here only the last star is ever tried again,
-//! which finds the same matches (what a star must be followed by has the same
-//! width wherever it matches) in time pattern × text at worst.
+//! Redis recurses at every star. Here only the last star is tried again. That finds the same
+//! matches, because what follows a star has the same width wherever it matches, and it takes time
+//! pattern × text at worst.
 
-/// A pattern, with the one case that Redis short-cuts.
+/// A pattern, with Redis's shortcut for `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: Vec<u8>,
@@ -12,25 +12,26 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Any bytes are a valid pattern.
+    /// Makes a pattern; any bytes are valid.
     pub fn new(text: &[u8]) -> Self {
         Pattern { text: text.to_vec(), all: text == b"*" }
     }
 
-    /// Without that short-cut, as the host's ACL matches keys: `*` does not match the empty one.
+    /// Makes a pattern without that shortcut, as the host's ACL matches keys: `*` does not match
+    /// the empty key.
     pub fn strict(text: &[u8]) -> Self {
         Pattern { text: text.to_vec(), all: false }
     }
 
-    /// Whether `text` matches, as KEYS and SCAN see it.
+    /// Whether `text` matches, as in KEYS and SCAN.
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.all || matches(&self.text, text)
     }
 }
 
-/// Whether the whole of `text` matches. Case counts. As in Redis, an empty
-/// text is matched by the empty pattern alone.
+/// Whether the whole of `text` matches. Case matters. As in Redis, only the empty pattern matches
+/// the empty text.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
@@ -57,8 +58,8 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// Matches one byte with the pattern's first element (never a star); tells
-/// the element's length.
+/// Matches one byte with the pattern's first element (never a star). Returns the element's length
+/// if it matches.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
@@ -71,7 +72,8 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// A class `[...]`; one without its end reaches to the pattern's end.
+/// Matches a class `[...]`; without a closing bracket it extends to the pattern's end. Returns
+/// whether the byte matches, and the length of the class.
 fn match_class(pattern: &[u8], byte: u8) -> (bool, usize) {
     let mut at = 1;
     let negated = pattern.get(at) == Some(&b'^');
@@ -91,7 +93,7 @@ fn match_class(pattern: &[u8], byte: u8) -> (bool, usize) {
                 break;
             }
             [start, b'-', end, ..] => {
-                // Redis compares as C's char, which is signed on x86-64.
+                // Redis compares values of C's char, which is signed on x86-64.
                 let (start, end, byte) = (*start as i8, *end as i8, byte as i8);
                 matched |= (start.min(end)..=start.max(end)).contains(&byte);
                 at += 3;

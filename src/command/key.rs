@@ -1,5 +1,5 @@
-//! Commands on keys whatever their value: DEL, EXISTS, TOUCH, TYPE and the
-//! expiry family, after Redis's db.c and expire.c.
+//! Commands on keys of any type: DEL, EXISTS, TOUCH, TYPE and the expiry family, after Redis's db.c
+//! and expire.c.
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey,
@@ -281,18 +281,18 @@ fn pexpiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rounded to the nearest second, as Redis does. Half a second may be more than
-/// the largest number has room for.
+/// Rounded to the nearest second, as Redis does. Unsigned, because adding half a second may
+/// overflow an `i64`.
 fn seconds(ms: i64) -> i64 {
     ((ms.max(0) as u64 + 500) / 1000) as i64
 }
 
-/// Milliseconds to live, or TTL's code for a key that has no such thing.
+/// Milliseconds to live. The error is TTL's code: -2 for a missing key, -1 for one without expiry.
 fn time_to_live(cx: &OneKey<'_>) -> Result<i64, i64> {
     expire_at(cx).map(|at| (at - cx.now().ms()).max(0))
 }
 
-/// When the key expires, or TTL's code for a key that has no such thing.
+/// When the key expires. The error is TTL's code: -2 for a missing key, -1 for one without expiry.
 fn expire_at(cx: &OneKey<'_>) -> Result<UnixMs, i64> {
     cx.key.read().ok_or(-2)?.expire_at().ok_or(-1)
 }
@@ -325,8 +325,8 @@ fn pexpireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     expire_generic(cx, reply, 0, 1)
 }
 
-/// The number counts from `base` on. A moment that is not in the future deletes
-/// the key at once, although a key is there up to the end of its last millisecond.
+/// The number counts from `base` on. A time that is not in the future deletes the key at once,
+/// although an expiring key exists to the end of its last millisecond.
 fn expire_generic(
     cx: &mut OneKey<'_>,
     reply: &mut dyn Reply,
@@ -383,7 +383,7 @@ impl Conditions {
         Ok(given)
     }
 
-    /// A key without expiry counts as living forever.
+    /// Whether the new expiry may be set. A key without expiry counts as living forever.
     fn allow(&self, current: Option<UnixMs>, new: UnixMs) -> bool {
         match current {
             None => !self.xx && !self.gt,

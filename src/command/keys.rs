@@ -1,40 +1,40 @@
-//! Where a command's keys stand, and what happens to them.
+//! Which arguments of a command are keys, and what happens to them.
 
 use super::{Args, set};
 
-/// Where a command's keys stand.
+/// Which arguments of a command are keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// Nowhere.
+    /// No argument is a key.
     None,
     /// Argument 1.
     One(Access),
-    /// Argument 2, behind a subcommand.
+    /// Argument 2, after a subcommand.
     Second(Access),
     /// Arguments 1 and 2, each with its own access.
     Two(Access, Access),
-    /// Argument 2, behind a word, is made of those from 3 on.
+    /// Argument 2 is made of the keys from argument 3 on; argument 1 is a keyword.
     MadeOf(Access, Access),
     /// Every argument.
     All(Access),
     /// Every other argument, each followed by its value.
     Pairs(Access),
-    /// Argument 1 says how many pairs of key and value follow.
+    /// Argument 1 is the number of pairs of key and value that follow.
     CountedPairs(Access),
-    /// Argument 1; the options say what happens to it.
+    /// Argument 1; what happens to it depends on the options.
     ByOptions(ByOptions),
 }
 
-/// What happens to a key where that depends on options.
+/// The access to a key if it depends on options.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ByOptions {
-    /// Everything that may.
+    /// The widest access that any option asks for.
     pub(super) most: Access,
-    /// Without any of the words below.
+    /// The access without any of the options below.
     pub(super) plain: Access,
-    /// Words of options, and what happens where they are given; the first that is counts.
+    /// Options and their access; the first one that is given counts.
     pub(super) words: &'static [(&'static str, Access)],
-    /// Where options begin.
+    /// The index of the first option.
     pub(super) first: usize,
 }
 
@@ -55,25 +55,24 @@ pub enum Access {
     Read,
     /// Overwrites values: `OW UPDATE`.
     Overwrite,
-    /// Writes a key that must not be there: `OW INSERT`.
+    /// Writes a key that must not exist: `OW INSERT`.
     Insert,
-    /// Overwrites and gives back the old value: `RW ACCESS UPDATE`.
+    /// Overwrites values and returns the old ones: `RW ACCESS UPDATE`.
     ReadOverwrite,
-    /// Gives the value away, to the client or to another key, and removes the key: `RW ACCESS
-    /// DELETE`.
+    /// Returns the value, or moves it to another key, and removes the key: `RW ACCESS DELETE`.
     Take,
     /// Changes metadata: `RW UPDATE`.
     Update,
     /// Removes keys: `RM DELETE`.
     Remove,
-    /// Removes a key if its value is a certain one: `RW DELETE`.
+    /// Removes a key if its value is the expected one: `RW DELETE`.
     RemoveIf,
-    /// Adds to what is there: `RW INSERT`.
+    /// Adds to the value: `RW INSERT`.
     Extend,
 }
 
 impl Keys {
-    /// Where the first one stands, if there is any.
+    /// The index of the first key, if there is any.
     #[inline]
     pub(super) fn first(self) -> usize {
         if matches!(self, Keys::Second(_) | Keys::MadeOf(..) | Keys::CountedPairs(_)) {
@@ -83,7 +82,7 @@ impl Keys {
         }
     }
 
-    /// Where the arguments stand that are keys.
+    /// The indexes of the arguments that are keys.
     pub fn positions(
         self,
         args: &Args<'_>,
@@ -117,7 +116,7 @@ impl Keys {
 }
 
 impl Access {
-    /// Whether it shows anything of the value.
+    /// Whether it reveals anything of the value.
     pub fn reads(self) -> bool {
         matches!(self, Access::Read | Access::ReadOverwrite | Access::Take)
     }

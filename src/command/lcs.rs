@@ -1,11 +1,10 @@
 //! LCS: the longest common subsequence of two values, after Redis's t_string.c.
 //!
-//! Redis fills a table with the length for each pair of beginnings. Here a row
-//! of that table is kept as bits that tell where it grows from one column to
-//! the next, and is made 64 columns at a time from the row before (a recurrence
-//! of Crochemore and others, in Hyyrö's form). These bits are also all that
-//! Redis's way back through the table depends on: where the two bytes differ,
-//! the cell above is larger than the one before exactly if the row grows here.
+//! Redis fills a table with the length for each pair of prefixes. Here a row of that table is kept
+//! as bits, which mark the columns where the length grows. A row is computed from the row before,
+//! 64 columns at a time (a recurrence of Crochemore and others, in Hyyrö's form). Redis's way back
+//! through the table depends on these bits only: where the two bytes differ, the cell above is
+//! larger than the cell to the left exactly if the length grows here.
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, Long, LongKeys,
@@ -53,7 +52,7 @@ fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 impl ManyKeys<'_> {
-    /// The size that Redis's table would have, if that is within its limit.
+    /// The number of cells of Redis's table. Fails if the table would exceed Redis's limit.
     fn lcs_cells(&self) -> Result<usize, Error> {
         let [first, second] = [self.lcs_value(0)?, self.lcs_value(1)?];
         let [rows, columns] = [first, second].map(|value| value.map_or(0, |value| value.len()) + 1);
@@ -64,11 +63,11 @@ impl ManyKeys<'_> {
         Ok(cells)
     }
 
-    /// The values of the two keys, to be worked on when their shards are held no
-    /// longer. A key that is not there counts as empty.
+    /// The values of the two keys, for work after their shards are released. A missing key counts
+    /// as empty.
     ///
     /// # Errors
-    /// [`Error::LcsTooLarge`] because of their lengths.
+    /// [`Error::LcsTooLarge`] if they are too long, [`Error::LcsWrongType`] if one is not a string.
     pub fn lcs_values(&self) -> Result<[SharedValue; 2], Error> {
         self.lcs_cells()?;
         let shared = |value: Option<StringRef<'_>>| {
@@ -83,31 +82,31 @@ impl ManyKeys<'_> {
     }
 }
 
-/// What is wanted of the subsequence.
+/// The options of LCS.
 #[derive(Clone, Copy)]
 pub struct LcsOptions {
     form: Form,
-    /// The shortest matches that IDX gives.
+    /// The minimum length of a match in the reply of IDX.
     least: i64,
-    /// Whether IDX gives the length of each.
+    /// Whether the reply of IDX has the length of each match.
     with_lengths: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Its bytes.
+    /// The bytes of the subsequence.
     Text,
-    /// Its length.
+    /// The length of the subsequence.
     Length,
-    /// Where it stands in the values.
+    /// The positions of its matches in the values.
     Matches,
 }
 
 impl LcsOptions {
-    /// Reads the arguments behind the keys.
+    /// Parses the arguments after the keys.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// [`Error::Syntax`], [`Error::NotAnInteger`] or [`Error::LcsLenAndIdx`].
     pub fn parse(args: &Args<'_>) -> Result<Self, Error> {
         let (mut len, mut idx, mut least, mut with_lengths) = (false, false, 0, false);
         let mut at = 3;
@@ -140,27 +139,28 @@ impl LcsOptions {
     }
 }
 
-/// Steps between two looks at the clock: some microseconds.
+/// Steps between two checks of the clock: some microseconds.
 const STEPS_BETWEEN_LOOKS: usize = 4096;
 
-/// Matches between two looks at the clock, in the reply.
+/// Matches in the reply between two checks of the clock.
 const MATCHES_BETWEEN_LOOKS: usize = 16;
 
-/// Columns of a row that stand in one word.
+/// Columns of a row per word.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// About what one match takes in a reply.
+/// The approximate size of one match in a reply.
 const MATCH_BYTES: usize = 64;
 
-/// A subsequence on its way, step by step. The first value's bytes are the rows.
+/// The search for a subsequence, step by step. The first value's bytes are the rows, the second
+/// value's bytes are the columns.
 pub struct Lcs {
     values: [SharedValue; 2],
     options: LcsOptions,
     stage: LcsStage,
-    /// For each byte of the first value, where it stands in the second.
+    /// For each byte of the first value, a bit set of its positions in the second.
     places: Vec<Option<Box<[u64]>>>,
-    /// The rows so far, one after the other; the latest only, if just the length
-    /// is wanted. A bit is 0 where the row grows.
+    /// The rows so far, one after the other; only the latest if just the length is wanted. A bit is
+    /// 0 where the length grows.
     rows: Vec<u64>,
     words: usize,
     length: usize,
@@ -168,31 +168,30 @@ pub struct Lcs {
     matches: Vec<Match>,
 }
 
-/// A part of the subsequence without a gap in either value: where it begins in
-/// both, and its length.
+/// A part of the subsequence without a gap in either value: its offsets in both, and its length.
 #[derive(Clone, Copy)]
 struct Match {
     begins: [usize; 2],
     length: usize,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy)]
 enum LcsStage {
-    /// Room for the places of the first value's byte at this offset.
+    /// Allocate the positions of the first value's byte at this offset.
     Bytes(usize),
-    /// The place of the second value's byte at this offset.
+    /// Note the position of the second value's byte at this offset.
     Places(usize),
-    /// A word of a row, with the carry of the word before.
+    /// Compute a word of a row, with the carry of the word before.
     Rows { row: usize, word: usize, carry: bool },
-    /// The way back, from so many bytes of both values, in the middle of a match perhaps.
+    /// Walk back from these lengths of the two values, possibly within a match.
     Way { left: [usize; 2], open: Option<Match> },
-    /// The reply, from this match on.
+    /// Write the reply from this match on.
     Reply(usize),
 }
 
 impl Lcs {
-    /// Of these two values.
+    /// Begins the search in these two values.
     pub fn new(values: [SharedValue; 2], options: LcsOptions) -> Self {
         let words = values[1].bytes().len().div_ceil(WORD_BITS);
         let empty = values.iter().any(|value| value.bytes().is_empty());
@@ -209,12 +208,12 @@ impl Lcs {
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.values[0].bytes().len() as u64
     }
 
-    /// How many of them are done.
+    /// The number of finished rows.
     pub fn rows_done(&self) -> u64 {
         match self.stage {
             LcsStage::Bytes(_) | LcsStage::Places(_) => 0,
@@ -223,8 +222,8 @@ impl Lcs {
         }
     }
 
-    /// Goes on until all is known that the reply needs, or `spent` says so.
-    /// True when it is.
+    /// Continues until all is known that the reply needs, or until `spent` returns true. Returns
+    /// whether all is known.
     pub fn go_on(&mut self, spent: &mut dyn FnMut() -> bool) -> bool {
         loop {
             self.stage = match self.stage {
@@ -274,7 +273,7 @@ impl Lcs {
         for _ in 0..STEPS_BETWEEN_LOOKS {
             let places =
                 self.places[usize::from(bytes[row])].as_ref().map_or(0, |places| places[word]);
-            // Nothing grows in the row above the first.
+            // In the row above the first the length is 0 everywhere.
             let above = match (row, only_latest) {
                 (0, _) => u64::MAX,
                 (_, true) => self.rows[word],
@@ -317,8 +316,8 @@ impl Lcs {
         self.rows[row * self.words + column / WORD_BITS] >> (column % WORD_BITS) & 1 == 0
     }
 
-    /// From the last cell to the first row or column, as Redis goes, so that of
-    /// several subsequences of the same length it is the same one.
+    /// Walks from the last cell to the first row or column in Redis's order, so that of several
+    /// subsequences of the same length it finds the one that Redis finds.
     fn walk_back(&mut self, mut left: [usize; 2], mut open: Option<Match>) -> LcsStage {
         for _ in 0..STEPS_BETWEEN_LOOKS {
             if left.contains(&0) {
@@ -339,7 +338,7 @@ impl Lcs {
             } else {
                 left[1] = column;
             }
-            // A match ends where the bytes differ, or one of the values begins.
+            // A match ends where the bytes differ, or where one of the values begins.
             if !same || left.contains(&0) {
                 self.matches.extend(open.take().filter(|open| self.options.wants(open)));
             }
@@ -347,12 +346,12 @@ impl Lcs {
         LcsStage::Way { left, open }
     }
 
-    /// About what the reply takes, once all is known.
+    /// The approximate size of the reply, once all is known.
     fn reply_bytes(&self) -> usize {
         self.text.len() + self.matches.len() * MATCH_BYTES
     }
 
-    /// Goes on with the reply until `spent` says so. True when it is complete.
+    /// Continues the reply until `spent` returns true. Returns whether the reply is complete.
     pub fn reply(&mut self, reply: &mut dyn Reply, spent: &mut dyn FnMut() -> bool) -> bool {
         let LcsStage::Reply(mut said) = self.stage else { return true };
         match self.options.form {

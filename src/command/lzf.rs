@@ -1,31 +1,31 @@
-//! LZF, which packs strings in Redis's dump format. Written from the format:
+//! LZF, the compression of strings in Redis's dump format. Implemented from the format:
 //!
 //! ```text
 //! 000LLLLL                     L + 1 literal bytes follow
-//! LLLDDDDD DDDDDDDD            L + 2 bytes as they stand D + 1 back; L is 1 to 6
-//! 111DDDDD LLLLLLLL DDDDDDDD   L + 9 bytes as they stand D + 1 back
+//! LLLDDDDD DDDDDDDD            copy L + 2 bytes from D + 1 back; L is 1 to 6
+//! 111DDDDD LLLLLLLL DDDDDDDD   copy L + 9 bytes from D + 1 back
 //! ```
 //!
-//! What is packed, and how, is up to the packer. This one decides as Redis's does,
-//! so that both make the same bytes: where to look for an earlier place, which
-//! places it remembers, how far it goes at the end. Redis's may find a little
-//! more by what an earlier call left in its table, which it does not clear.
+//! What is packed, and how, is up to the packer. This one decides as Redis's does, so that both
+//! produce the same bytes: where it looks for an earlier match, which positions it remembers, how
+//! far it goes at the end. Redis's may find a little more, because it does not clear the table that
+//! an earlier call left.
 
-/// Packing must save so much, or it is not done.
+/// Packing must save at least this many bytes, or it is not done.
 const LEAST_SAVED: usize = 4;
 
-/// Places that can be found again, one for each value of a hash of three bytes.
+/// The number of remembered positions, one for each value of a hash of three bytes.
 const SLOTS: usize = 1 << 16;
 
 const MAX_LITERALS: usize = 1 << 5;
 const MAX_DISTANCE: usize = 1 << 13;
 const MAX_LENGTH: usize = (1 << 8) + (1 << 3);
 
-/// Fewer bytes than this cannot be referred to.
+/// The minimum length of a match.
 const MIN_LENGTH: usize = 3;
 
-/// Unpacks to exactly `len` bytes. The caller has made sure that so many may be
-/// allocated; see [`may_unpack_to`].
+/// Unpacks to exactly `len` bytes. `None` if the packed bytes are invalid. The caller has checked
+/// that this many bytes may be allocated; see [`may_unpack_to`].
 pub(super) fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(len);
     let mut rest = packed.iter();
@@ -47,14 +47,14 @@ pub(super) fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     (text.len() == len).then_some(text)
 }
 
-/// Whether so many packed bytes can be that long when they are unpacked: what
-/// claims to be longer needs no memory to be refused.
+/// Whether `packed` bytes can unpack to `len` bytes. A payload that claims more is refused before
+/// memory is allocated.
 pub(super) fn may_unpack_to(packed: usize, len: u64) -> bool {
     len <= (packed / 3 + 1) as u64 * MAX_LENGTH as u64
 }
 
-/// Repeats `len` bytes from `distance` back; what is repeated may be what has just
-/// been written.
+/// Repeats `len` bytes from `distance` back. The source may overlap the bytes that are being
+/// written.
 fn copy_back(text: &mut Vec<u8>, distance: usize, len: usize) -> Option<()> {
     let from = text.len().checked_sub(distance)?;
     let mut left = len;
@@ -66,11 +66,11 @@ fn copy_back(text: &mut Vec<u8>, distance: usize, len: usize) -> Option<()> {
     Some(())
 }
 
-/// Packs a text; `None` where that saves too little.
+/// Packs a text; `None` if that saves too little.
 pub(super) fn pack(text: &[u8]) -> Option<Vec<u8>> {
     let room = text.len().checked_sub(LEAST_SAVED).filter(|&room| room > 0)?;
     let mut packed = Packed { bytes: Vec::with_capacity(room), room, literals: 0 };
-    // Place 0 stands for none: Redis's packer does not refer to the first byte either.
+    // Position 0 means none: Redis's packer does not refer to the first byte either.
     let mut places = vec![0_u32; SLOTS];
     packed.bytes.push(0);
     let mut at = 0;
@@ -84,7 +84,7 @@ pub(super) fn pack(text: &[u8]) -> Option<Vec<u8>> {
                 if at + 2 >= text.len() {
                     break;
                 }
-                // Of the places in between, only the last two are remembered.
+                // Of the positions within the match, only the last two are remembered.
                 for place in [at - 2, at - 1] {
                     places[slot(text, place)] = place as u32;
                 }
@@ -98,27 +98,27 @@ pub(super) fn pack(text: &[u8]) -> Option<Vec<u8>> {
     packed.end(&text[at..])
 }
 
-/// Where the place of these three bytes is remembered.
+/// The slot of the table for the three bytes at `at`.
 fn slot(text: &[u8], at: usize) -> usize {
     let three = u32::from_be_bytes([0, text[at], text[at + 1], text[at + 2]]);
     (three >> 8).wrapping_sub(three.wrapping_mul(5)) as usize & (SLOTS - 1)
 }
 
-/// How many bytes from `earlier` on are the same as those from `at` on, if enough.
+/// The length of the match of the bytes at `earlier` and at `at`; `None` if it is too short.
 fn match_len(text: &[u8], earlier: usize, at: usize) -> Option<usize> {
     if earlier == 0 || at - earlier > MAX_DISTANCE || text[earlier..earlier + 3] != text[at..at + 3]
     {
         return None;
     }
-    // Two bytes before the end it stops, unless it has not come far yet.
+    // As in Redis, a match stops two bytes before the end, unless it is still short.
     let left = (text.len() - at - 2).min(MAX_LENGTH);
     let most = if left > 16 { left.max(19) } else { left };
     let differs = (MIN_LENGTH..most).find(|&ahead| text[earlier + ahead] != text[at + ahead]);
     Some(differs.unwrap_or(most.max(MIN_LENGTH)))
 }
 
-/// The packed bytes so far. They end with a run of literals, perhaps an empty
-/// one, whose first byte is still to be told how many.
+/// The packed bytes so far. They end with a run of literals, possibly empty, whose first byte does
+/// not have its length yet.
 struct Packed {
     bytes: Vec<u8>,
     room: usize,
@@ -143,7 +143,7 @@ impl Packed {
         }
     }
 
-    /// Tells a run's first byte how many literals there are; an empty run goes away.
+    /// Writes the length of the run into its first byte; removes an empty run.
     fn close_run(&mut self) {
         if self.literals == 0 {
             self.bytes.pop();

@@ -1,8 +1,8 @@
-//! The commands: one table of what they are called, what they take, and what
-//! they do to a store. Every door registers, routes and documents from it.
+//! The commands: one table of their names, their arguments, and what they do to a store. Every door
+//! registers, routes and documents commands from it.
 //!
-//! A command sees its arguments, the tables it may touch, the time, and a
-//! [`Reply`]. It knows neither the door it came through nor the thread it is on.
+//! A command gets its arguments, the tables that it may touch, the time, and a [`Reply`]. It knows
+//! neither the door that it came through nor the thread that it runs on.
 
 mod action;
 mod all_keys;
@@ -63,7 +63,7 @@ use spec::tips;
 use crate::limits::{MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};
 use crate::store::{Edit, EntryRef, Now};
 
-/// Limits that a command keeps to. All are settings; see `limits.rs`.
+/// The limits of a command. All are settings; see `limits.rs`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest pattern of KEYS, SCAN, IMPORT and EXPORT, in bytes.
@@ -72,14 +72,14 @@ pub struct Limits {
     pub max_key_bytes: usize,
     /// Longest value, in bytes.
     pub max_value_bytes: usize,
-    /// Values from this size on are kept as the door has them, not copied.
+    /// Values of this size and above stay in the door's buffer instead of being copied.
     pub keep_bytes: usize,
-    /// Most keys of a command that is atomic over all of them.
+    /// Maximum number of keys of a command that is atomic over all of them.
     pub max_atomic_keys: usize,
     /// Largest reply that may be made on this thread, in bytes.
     pub max_reply_bytes: usize,
-    /// Most bytes of values that may be copied in one go while several shards are held; more is
-    /// long work. No limit where a command must run to its end.
+    /// Maximum bytes of values that may be copied in one go while several shards are held; more is
+    /// long work. No limit if a command must run to its end.
     pub max_bytes_at_once: usize,
 }
 
@@ -102,18 +102,17 @@ impl Limits {
         Ok(())
     }
 
-    /// Those of a command that stands alone, outside of any transaction or script: it can become a
-    /// job.
+    /// The limits of a command outside of any transaction or script: it can become a job.
     pub fn alone(self) -> Self {
         Limits { max_bytes_at_once: MGET_BYTES_AT_ONCE, ..self }
     }
 
-    /// Those of a command that must run to its end in one go.
+    /// The limits of a command that must run to its end in one go.
     pub fn in_one_go(self) -> Self {
         Limits { max_bytes_at_once: usize::MAX, ..self }
     }
 
-    /// Whether a reply may be too large for this thread.
+    /// Whether this thread limits the size of a reply.
     fn has_reply_limit(&self) -> bool {
         self.max_reply_bytes != usize::MAX
     }
@@ -129,60 +128,60 @@ impl Limits {
 }
 
 impl Limits {
-    /// Refuses to touch so many bytes of values on this thread, as
-    /// [`Limits::reply`] refuses to reply them.
+    /// Refuses to touch more bytes of values than this thread may, as [`Limits::reply`] refuses to
+    /// return them.
     #[inline]
     fn touch(&self, bytes: usize) -> Result<(), Error> {
         self.reply(bytes / TOUCHED_PER_REPLIED)
     }
 }
 
-/// What a command on one key has in its hands.
+/// What a command on one key works with.
 pub struct OneKey<'a> {
     /// The key, in the client's database.
     pub key: Edit<'a>,
     /// All arguments.
     pub args: Args<'a>,
-    /// What it must keep to.
+    /// The limits that apply.
     pub limits: &'a Limits,
-    /// What it has done, for those who listen.
+    /// The events to notify listeners of.
     pub events: &'a mut Events,
 }
 
 impl<'a> OneKey<'a> {
-    /// When it happens.
+    /// The time at which the command runs.
     #[inline]
     fn now(&self) -> &'a Now {
         self.key.now()
     }
 
-    /// Says that the key has changed.
+    /// Notes a change of the key.
     #[inline]
     fn tell(&mut self, event: Event) {
         self.events.note(0, event);
     }
 }
 
-/// Several keys, whose shards are all held. They go by their numbers among the command's keys.
+/// Several keys, whose shards are all held. A key is named by its number among the command's keys.
 pub trait HeldKeys {
-    /// A key of the client's database, to be read.
+    /// Reads a key of the client's database; `None` if it does not exist.
     fn read(&self, key: usize) -> Option<EntryRef<'_>>;
-    /// A key of any database, to be changed.
+    /// Opens a key of any database for a change.
     fn edit(&mut self, key: usize, db: u32) -> Edit<'_>;
 }
 
-/// What databases are to a host that may be a node of a cluster.
+/// Which databases the host has as a node of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
-    /// It is none.
+    /// The host is not a node of a cluster.
     Off,
-    /// A cluster has database 0 alone.
+    /// The cluster has database 0 only.
     OneDatabase,
-    /// A cluster has several, which cannot be exchanged.
+    /// The cluster has several databases; SWAPDB is refused.
     ManyDatabases,
 }
 
-/// What a command on several keys has in its hands.
+/// What a command on several keys works with.
 pub struct ManyKeys<'a> {
     /// All arguments.
     pub args: Args<'a>,
@@ -192,23 +191,23 @@ pub struct ManyKeys<'a> {
     pub db: u32,
     /// How many databases there are.
     pub databases: u32,
-    /// Whether others than the client's may be touched.
+    /// Whether databases other than the client's may be touched.
     pub cluster: Cluster,
-    /// When it happens.
+    /// The time at which the command runs.
     pub now: &'a Now,
-    /// What it must keep to.
+    /// The limits that apply.
     pub limits: &'a Limits,
-    /// What it has done, for those who listen.
+    /// The events to notify listeners of.
     pub events: &'a mut Events,
 }
 
 impl ManyKeys<'_> {
-    /// Key number `key` of the client's database, to be changed.
+    /// Opens key number `key` of the client's database for a change.
     fn edit(&mut self, key: usize) -> Edit<'_> {
         self.keys.edit(key, self.db)
     }
 
-    /// Says that key number `key` has changed.
+    /// Notes a change of key number `key`.
     #[inline]
     fn tell(&mut self, key: usize, event: Event) {
         self.events.note(key, event);

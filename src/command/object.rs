@@ -1,5 +1,5 @@
-//! OBJECT and MEMORY: what a key looks like from inside, after Redis's object.c.
-//! Both are one command with a subcommand as its first argument.
+//! OBJECT and MEMORY: the internals of a key, after Redis's object.c. Each is one command with a
+//! subcommand as its first argument.
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
@@ -58,11 +58,11 @@ pub(super) static MEMORY: Command = Command {
     ..Command::USUAL
 };
 
-/// Subcommands of a command that has one function for all.
+/// The subcommands of a command that has one function for all of them.
 pub struct Subcommands {
-    /// With their arity, counted as a command's.
+    /// Those that midi has, with their arity, which counts the command's name too.
     own: &'static [(&'static str, i32)],
-    /// Those that are about a whole server.
+    /// Those about the whole server, which only the host has.
     of_host: &'static [&'static str],
 }
 
@@ -77,10 +77,10 @@ static OF_MEMORY: Subcommands = Subcommands {
 };
 
 impl Subcommands {
-    /// The one at argument 1.
+    /// The name of the subcommand at argument 1, in lower case.
     ///
     /// # Errors
-    /// There is no such one, or not with so many arguments.
+    /// The subcommand is unknown or the host's, or the number of arguments is wrong.
     pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
         match self.own.iter().find(|(name, _)| args.is(1, name)) {
             Some(&(name, arity)) if takes(arity, args) => Ok(name),
@@ -99,7 +99,7 @@ const OBJECT_HELP: &[&str] = &[
     "IDLETIME <key>",
     "    Refused: midi does not note when a key is used.",
     "REFCOUNT <key>",
-    "    How many users the value would have in Redis.",
+    "    The reference count that the value would have in Redis.",
     "HELP",
     "    These lines.",
 ];
@@ -111,13 +111,13 @@ const MEMORY_HELP: &[&str] = &[
     "    These lines.",
 ];
 
-/// Longest text of a 64-bit integer.
+/// The length of the longest text of a 64-bit integer.
 const INT_BYTES: usize = 20;
-/// Redis keeps values up to this length in one block with their header.
+/// Redis keeps values up to this length in one block with their header (`embstr`).
 const EMBSTR_BYTES: usize = 44;
 /// Redis keeps one copy of each number from 0 to this one.
 const LAST_SHARED_NUMBER: i64 = 9999;
-/// What Redis says of those.
+/// The reference count that Redis reports for those numbers.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn object(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -155,7 +155,7 @@ fn memory(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// The lines, under one that says what they are.
+/// Replies with the help lines, under a heading.
 fn help(args: &Args<'_>, lines: &[&str], reply: &mut dyn Reply) {
     let name = String::from_utf8_lossy(args.get(0)).to_uppercase();
     reply.array(lines.len() + 1);

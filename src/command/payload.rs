@@ -1,5 +1,5 @@
-//! What DUMP gives and RESTORE takes: a string as it stands in an RDB file, between
-//! a byte for its type and a footer.
+//! The payload of DUMP and RESTORE: a string in the encoding of RDB files, between a type byte and
+//! a footer.
 //!
 //! ```text
 //! type 1 │ string │ version 2 │ CRC-64 of all before 8
@@ -20,19 +20,19 @@ use super::{Error, Limits, lzf, parse_integer};
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// What is written: Redis 7.0's. All later ones read it.
+/// The version that is written: Redis 7.0's. All later hosts read it.
 const WRITTEN_VERSION: u16 = 10;
 
-/// What is read. Redis 7.0 writes 10, Redis 8 up to 14, Valkey 9 writes 80; the
-/// numbers grow with other types, and strings are the same in all of them. A
-/// newer host's is refused, as Redis refuses what is newer than itself.
+/// The newest version that is read. Redis 7.0 writes 10, Redis 8 up to 14, Valkey 9 writes 80. The
+/// version changes with other types; strings are the same in all of them. The version of a newer
+/// host is refused, as Redis refuses versions newer than its own.
 const MAX_VERSION: u16 = 80;
 
 const FOOTER_BYTES: usize = 10;
 const CRC_BYTES: usize = 8;
 
 const STRING_TYPE: u8 = 0;
-/// Numbers from here on mark other things than values.
+/// Type bytes from here on do not denote values.
 const NO_TYPES: u8 = 64;
 
 const LEN_14: u8 = 0x40;
@@ -44,12 +44,12 @@ const INT_16: u8 = 1;
 const INT_32: u8 = 2;
 const LZF: u8 = 3;
 
-/// Longest text of an integer of 32 bits.
+/// The length of the longest text of a 32-bit integer.
 const INT_TEXT: usize = 11;
-/// Redis packs nothing shorter.
+/// Redis does not pack shorter strings.
 const PACKED_FROM: usize = 21;
 
-/// A value as DUMP gives it.
+/// The payload of a value.
 pub(super) fn of(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 24);
     payload.push(STRING_TYPE);
@@ -110,10 +110,9 @@ fn write_len(to: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The value that a payload holds. One that is longer than it may be is refused
-/// before memory is taken for it. Bytes between string and footer are not looked
-/// at, as in Redis; Redis would also take a string that reaches into the footer,
-/// which is refused here.
+/// The value in a payload. A value above the limit is refused before memory is allocated for it. As
+/// in Redis, bytes between the string and the footer are ignored. Redis would also accept a string
+/// that extends into the footer; that is refused here.
 pub(super) fn value<'a>(payload: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]>, Error> {
     let content = verified(payload).ok_or(Error::WrongPayload)?;
     match content.split_first() {
@@ -123,7 +122,7 @@ pub(super) fn value<'a>(payload: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u
     }
 }
 
-/// What stands before the footer, if that is right.
+/// The bytes before the footer, if the footer is valid.
 fn verified(payload: &[u8]) -> Option<&[u8]> {
     let (content, footer) = payload.split_at(payload.len().checked_sub(FOOTER_BYTES)?);
     let (checked, crc) = payload.split_at(payload.len() - CRC_BYTES);
@@ -150,7 +149,8 @@ fn read_string<'a>(rest: &mut PayloadReader<'a>, limits: &Limits) -> Result<Cow<
 fn read_packed(rest: &mut PayloadReader<'_>, limits: &Limits) -> Result<Vec<u8>, Error> {
     let (packed, len) = rest.packed().ok_or(Error::BadData)?;
     if len == 0 {
-        // Redis's unpacker says 0 for an error too, so this is the empty text whatever is packed.
+        // Redis's unpacker returns 0 for an error too, so the value is empty whatever the packed
+        // bytes are.
         return Ok(Vec::new());
     }
     let len = usize::try_from(len).map_err(|_| Error::BadData)?;
@@ -165,7 +165,7 @@ enum Len {
     Encoded(u8),
 }
 
-/// What is still to be read.
+/// The bytes that are not read yet.
 struct PayloadReader<'a>(&'a [u8]);
 
 impl<'a> PayloadReader<'a> {
@@ -206,10 +206,10 @@ impl<'a> PayloadReader<'a> {
         })
     }
 
-    /// A packed string, and how long it is unpacked, if it can be so long.
+    /// A packed string and its unpacked length; `None` if it cannot unpack to that length.
     fn packed(&mut self) -> Option<(&'a [u8], u64)> {
         let [packed, len] = [self.len()?, self.len()?].map(|len| match len {
-            // Where only a length can stand, Redis does not ask whether it is one.
+            // Redis does not check here that the number is a length and not an encoding.
             Len::Bytes(number) => number,
             Len::Encoded(number) => number.into(),
         });
@@ -345,7 +345,7 @@ mod tests {
             let _ = read(&content);
         }
 
-        /// A payload that was good before something happened to it.
+        /// A valid payload, perhaps damaged afterwards.
         #[test]
         fn damaged_content_is_read_or_refused(
             text in proptest::collection::vec(0..3u8, 0..200),

@@ -19,7 +19,7 @@ pub(super) static APPEND: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Adds bytes to the end of a key's value, which is made if there is none.",
+        summary: "Appends bytes to a key's value; creates the key if it does not exist.",
         complexity: "O(1) for each byte appended, on average",
         args: &[KEY, VALUE],
     },
@@ -122,8 +122,8 @@ fn getrange(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn part(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     let len = bytes.len() as i64;
     let from_start = |offset: i64| if offset < 0 { (len + offset).max(0) } else { offset };
-    // What lies before the beginning counts as its first byte, unless the range is the wrong way
-    // round.
+    // Offsets before the beginning mean the first byte, unless both count from the end and `start`
+    // is after `end`.
     if start < 0 && end < 0 && start > end {
         return &[];
     }
@@ -144,10 +144,10 @@ fn setrange(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a value so long at least, with zeros at its end, in a buffer that can grow on.
+/// Extends a value with zeros to at least `len` bytes, in a buffer with room to grow.
 fn lengthen(value: &mut Vec<u8>, len: usize, limits: &Limits) -> Result<(), Error> {
     let before = value.len();
-    // New bytes are filled in; where they do not fit, the old ones are moved.
+    // The new bytes are written; if the buffer is too small, the old ones are moved too.
     limits.touch(len.saturating_sub(before))?;
     if len > value.capacity() {
         limits.touch(before)?;
@@ -159,7 +159,7 @@ fn lengthen(value: &mut Vec<u8>, len: usize, limits: &Limits) -> Result<(), Erro
     Ok(())
 }
 
-/// Lends a value that was made here, as a buffer that can grow if it is large.
+/// Lends a new value, as a buffer that can grow if it is large.
 pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) -> R {
     if value.len() < GROWING_BYTES {
         lend(Value::Inline(&value))
@@ -169,12 +169,12 @@ pub(super) fn with_made<R>(value: Vec<u8>, lend: impl FnOnce(Value<'_>) -> R) ->
 }
 
 impl OneKey<'_> {
-    /// The length of the key's value, if it is there.
+    /// The length of the key's value; `None` if the key does not exist.
     fn len(&self) -> Result<Option<usize>, Error> {
         Ok(self.string()?.map(|value| value.len()))
     }
 
-    /// Gives the key another value; it keeps its expiry.
+    /// Sets the key's value and keeps its expiry.
     pub(super) fn replace(&mut self, value: Value<'_>) -> Result<(), Error> {
         if !self.key.is_there() {
             self.limits.key(self.key.name())?;
@@ -183,19 +183,20 @@ impl OneKey<'_> {
         Ok(())
     }
 
-    /// The length of a value that has `bytes` bytes at its end, at `offset`.
+    /// The length of a value that ends with `bytes` bytes at `offset`. Fails if it is above the
+    /// limit.
     fn checked_len(&self, offset: usize, bytes: usize) -> Result<usize, Error> {
         let len = offset.saturating_add(bytes);
         self.limits.value(len)?;
         Ok(len)
     }
 
-    /// Writes bytes into the key's value, which is made if there is none; it grows as needed. Tells
-    /// its length.
+    /// Writes bytes into the key's value, which is created if it is missing and grows as needed.
+    /// Returns its length.
     fn write_at(&mut self, offset: usize, bytes: &[u8]) -> Result<usize, Error> {
         let end = self.checked_len(offset, bytes.len())?;
         if bytes.is_empty() {
-            // Watchers hear of an APPEND of nothing too.
+            // An APPEND of nothing counts as a change for WATCH too.
             self.key.touch();
             return Ok(self.len()?.unwrap_or(0));
         }
@@ -208,20 +209,20 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Lets `change` write into the key's value, which is made if there is none, and so long at
-    /// least, with zeros at its end. Where that is no change, and `change` says by false that
-    /// it made none either, nobody hears of one.
+    /// Lets `change` write into the key's value, which is created if it is missing and extended
+    /// with zeros to at least `len` bytes. If the value did not grow and `change` returns false,
+    /// the key counts as unchanged.
     ///
     /// # Errors
-    /// Before `change` is called: that it is too much work here. The caller has asked whether the
-    /// value may be so long.
+    /// Before `change` is called: it is too much work for this thread. The caller has checked that
+    /// the value may have `len` bytes.
     pub(super) fn change_bytes(
         &mut self,
         len: usize,
         mut change: impl FnMut(&mut [u8]) -> bool,
     ) -> Result<(), Error> {
         let limits = *self.limits;
-        // The error is none where there was nothing to be changed.
+        // The error `None` means that nothing was changed.
         let mut edit = |value: &mut Vec<u8>| {
             let grows = len > value.len();
             lengthen(value, len, &limits)?;
@@ -241,8 +242,8 @@ impl OneKey<'_> {
         edited.or_else(|refused| refused.map_or(Ok(()), Err))
     }
 
-    /// A copy of the key's value, with room for so many bytes; or so many zeros, which cost nothing
-    /// before they are looked at.
+    /// A copy of the key's value, with room for `len` bytes; or `len` zeros for a missing key,
+    /// whose memory pages are allocated only when they are accessed.
     fn copied(&self, len: usize) -> Result<Vec<u8>, Error> {
         let Some(old) = self.string()? else {
             self.limits.touch(len)?;

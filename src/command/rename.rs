@@ -1,5 +1,4 @@
-//! Commands that give a value another name or place: RENAME, RENAMENX, COPY and
-//! MOVE, after Redis's db.c.
+//! Commands that move or copy a value: RENAME, RENAMENX, COPY and MOVE, after Redis's db.c.
 
 use arrayvec::ArrayVec;
 
@@ -18,7 +17,7 @@ pub(super) static RENAME: Command = Command {
     keys: Keys::Two(Access::Take, Access::Overwrite),
     categories: "keyspace write slow",
     docs: Docs {
-        summary: "Gives a key another name, in place of whatever has that name, at one moment.",
+        summary: "Renames a key, and replaces the key that has the new name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },
@@ -33,7 +32,7 @@ pub(super) static RENAMENX: Command = Command {
     keys: Keys::Two(Access::Take, Access::Insert),
     categories: "keyspace write fast",
     docs: Docs {
-        summary: "Gives a key another name if nothing has that name, at one moment.",
+        summary: "Renames a key if no key has the new name, at one moment.",
         complexity: "O(1)",
         args: RENAMED,
     },
@@ -91,7 +90,7 @@ impl ManyKeys<'_> {
         self.keys.edit(place.number, place.db)
     }
 
-    /// A copy of the value at `from`, ready to be put under the name `key`.
+    /// A copy of the entry at `from`, with the name `key`; `None` if it does not exist.
     fn copy_of(&mut self, from: KeyPlace<'_>, key: &[u8]) -> Option<Entry> {
         self.at(from).read().map(|entry| entry.copy_as(key))
     }
@@ -109,7 +108,7 @@ fn renamenx(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// False where nothing was to be done.
+/// Returns false if nothing was to be done.
 fn rename_generic(cx: &mut ManyKeys<'_>, replace: bool) -> Result<bool, Error> {
     let (args, db) = (cx.args, cx.db);
     let from = KeyPlace { number: 0, key: args.get(1), db };
@@ -168,12 +167,12 @@ fn move_key(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// The database that COPY puts its key into.
+/// The destination database of COPY; none if COPY will refuse its arguments.
 fn copied_to(args: &Args<'_>, own: u32) -> ArrayVec<u32, 2> {
     CopyOptions::parse(args, own, u32::MAX).map(|options| options.db).into_iter().collect()
 }
 
-/// The one that MOVE does.
+/// The destination database of MOVE; none if MOVE will refuse its arguments.
 fn moved_to(args: &Args<'_>, _: u32) -> ArrayVec<u32, 2> {
     database(args, 2, u32::MAX).into_iter().collect()
 }
@@ -202,7 +201,7 @@ impl CopyOptions {
     }
 }
 
-/// The number of a database at argument `at`.
+/// Parses argument `at` as the number of a database.
 fn database(args: &Args<'_>, at: usize, databases: u32) -> Result<u32, Error> {
     let number = i32::try_from(args.integer(at)?).map_err(|_| Error::OutOfIntRange)?;
     u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange)

@@ -33,13 +33,13 @@ pub trait Reply {
     }
 }
 
-/// A reply written down, to be played to another sink on another thread.
+/// A recorded reply, to be played to another sink on another thread.
 pub struct Transcript {
     bytes: Vec<u8>,
     simple: Vec<&'static str>,
     shared: Vec<SharedValue>,
     shared_bytes: usize,
-    /// What it may hold.
+    /// The maximum size in bytes.
     most: usize,
     is_cut: bool,
 }
@@ -61,35 +61,35 @@ const MAP: u8 = 7;
 const SHARED: u8 = 8;
 
 impl Transcript {
-    /// For replies of so many bytes, roughly; strings beyond it are left out.
+    /// An empty transcript of at most about `most` bytes; strings beyond that are left out.
     pub fn up_to(most: usize) -> Self {
         let (bytes, simple, shared) = (Vec::new(), Vec::new(), Vec::new());
         Transcript { bytes, simple, shared, shared_bytes: 0, most, is_cut: false }
     }
 
-    /// Whether something was left out: then it is no reply.
+    /// Whether a string was left out: then the transcript is not a complete reply.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for another `bytes` bytes; if not, the transcript is cut.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has = self.len() + bytes <= self.most;
         self.is_cut |= !has;
         has
     }
 
-    /// Whether it is not for the main thread to say.
+    /// Whether it is too large for the main thread to write.
     pub fn is_large(&self) -> bool {
         self.is_cut || self.len() > MAX_MAIN_REPLY_BYTES
     }
 
-    /// How large the reply is, roughly.
+    /// The approximate size of the reply in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.shared_bytes
     }
 
-    /// Whether nothing has been said.
+    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -106,7 +106,7 @@ impl Transcript {
         }
     }
 
-    /// Says everything again to `to`.
+    /// Writes the recorded reply to `to`.
     pub fn play(&self, to: &mut dyn Reply) {
         let mut rest = TranscriptReader(&self.bytes);
         let mut shared = self.shared.iter();
@@ -127,7 +127,7 @@ impl Transcript {
     }
 }
 
-/// What is still to be played.
+/// The bytes that are not played yet.
 struct TranscriptReader<'a>(&'a [u8]);
 
 impl<'a> TranscriptReader<'a> {

@@ -1,4 +1,4 @@
-//! The rows of the command table: whatever the code must know of a command besides its function.
+//! The rows of the command table: everything that the code must know about a command.
 
 use arrayvec::ArrayVec;
 
@@ -13,39 +13,39 @@ pub struct Command {
     pub name: &'static str,
     /// Number of arguments, name and subcommand included; negative for "at least".
     pub arity: i32,
-    /// Who has it, and under which names.
+    /// Which doors have it, and under which names.
     pub doors: Doors,
     /// What the host and the ports must know before running it.
     pub flags: Flags,
     /// Which arguments are keys, and what happens to them.
     pub keys: Keys,
-    /// Databases besides the client's own that it touches.
+    /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
     /// ACL categories, as the host spells them, without `@`.
     pub categories: &'static str,
-    /// Native commands whose rights count for this one, too: the first of them that the host has;
-    /// `container|sub` is a subcommand. Empty where that is the command of the same name.
+    /// Native commands whose rights apply to this one too: the first of them that the host has
+    /// counts; `container|sub` is a subcommand. Empty if that is the command of the same name.
     pub twins: &'static [&'static str],
-    /// Its subcommands where they are no rows: there is one function for all.
+    /// Its subcommands if they are not rows: one function handles all of them.
     pub subcommands: Option<&'static Subcommands>,
     /// When it is long work.
     pub long: Long,
-    /// Whether it may be queued by MULTI.
+    /// What happens to it between MULTI and EXEC.
     pub in_multi: InMulti,
-    /// What Redis's documentation files it under.
+    /// Its group in Redis's documentation.
     pub group: &'static str,
-    /// What Redis tells clients of clusters, and proxies, about sharing it out and about its
-    /// reply.
+    /// Redis's tips for clients of clusters and proxies: how to split the command over nodes, and
+    /// what its reply is like.
     pub tips: &'static [&'static str],
-    /// For COMMAND DOCS and the pages under docs/commands.
+    /// The documentation, for COMMAND DOCS and the pages under docs/commands.
     pub docs: Docs,
     /// What it does.
     pub action: Action,
 }
 
 impl Command {
-    /// What most commands are: a row says where its own is otherwise. Name, arity, categories, docs
-    /// and action every row must say; the compiler sees to that in `table.rs`.
+    /// The defaults. A row lists only what differs from them. Every row must have a name, an arity,
+    /// categories, docs and an action; `table.rs` checks that at compile time.
     pub(super) const USUAL: Command = Command {
         name: "",
         arity: 0,
@@ -65,23 +65,23 @@ impl Command {
     };
 }
 
-/// Which doors have a command. The host's has it as `midi.name`.
+/// Which doors have a command. At the host door it is `midi.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doors {
-    /// The host's, and the ports with `midi.` and without.
+    /// The host door, and the ports with `midi.` and without.
     Both,
-    /// The same, but on the ports the name alone means another command.
+    /// The host door, and the ports with `midi.` only: there the name alone means another command.
     OnlyPrefixed,
-    /// The ports alone, without `midi.`: the host has its own.
+    /// The ports only, without `midi.`: the host has its own command.
     Port,
 }
 
-/// Properties that gates in front of a command look at.
+/// The properties of a command that are checked before it runs.
 #[derive(Clone, Copy)]
 pub struct Flags {
-    /// Changes midi's data: refused on read-only replicas and wherever midi's writes are.
+    /// Changes midi's data: refused on read-only replicas, and whenever midi refuses writes.
     pub write: bool,
-    /// Changes nothing.
+    /// Reads midi's data.
     pub readonly: bool,
     /// May need more memory: refused above `maxmemory`.
     pub deny_oom: bool,
@@ -95,18 +95,18 @@ pub struct Flags {
     pub noscript: bool,
     /// Runs while the host loads.
     pub loading: bool,
-    /// Runs where the host is a replica that lacks its master.
+    /// Runs while the host is a replica that has lost its master.
     pub stale: bool,
-    /// Is not told to those who look for slow commands.
+    /// Is not recorded in the slow log.
     pub skip_slowlog: bool,
-    /// Any client may call it, whatever its user's rules say, and before it has a user.
+    /// Any client may call it, whatever its user's rules are, and before it has logged in.
     pub no_auth: bool,
     /// Runs while a script takes too long.
     pub allow_busy: bool,
 }
 
 impl Flags {
-    /// None of them.
+    /// No flag is set.
     pub const NONE: Flags = Flags {
         write: false,
         readonly: false,
@@ -123,30 +123,31 @@ impl Flags {
     };
 }
 
-/// Databases besides the client's own that a command touches.
+/// The databases that a command touches besides the client's.
 #[derive(Clone, Copy)]
 pub enum OtherDbs {
     /// None.
     None,
-    /// Those that its arguments name, seen from the client's own; none where it will refuse them.
+    /// The databases that its arguments name, given the client's; none if it will refuse its
+    /// arguments.
     Named(fn(&Args<'_>, u32) -> ArrayVec<u32, 2>),
     /// All.
     All,
 }
 
-/// When a command is long work, which is done in slices.
+/// When a command is long work, which runs in slices as a job.
 #[derive(Clone, Copy)]
 pub enum Long {
-    /// It is not.
+    /// Never.
     Never,
     /// Always.
     Always,
-    /// Where its arguments say so.
+    /// If this function of its arguments returns true.
     If(fn(&Args<'_>, &Limits) -> bool),
-    /// Where its function says so, with [`Error::LongWork`]: then this is done instead.
+    /// If its function returns [`Error::LongWork`]: then this work runs instead.
     Found(LongKeys),
-    /// The same, but only for a command that stands alone, and where there is room for a job: else
-    /// it is done in one go.
+    /// If its function returns [`Error::LongWork`], the command is not part of a transaction or
+    /// script, and there is room for a job. Otherwise it runs in one go.
     FoundAlone(LongKeys),
 }
 
@@ -160,7 +161,7 @@ pub enum LongKeys {
 }
 
 impl Long {
-    /// Whether it is known, before anything is done, that a call is long work.
+    /// Whether a call is known to be long work before it runs.
     pub fn is_known(self, args: &Args<'_>, limits: &Limits) -> bool {
         match self {
             Long::Never | Long::Found(_) | Long::FoundAlone(_) => false,
@@ -169,29 +170,29 @@ impl Long {
         }
     }
 
-    /// Whether a call may turn out to be long work that cannot be done in one go.
+    /// Whether a call may be long work that cannot run in one go.
     pub fn may_be(self, args: &Args<'_>, limits: &Limits) -> bool {
         matches!(self, Long::Found(_)) || self.is_known(args, limits)
     }
 }
 
-/// Of a command whose arguments are all keys: whether they are too many to be done at once.
+/// Whether a command whose arguments are all keys has too many of them for one go.
 pub(super) fn has_many_keys(args: &Args<'_>, _: &Limits) -> bool {
     args.len() > KEYS_AT_ONCE + 1
 }
 
-/// What a command is between MULTI and EXEC.
+/// What happens to a command between MULTI and EXEC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InMulti {
     /// It is queued.
     Queued,
     /// It runs at once, and ends the transaction.
     Ends,
-    /// It runs at once, and answers that it must not stand there.
+    /// It runs at once and replies with an error.
     Refused,
 }
 
-/// Whether so many arguments are right where the arity is this: negative for "at least".
+/// Whether the number of arguments matches the arity; a negative one means "at least".
 pub(super) fn takes(arity: i32, args: &Args<'_>) -> bool {
     let count = args.len() as i32;
     if arity >= 0 { count == arity } else { count >= -arity }
@@ -203,14 +204,14 @@ impl Command {
         if self.takes(args) { Ok(()) } else { Err(Error::Arity) }
     }
 
-    /// Whether its row allows so many arguments.
+    /// Whether the number of arguments matches its arity.
     pub fn takes(&self, args: &Args<'_>) -> bool {
         takes(self.arity, args)
     }
 
-    /// Refuses what Redis refuses to queue between MULTI and EXEC: an arity that is not the row's,
-    /// or a subcommand, which is a command of its own there. The rest fails when it is
-    /// executed.
+    /// Refuses what Redis refuses to queue between MULTI and EXEC: a wrong number of arguments, and
+    /// a wrong subcommand, because in Redis a subcommand is a command of its own. Other errors are
+    /// reported when the command is executed.
     pub fn check_form(&self, args: &Args<'_>) -> Result<(), Error> {
         if !self.takes(args) {
             return Err(Error::Arity);
@@ -218,8 +219,8 @@ impl Command {
         self.subcommands.map_or(Ok(()), |known| known.find(args).map(|_| ()))
     }
 
-    /// Whether it keeps to these databases besides the client's own. One that will refuse its
-    /// arguments does.
+    /// Whether it touches only the client's database and `databases`. That includes a command that
+    /// will refuse its arguments.
     pub fn keeps_to(&self, databases: &[u32], args: &Args<'_>, own: u32) -> bool {
         match self.other_dbs {
             OtherDbs::None => true,
@@ -228,7 +229,7 @@ impl Command {
         }
     }
 
-    /// Whether one shard is all it needs, with so many arguments.
+    /// Whether it needs one shard only, if it has this many arguments.
     #[inline]
     pub fn is_on_one_shard(&self, arguments: usize) -> bool {
         match self.action {
@@ -238,24 +239,25 @@ impl Command {
         }
     }
 
-    /// Whether it is about a connection or the server, and touches no data.
+    /// Whether it is a command of the ports: about a connection or the server, without data.
     #[inline]
     pub fn is_of_ports(&self) -> bool {
         matches!(self.action, Action::Port(_))
     }
 
-    /// The container of a subcommand, and its own name there.
+    /// The names of a subcommand's container and of the subcommand itself; `None` for other
+    /// commands.
     pub fn split(&self) -> Option<(&'static str, &'static str)> {
         self.name.split_once('|')
     }
 
-    /// Where its first key stands, if it has any.
+    /// The index of its first key, if it has any.
     #[inline]
     pub fn first_key(&self) -> usize {
         self.keys.first()
     }
 
-    /// Where the arguments stand that are keys.
+    /// The indexes of the arguments that are keys.
     pub fn key_positions(
         &self,
         args: &Args<'_>,

@@ -1,5 +1,5 @@
-//! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis
-//! 7.0's t_string.c, MSETEX after Redis 8.4's.
+//! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis 7.0's t_string.c,
+//! MSETEX after Redis 8.4's.
 
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
@@ -19,7 +19,7 @@ pub(super) static SETNX: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key if there is no such key.",
+        summary: "Sets the value of a key if the key does not exist.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
@@ -68,7 +68,7 @@ pub(super) static GETSET: Command = Command {
     categories: "write string fast",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key and returns the one before.",
+        summary: "Sets the value of a key and returns the old value.",
         complexity: "O(1)",
         args: &[KEY, VALUE],
     },
@@ -85,7 +85,7 @@ pub(super) static MSETNX: Command = Command {
     group: "string",
     tips: &[tips::MULTI_SHARD, tips::LEAST],
     docs: Docs {
-        summary: "Sets the values of several keys at one moment if there is none of them.",
+        summary: "Sets the values of several keys at one moment if none of the keys exists.",
         complexity: "O(N), N being the number of keys",
         args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
     },
@@ -149,13 +149,13 @@ fn getset(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 }
 
 impl OneKey<'_> {
-    /// Refuses a key, or a value at that argument, that is too long.
+    /// Refuses a key that is too long, or a value at index `argument` that is.
     fn check_set(&self, argument: usize) -> Result<(), Error> {
         self.limits.key(self.key.name())?;
         self.limits.value(self.args.get(argument).len())
     }
 
-    /// Gives the key the value at that argument.
+    /// Sets the key to the value at index `argument`.
     fn set(&mut self, argument: usize, expire_at: Option<UnixMs>) {
         let kept = self.args.keep(argument, self.limits.keep_bytes);
         let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
@@ -184,7 +184,7 @@ fn msetex(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// MSETEX's number of pairs, if there are so many.
+/// MSETEX's number of pairs. Fails if it is invalid or there are fewer arguments.
 pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
     let count =
         parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
@@ -192,7 +192,7 @@ pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
     if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
 }
 
-/// Keys and values among the arguments.
+/// The pairs of key and value among the arguments.
 #[derive(Clone, Copy)]
 struct Pairs {
     first: usize,
@@ -200,15 +200,15 @@ struct Pairs {
 }
 
 impl ManyKeys<'_> {
-    /// How many pairs the arguments of MSET and MSETNX are. A key without a value is found after
-    /// everything else that is wrong with the call: within MULTI, by EXEC.
+    /// The number of pairs of MSET and MSETNX. A key without a value is reported after all other
+    /// errors of the call; within MULTI, by EXEC.
     pub(super) fn whole_pairs(&self) -> Result<usize, Error> {
         let given = self.args.from(1).len();
         if given.is_multiple_of(2) { Ok(given / 2) } else { Err(Error::Arity) }
     }
 
-    /// Sets all pairs, or none if one of their keys is there, or is not, against
-    /// the options. Tells whether they were set.
+    /// Sets all pairs, or none if the options refuse one of their keys because it exists or does
+    /// not. Returns whether they were set.
     fn set_pairs(&mut self, pairs: Pairs, options: &SetOptions) -> Result<bool, Error> {
         let expire_at = options.expiry.map(|expiry| expiry.at(&self.args, self.now)).transpose()?;
         let keys = || (0..pairs.count).map(|number| (number, pairs.first + 2 * number));

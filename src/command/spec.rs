@@ -1,12 +1,12 @@
-//! What the rows of the command table say, in the terms of Redis's COMMAND: for the host,
-//! which registers them, and for the ports, which answer COMMAND themselves.
+//! The rows of the command table in the terms of Redis's COMMAND: for the registration with the
+//! host, and for the ports, which answer COMMAND themselves.
 
 use super::{Access, Arg, ArgKind, Command, Keys};
 
-/// The first version with these commands.
+/// The version of midi that introduced these commands.
 pub const SINCE: &str = "0.1.0";
 
-/// Tips of COMMAND, in Redis's words.
+/// The tips of COMMAND, as Redis spells them.
 pub(super) mod tips {
     pub const MULTI_SHARD: &str = "request_policy:multi_shard";
     pub const ALL_SHARDS: &str = "request_policy:all_shards";
@@ -19,38 +19,38 @@ pub(super) mod tips {
     pub const ANY_ORDER: &str = "nondeterministic_output_order";
 }
 
-/// Keys that are found in one way, and that one thing happens to.
+/// A key spec: keys that are found in one way and have the same access.
 pub struct KeySpec {
-    /// What happens to them, or the most that may.
+    /// The access to the keys; the widest one if it varies.
     pub access: Access,
-    /// Whether that depends on the call.
+    /// Whether the access depends on the call.
     pub varies: bool,
-    /// The argument that the search begins with.
+    /// The index of the argument at which the search begins.
     pub begin: i32,
-    /// How it goes on.
+    /// How the search continues.
     pub find: FindKeys,
 }
 
-/// How keys are found from an argument on.
+/// How keys are found from the first argument of the search on.
 #[derive(Clone, Copy)]
 pub enum FindKeys {
-    /// Every `step`-th argument is one, up to `last`: counted from the beginning of the
-    /// search, or from the end of all where it is negative.
+    /// Every `step`-th argument is a key, up to `last`, which counts from the beginning of the
+    /// search, or from the end of all arguments if it is negative.
     Range {
-        /// The last one.
+        /// The last key.
         last: i32,
-        /// From one to the next.
+        /// The distance between two keys.
         step: i32,
     },
-    /// The argument says how many; the first one is the next argument.
+    /// The argument is the number of keys; the first key is the next argument.
     Counted {
-        /// From one to the next.
+        /// The distance between two keys.
         step: i32,
     },
 }
 
 impl Keys {
-    /// First, last and step, as COMMAND shows them; zeros where that cannot be told.
+    /// First, last and step, as COMMAND shows them; zeros if a range cannot express the keys.
     pub fn range(self) -> (i32, i32, i32) {
         match self {
             Keys::None | Keys::CountedPairs(_) => (0, 0, 0),
@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// How Redis finds the keys, and what it is told of each.
+    /// The key specs, in the order of the keys.
     pub fn specs(self) -> Vec<KeySpec> {
         let spec = |access, begin, last, step| KeySpec {
             access,
@@ -96,7 +96,7 @@ impl Keys {
 }
 
 impl Access {
-    /// As key specs spell it.
+    /// The flags of key specs.
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Access::Look => &["RO"],
@@ -114,7 +114,7 @@ impl Access {
 }
 
 impl ArgKind {
-    /// As COMMAND DOCS spells it.
+    /// The type's name in COMMAND DOCS.
     pub fn name(self) -> &'static str {
         match self {
             ArgKind::Key | ArgKind::SecondKey => "key",
@@ -137,7 +137,7 @@ impl ArgKind {
         }
     }
 
-    /// Which of the command's key specs it is found by, if it is a key.
+    /// The index of the key spec that finds it, if it is a key.
     pub fn key_spec(self) -> Option<i32> {
         match self {
             ArgKind::Key => Some(0),

@@ -14,7 +14,7 @@ pub(super) const EXISTENCE: &[Arg] = &[word("nx", "NX"), word("xx", "XX")];
 const SET_CONDITION: &[Arg] =
     &[EXISTENCE[0], EXISTENCE[1], COMPARISONS[0], COMPARISONS[1], COMPARISONS[2], COMPARISONS[3]];
 
-/// What [`ExpiryOption::parse`] takes.
+/// The options that [`ExpiryOption::parse`] accepts.
 pub(super) const EXPIRY: [Arg; 4] = [
     arg("seconds", ArgKind::Integer).token("EX"),
     arg("milliseconds", ArgKind::Integer).token("PX"),
@@ -62,7 +62,7 @@ pub(super) static SET: Command = Command {
     categories: "write string slow",
     group: "string",
     docs: Docs {
-        summary: "Sets the value of a key, on conditions and with an expiry if wanted.",
+        summary: "Sets the value of a key, optionally on conditions and with an expiry.",
         complexity: "O(1)",
         args: &[
             arg("key", ArgKind::Key),
@@ -112,20 +112,20 @@ pub(super) static MSET: Command = Command {
 };
 
 impl OneKey<'_> {
-    /// The key's value, if it is there.
+    /// The key's value; `None` if the key does not exist.
     ///
     /// # Errors
-    /// [`Error::WrongType`] where it is not a string.
+    /// [`Error::WrongType`] if it is not a string.
     #[inline(always)]
     pub(super) fn string(&self) -> Result<Option<StringRef<'_>>, Error> {
         self.key.read().map(|entry| entry.string()).transpose().map_err(Error::from)
     }
 }
 
-/// Says the key's value, or null.
+/// Replies with the key's value, or null.
 ///
 /// # Errors
-/// Before anything is said: [`Error::WrongType`], [`Error::ReplyTooLarge`].
+/// [`Error::WrongType`] or [`Error::ReplyTooLarge`], before anything is written.
 pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     match cx.string()? {
         None => reply.null(),
@@ -139,10 +139,10 @@ pub(super) fn get(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an element takes in a reply beside its value, roughly.
+/// The approximate size of an array element in a reply, without its value.
 pub(super) const ELEMENT_BYTES: usize = 8;
 
-/// What it takes at least: a null of RESP3.
+/// The minimum size of an array element: a null of RESP3.
 pub const LEAST_ELEMENT_BYTES: usize = 3;
 
 fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
@@ -164,7 +164,7 @@ fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         }
         let large = bytes.len() - MGET_FREE_BYTES;
         if large > room {
-            // Whoever asked takes back what has been said.
+            // The caller takes back what has been written.
             return Err(Error::LongWork);
         }
         room -= large;
@@ -173,7 +173,7 @@ fn mget(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// MGET where the reply must not be large, which is known before any of it is said.
+/// MGET with a limited reply, whose size is checked before any of it is written.
 fn small_mget(cx: &ManyKeys<'_>, keys: usize, reply: &mut dyn Reply) -> Result<(), Error> {
     let values: SmallVec<[Option<StringRef<'_>>; 16]> =
         (0..keys).map(|number| cx.string(number)).collect();
@@ -189,11 +189,11 @@ fn small_mget(cx: &ManyKeys<'_>, keys: usize, reply: &mut dyn Reply) -> Result<(
     Ok(())
 }
 
-/// What MGET answers for a key.
+/// The element of MGET's reply for a key.
 pub type Copied = Option<SharedValue>;
 
 impl ManyKeys<'_> {
-    /// What MGET answers, to be said later, where that is not more than `most` bytes.
+    /// The elements of MGET's reply, to be written later, if the reply is at most `most` bytes.
     ///
     /// # Errors
     /// [`Error::ReplyTooLarge`].
@@ -211,7 +211,8 @@ impl ManyKeys<'_> {
         copied.collect()
     }
 
-    /// The value of key number `number`, if it is there and a string: to MGET another type is none.
+    /// The value of key number `number`; `None` if the key does not exist or, as in Redis's MGET,
+    /// is of another type.
     fn string(&self, number: usize) -> Option<StringRef<'_>> {
         self.keys.read(number)?.string().ok()
     }
@@ -278,7 +279,7 @@ pub(super) struct SetOptions {
 }
 
 impl SetOptions {
-    /// Reads the arguments from `at` on.
+    /// Parses the arguments from `at` on.
     pub(super) fn parse(args: &Args<'_>, mut at: usize) -> Result<Self, Error> {
         let mut options = SetOptions::default();
         while at < args.len() {
@@ -303,8 +304,8 @@ impl SetOptions {
         Ok(options)
     }
 
-    /// Takes a comparison. The same one may come again, and the last one counts;
-    /// NX or XX may follow, but not come first, as in Redis.
+    /// Accepts a comparison. As in Redis, the same one may be repeated, and the last one counts; NX
+    /// or XX may follow it, but not precede it.
     fn compare(&mut self, comparison: Comparison, has_value: bool) -> Result<(), Error> {
         let other = self.comparison.is_some_and(|before| !before.is_like(comparison));
         if self.only_new || self.only_existing || other || !has_value {
@@ -331,7 +332,7 @@ impl SetOptions {
     }
 }
 
-/// An expiry option: where its number stands and what it counts.
+/// An expiry option: the index of its number, and the unit and base of that number.
 #[derive(Clone, Copy)]
 pub(super) struct ExpiryOption {
     pub(super) argument: usize,
@@ -340,9 +341,9 @@ pub(super) struct ExpiryOption {
 }
 
 impl ExpiryOption {
-    /// EX, PX, EXAT or PXAT at argument `at`. The same one may come again, and
-    /// the last one counts, as in Redis; `before` is the one that came, and
-    /// `excluded` says that an option came which none may be beside.
+    /// Parses EX, PX, EXAT or PXAT at argument `at`. As in Redis, the same one may be repeated, and
+    /// the last one counts; `before` is the one given before. With `excluded` an option was given
+    /// that forbids these.
     pub(super) fn parse(
         args: &Args<'_>,
         at: usize,
@@ -364,7 +365,7 @@ impl ExpiryOption {
         Ok(ExpiryOption { argument: at + 1, seconds, relative })
     }
 
-    /// The moment, in milliseconds.
+    /// The time of expiry, in milliseconds since 1970.
     pub(super) fn at(self, args: &Args<'_>, now: &Now) -> Result<UnixMs, Error> {
         let number = args.integer(self.argument)?;
         let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };

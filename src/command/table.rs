@@ -1,4 +1,4 @@
-//! The command table: the one list of what there is, and how a command is found by its name.
+//! The command table: the list of all commands, and the lookup of a command by its name.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use super::{
     get, key, lcs, object, range, rename, set, string,
 };
 
-/// Hands the rows that the host's door has to a macro, in the order of their numbers.
+/// Passes the rows of the host door to a macro, in the order of their numbers.
 macro_rules! rows_of_host {
     ($then:ident) => {
         $then! {
@@ -44,13 +44,13 @@ macro_rules! count {
     ($($family:ident::$row:ident)*) => { [$(stringify!($row)),*].len() };
 }
 
-/// How many commands the host's door has.
+/// The number of commands of the host door.
 const OF_HOST: usize = rows_of_host!(count);
 
 static ROWS_OF_HOST: [&Command; OF_HOST] = rows_of_host!(references);
 
-/// Every command: those of the host's door first, then those that the ports alone have. A command's
-/// place here is its number.
+/// All commands: those of the host door first, then those that only the ports have. A command's
+/// index here is its number.
 pub static COMMANDS: [&Command; OF_HOST + connection::ROWS.len()] = {
     let mut all = [ROWS_OF_HOST[0]; OF_HOST + connection::ROWS.len()];
     let mut number = 0;
@@ -63,12 +63,12 @@ pub static COMMANDS: [&Command; OF_HOST + connection::ROWS.len()] = {
     all
 };
 
-/// The commands of the host's door, in the order of their numbers.
+/// The commands of the host door, in the order of their numbers.
 pub fn host_commands() -> impl ExactSizeIterator<Item = &'static Command> {
     ROWS_OF_HOST.into_iter()
 }
 
-/// What every row must say, and what the order of the rows says besides.
+/// Checks what every row must have, and the order of the rows.
 const _: () = {
     let mut number = 0;
     while number < COMMANDS.len() {
@@ -84,28 +84,29 @@ const _: () = {
     }
 };
 
-/// What the host's commands begin with. Ports take it, too.
+/// The prefix of the host door's commands. Ports accept it too.
 pub const PREFIX: &str = "midi.";
 
-/// Longest name that the look-up's packed form holds.
+/// The longest name that the lookup's packed form holds, in bytes.
 const NAME_BYTES: usize = 16;
 
-/// Places of a look-up's table: a power of two, and few of them taken.
+/// The size of a lookup table: a power of two, of which only a few places are taken.
 const PLACES: usize = (4 * COMMANDS.len()).next_power_of_two();
 
-/// Stands for no command.
+/// An empty place.
 const NONE: u16 = u16::MAX;
 
-/// Numbers of commands by their packed names. Made by the compiler: nothing to be set up
-/// or asked for at run time.
+/// A hash table of commands' numbers by their packed names. It is made at compile time, so nothing
+/// is set up or checked at run time.
 struct ByName([u16; PLACES]);
 
-/// Those that are called by `midi.` and their name, and by their name alone.
+/// The commands that are called with `midi.` before their name, and those that are called by their
+/// name alone.
 static PREFIXED: ByName = ByName::of(Doors::Port);
 static PLAIN: ByName = ByName::of(Doors::OnlyPrefixed);
 
 impl ByName {
-    /// All but those with these doors. Subcommands are found by their container.
+    /// All commands but those with these doors. Subcommands are found through their container.
     const fn of(others: Doors) -> Self {
         let mut places = [NONE; PLACES];
         let mut number = 0;
@@ -141,7 +142,7 @@ impl ByName {
     }
 }
 
-/// The names, packed; those of subcommands are not looked for.
+/// The packed names. Those of subcommands are never looked up.
 static NAMES: [(u64, u64); COMMANDS.len()] = {
     let mut names = [(0, 0); COMMANDS.len()];
     let mut number = 0;
@@ -152,7 +153,7 @@ static NAMES: [(u64, u64); COMMANDS.len()] = {
     names
 };
 
-/// How many subcommands follow each.
+/// The number of subcommands that follow each command.
 static SUBCOMMANDS: [usize; COMMANDS.len()] = {
     let mut counts = [0; COMMANDS.len()];
     let (mut number, mut container) = (0, 0);
@@ -176,22 +177,22 @@ const fn is_subcommand(name: &str) -> bool {
     at < name.len()
 }
 
-/// Where to begin looking.
+/// The place at which the search begins.
 #[inline]
 const fn first_place(packed: (u64, u64)) -> usize {
     let mixed = (packed.0 ^ packed.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
-/// Commands that are not to be found any more.
+/// Commands that are no longer found.
 static WITHDRAWN: [AtomicBool; COMMANDS.len()] = [const { AtomicBool::new(false) }; COMMANDS.len()];
 
-/// From now on the command of that number is not found, nor its subcommands.
+/// From now on neither the command of this number nor its subcommands are found.
 pub fn withdraw(number: usize) {
     WITHDRAWN[number].store(true, Ordering::Relaxed);
 }
 
-/// The number in [`COMMANDS`] of the command that has `midi.` before that name, in any case.
+/// The number in [`COMMANDS`] of the command `midi.name`. Case does not matter.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {
     PREFIXED.find(name)
@@ -202,17 +203,17 @@ pub fn subcommands(number: usize) -> Range<usize> {
     number + 1..number + 1 + SUBCOMMANDS[number]
 }
 
-/// A command, by the name that a client of a port gave.
+/// A command with the name that a client of a port used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Its number in [`COMMANDS`].
     pub number: usize,
-    /// What stood before its standard name: [`PREFIX`] or nothing.
+    /// The prefix before its standard name: [`PREFIX`] or nothing.
     pub prefix: &'static str,
 }
 
 impl Named {
-    /// The command of that name, in any case, with or without `midi.` in front.
+    /// Finds the command of this name, with or without `midi.`. Case does not matter.
     #[inline]
     pub fn find(name: &[u8]) -> Option<Named> {
         if let Some((prefix, rest)) = name.split_at_checked(PREFIX.len())
@@ -229,18 +230,18 @@ impl Named {
         COMMANDS[self.number]
     }
 
-    /// Its name; a subcommand's is `container|subcommand`.
+    /// Its name with the prefix; a subcommand's is `container|subcommand`.
     pub fn full_name(self) -> String {
         format!("{}{}", self.prefix, self.row().name)
     }
 }
 
-/// What a client of a port means by a command's name and first argument.
+/// The result of a lookup by a command's name and first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundCommand {
-    /// This command.
+    /// The command.
     Command(Named),
-    /// A command with subcommands that has none of that name.
+    /// The command has subcommands, but none of that name.
     NoSuchSubcommand,
 }
 
@@ -258,9 +259,9 @@ pub fn find_call(args: &Args<'_>) -> Option<FoundCommand> {
     }))
 }
 
-/// A name of 1 to 16 bytes as two numbers: of two names of one length, only the same ones are
-/// packed alike. Letters are in lower case: setting bit 5 of every byte does that, and makes
-/// no letter of anything that is not one.
+/// Packs a name of 1 to 16 bytes into two numbers. Two names of the same length that consist of
+/// letters are packed alike only if they are equal, apart from case: setting bit 5 of every byte
+/// makes letters lower case, and makes no letter of another byte.
 #[inline]
 const fn packed(name: &[u8]) -> (u64, u64) {
     const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
@@ -271,7 +272,7 @@ const fn packed(name: &[u8]) -> (u64, u64) {
         let both = u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << 32;
         return (both | LOWER_CASE, name.len() as u64);
     }
-    // The first, the middle and the last of up to three.
+    // Up to three bytes: the first, the middle and the last.
     let (first, last) = (name[0] as u64, name[name.len() - 1] as u64);
     let middle = name[name.len() / 2] as u64;
     (first | middle << 8 | last << 16 | LOWER_CASE, name.len() as u64)
