@@ -61,10 +61,10 @@ pub trait Caller {
 
     /// Has it wait for its command, which goes to the main thread, or to a thread that can take its
     /// shard.
-    fn wait(&mut self, whom: WaitsFor) -> Origin;
+    fn wait(&mut self, whom: WaitsFor) -> Option<Origin>;
 
     /// Has it wait for a job; returns the job's owner and reply.
-    fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>);
+    fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)>;
 
     /// Holds up the command, and all that the client has sent after it, until the gates change.
     fn hold_up(&mut self);
@@ -139,6 +139,11 @@ impl Engine {
                 return self.go_on(slot, call, outcome, client);
             }
         }
+        self.run_here(slot, call, client);
+    }
+
+    /// Runs a call to its end here, for a client that may not wait.
+    fn run_here<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
         call.limits.max_reply_bytes = usize::MAX;
         if let Some(locked) = slot.locked() {
             self.run_waiting(locked, call, &mut client.reply());
@@ -150,7 +155,7 @@ impl Engine {
     pub fn go_on<C: Caller>(
         &self,
         slot: &ThreadSlot,
-        call: &Call<'_>,
+        call: &mut Call<'_>,
         outcome: Outcome,
         client: &mut C,
     ) {
@@ -158,23 +163,31 @@ impl Engine {
         let next = self.next(slot, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
-            Next::Queue => {
-                match self.books.book_queued(slot, self.settings.max_queued.load(Ordering::Relaxed))
-                {
-                    Ok(()) => self.send_queued(
-                        slot,
-                        Box::new(Request::new(call, client.wait(WaitsFor::Shard))),
-                    ),
-                    Err(error) => call.refuse(error, &mut client.reply()),
+            Next::Queue => self.queue(slot, call, client),
+            Next::Main => {
+                if let Some(origin) = client.wait(WaitsFor::Main) {
+                    self.books.count_queued(slot);
+                    self.send_to_main(Box::new(Request::new(call, origin)));
                 }
             }
-            Next::Main => {
-                self.books.count_queued(slot);
-                self.send_to_main(Box::new(Request::new(call, client.wait(WaitsFor::Main))));
-            }
-            Next::Job(work) => {
-                let (owner, reply) = client.wait_for_job(call.db);
-                self.start_job(call.command, owner, work, reply);
+            Next::Job(work) => match (client.wait_for_job(call.db), slot.locked()) {
+                (Some((owner, reply)), _) => self.start_job(call.command, owner, work, reply),
+                (None, Some(locked)) => self.run_to_end(locked, work, &mut client.reply()),
+                (None, None) => {}
+            },
+        }
+    }
+
+    fn queue<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
+        let max = self.settings.max_queued.load(Ordering::Relaxed);
+        if let Err(error) = self.books.book_queued(slot, max) {
+            return call.refuse(error, &mut client.reply());
+        }
+        match client.wait(WaitsFor::Shard) {
+            Some(origin) => self.send_queued(slot, Box::new(Request::new(call, origin))),
+            None => {
+                self.books.completed();
+                self.run_here(slot, call, client);
             }
         }
     }

@@ -38,21 +38,25 @@ unsafe impl Send for Blocked {}
 static WAITING: LazyLock<Mutex<HashMap<usize, Arc<AtomicBool>>>> = LazyLock::new(Mutex::default);
 
 impl Blocked {
-    /// Blocks the client whose command this is. Only if the context's flags allow blocking.
-    pub fn new(ctx: Ctx<'_>) -> Box<Self> {
+    /// Blocks the client whose command this is. Only if the context's flags allow blocking. `None`
+    /// if the host refuses: Valkey 9 does for clients with subscriptions.
+    pub fn new(ctx: Ctx<'_>) -> Option<Box<Self>> {
         // SAFETY: the caller's context; the callbacks match the private data,
         // which is one of these or null. The context is made here because it
         // reads the client, which only the main thread may.
         unsafe {
             let client =
                 api!(RedisModule_BlockClient)(ctx.raw(), Some(on_reply), None, Some(on_free), 0);
-            Box::new(Blocked {
+            if client.is_null() {
+                return None;
+            }
+            Some(Box::new(Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
                 client_id: ctx.client_id(),
                 answer: None,
                 is_cut: AtomicBool::new(false),
-            })
+            }))
         }
     }
 

@@ -136,12 +136,12 @@ impl<'a> Caller for HostCaller<'a> {
         self.0.flags() & MUST_NOT_BLOCK == 0
     }
 
-    fn wait(&mut self, _: WaitsFor) -> Origin {
-        Origin::Main(Blocked::new(self.0))
+    fn wait(&mut self, _: WaitsFor) -> Option<Origin> {
+        Blocked::new(self.0).map(|blocked| Origin::Main(blocked))
     }
 
-    fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
-        Blocked::new(self.0).wait_for_job(self.0.locked(), db)
+    fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
+        Some(Blocked::new(self.0)?.wait_for_job(self.0.locked(), db))
     }
 
     /// The host itself holds up its clients.

@@ -42,7 +42,7 @@ pub fn run_for_port(
     let result = match engine.late_refusal(call) {
         Some(error) => Err(error),
         None => {
-            let mut wait = || client.take().expect("a command starts one job");
+            let mut wait = || client.take();
             // In a transaction the client cannot wait.
             let wait: Option<Wait<'_>> =
                 if engine.is_in_unit(locked) { None } else { Some(&mut wait) };

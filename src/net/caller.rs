@@ -70,17 +70,17 @@ impl engine::Caller for PortCaller<'_> {
         true
     }
 
-    fn wait(&mut self, whom: WaitsFor) -> Origin {
+    fn wait(&mut self, whom: WaitsFor) -> Option<Origin> {
         self.connection.state = State::Waiting;
         self.connection.queued_since = (whom == WaitsFor::Shard).then_some(self.now);
         let client = &self.connection.client;
         let (worker, connection) = (client.worker, client.key.packed());
-        Origin::Worker { worker, connection, client: Box::new(self.pending()) }
+        Some(Origin::Worker { worker, connection, client: Box::new(self.pending()) })
     }
 
-    fn wait_for_job(&mut self, db: u32) -> (JobOwner, Box<dyn JobReply>) {
+    fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
         self.connection.state = State::Waiting;
-        self.pending().job(db)
+        Some(self.pending().job(db))
     }
 
     fn hold_up(&mut self) {

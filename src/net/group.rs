@@ -205,8 +205,13 @@ impl<D: Driver> Service<D> {
             if ran < end && ran == done && outcome != Outcome::Done {
                 // This command could not run here and now.
                 let said = output.len();
-                if let Some(call) = calls.nth(done) {
-                    engine.go_on(self.slot(), &call, outcome, &mut self.caller(connection, output));
+                if let Some(mut call) = calls.nth(done) {
+                    engine.go_on(
+                        self.slot(),
+                        &mut call,
+                        outcome,
+                        &mut self.caller(connection, output),
+                    );
                     used = ahead.end_of(done);
                 }
                 self.put_in_outbox(connection, said..output.len());

@@ -322,8 +322,8 @@ impl<D: Driver> Service<D> {
             return ahead.end_of(done - 1);
         }
         // This command could not run here and now.
-        let Some(call) = calls.nth(done) else { return 0 };
-        engine.go_on(slot, &call, outcome, &mut self.caller(connection, output));
+        let Some(mut call) = calls.nth(done) else { return 0 };
+        engine.go_on(slot, &mut call, outcome, &mut self.caller(connection, output));
         ahead.end_of(done)
     }
 

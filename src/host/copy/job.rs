@@ -62,8 +62,8 @@ pub struct Asker<'a> {
     pub wait: Option<Wait<'a>>,
 }
 
-/// Makes a client wait; returns the job's owner and its reply.
-pub type Wait<'a> = &'a mut dyn FnMut() -> (JobOwner, Box<dyn JobReply>);
+/// Makes a client wait; returns the job's owner and its reply. `None` if it cannot wait.
+pub type Wait<'a> = &'a mut dyn FnMut() -> Option<(JobOwner, Box<dyn JobReply>)>;
 
 impl Asker<'_> {
     /// The rights that count.
@@ -84,7 +84,14 @@ pub fn start<C: Copying + 'static>(
     mut copy: C,
     total: u64,
 ) -> Result<Option<Transcript>, Error> {
-    let Some(wait) = caller.wait.filter(|_| !engine.config.safemode) else {
+    let client = match caller.wait.filter(|_| !engine.config.safemode) {
+        None => None,
+        Some(wait) => {
+            engine.room_for_job(call.command)?;
+            wait()
+        }
+    };
+    let Some((owner, reply)) = client else {
         let started = Instant::now();
         let locked = caller.ctx.locked();
         let endless = Slice::endless(engine, locked);
@@ -100,7 +107,6 @@ pub fn start<C: Copying + 'static>(
         copy.counts().write_to(&mut transcript);
         return Ok(Some(transcript));
     };
-    engine.room_for_job(call.command)?;
     let copy = Arc::new(Mutex::new(copy));
     let work = Work {
         parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],
@@ -108,7 +114,6 @@ pub fn start<C: Copying + 'static>(
         total,
         first_worker: engine.jobs.started() as usize % engine.config.workers,
     };
-    let (owner, reply) = wait();
     engine.start_job(call.command, owner, work, reply);
     Ok(None)
 }

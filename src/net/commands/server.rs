@@ -209,13 +209,13 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
     for line in text.split_inclusive("\r\n") {
         section = line.trim_end().strip_prefix("# ").unwrap_or(section);
         match (section, line.split_once(':')) {
-            ("OnAllKeys", Some(_)) => {}
+            ("Keyspace", Some(_)) => {}
             ("Clients", Some((name, _))) => {
                 _ = write!(out, "{name}:{}\r\n", about_clients(name, shared))
             }
             _ => out.push_str(line),
         }
-        if line.trim_end() == "# OnAllKeys" {
+        if line.trim_end() == "# Keyspace" {
             write_keys(&shared.engine, &mut out);
         }
     }
