@@ -54,7 +54,8 @@ pub(super) static DELEX: Command = Command {
     group: "string",
     twins: &["delex", "getdel"],
     docs: Docs {
-        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
+        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given \
+                  one.",
         complexity: "O(N), N being the length of the value; O(1) without a condition",
         args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
     },

@@ -26,7 +26,10 @@ pub(super) static OBJECT: Command = Command {
     subcommands: Some(&OF_OBJECT),
     twins: &["object|encoding"],
     docs: Docs {
-        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
+        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) \
+                  or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for \
+                  the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and \
+                  IDLETIME.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)),
@@ -46,7 +49,8 @@ pub(super) static MEMORY: Command = Command {
     subcommands: Some(&OF_MEMORY),
     twins: &["memory|usage"],
     docs: Docs {
-        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept apart (whole, though copies share it), and its share of the table.",
+        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept \
+                  apart (whole, though copies share it), and its share of the table.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(MEMORY_SUBCOMMANDS)),

@@ -102,7 +102,8 @@ pub(super) static MSETEX: Command = Command {
     group: "string",
     twins: &["msetex", "mset"],
     docs: Docs {
-        summary: "Sets the values of several keys at one moment, on conditions and with an expiry if wanted.",
+        summary: "Sets the values of several keys at one moment, on conditions and with an expiry \
+                  if wanted.",
         complexity: "O(N), N being the number of keys",
         args: &[
             arg("numkeys", ArgKind::Integer),

@@ -40,8 +40,8 @@ pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
         config::lower_max_clients(settings, possible);
         let hint = hint(limit, host, wanted);
         let text = format!(
-            "No room for {wanted} clients of the port: this process may have {limit} files open, those of \
-             the server's own clients included. midi.maxclients is {possible} now; {hint}"
+            "No room for {wanted} clients of the port: this process may have {limit} files open, \
+             those of the server's own clients included. midi.maxclients is {possible} now; {hint}"
         );
         log(ctx, Level::Warning, &text);
     }
@@ -56,8 +56,9 @@ fn hint(limit: usize, host: usize, wanted: usize) -> String {
     // The host had too few itself, and does not tell what it was set to.
     let enough = enough(host.max(HOST_CLIENTS_DEFAULT));
     format!(
-        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n {enough}' would do for both, \
-         unless redis.conf sets maxclients to more than {HOST_CLIENTS_DEFAULT}."
+        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n \
+         {enough}' would do for both, unless redis.conf sets maxclients to more than \
+         {HOST_CLIENTS_DEFAULT}."
     )
 }
 

@@ -403,7 +403,8 @@ impl<T, M> DerefMut for Held<'_, T, M> {
 impl<T, M> Drop for Held<'_, T, M> {
     fn drop(&mut self) {
         eprintln!(
-            "midi: a thread lost a shard's token; the shard may be half-changed, so the server stops"
+            "midi: a thread lost a shard's token; the shard may be half-changed, so the server \
+             stops"
         );
         std::process::abort();
     }

@@ -348,7 +348,8 @@ const SCENES: [&[&str]; 12] = [
         "SET a b FOO",
         "FOO aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa b",
         "FOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOOO a b",
-        "FOO 123456789012345678901234567890 123456789012345678901234567890 123456789012345678901234567890 1234567890 c d",
+        "FOO 123456789012345678901234567890 123456789012345678901234567890 \
+         123456789012345678901234567890 1234567890 c d",
     ],
     &[
         "MULTI",
@@ -611,7 +612,8 @@ fn commands_about_keys_are_not_said_to_be_elsewhere() {
     ] {
         let name = line.split(' ').next().expect("a name").to_lowercase();
         let expected = format!(
-            "ERR unknown command '{name}': not supported by midi; the host's port has it, but not for midi's keys"
+            "ERR unknown command '{name}': not supported by midi; the host's port has it, but not \
+             for midi's keys"
         );
         assert_eq!(client.run(line), Value::error(&expected), "{line}");
     }

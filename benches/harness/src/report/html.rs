@@ -48,7 +48,8 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
 
 fn goal_table(goals: &[Goal]) -> String {
     let mut text = String::from(
-        "<table><tr><th>section<th>goal<th>wanted<th>median [least … most]<th>margin<th>verdict</tr>",
+        "<table><tr><th>section<th>goal<th>wanted<th>median [least … \
+         most]<th>margin<th>verdict</tr>",
     );
     for goal in goals {
         let class = match goal.verdict {
