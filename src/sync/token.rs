@@ -41,8 +41,8 @@ const FLAGS: usize = HOLDING | LEFT;
 
 /// A message on its way. Aligned, so that the flags fit below its address.
 #[repr(align(16))]
-struct Node<M> {
-    older: *mut Node<M>,
+struct MailboxNode<M> {
+    older: *mut MailboxNode<M>,
     message: M,
 }
 
@@ -241,7 +241,7 @@ impl<T, M> Token<T, M> {
 
     /// Leaves a message, and takes the token where it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
-        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
@@ -260,7 +260,7 @@ impl<T, M> Token<T, M> {
     /// of running it at once.
     pub fn leave(&self, message: M) -> Left<M> {
         let mut word = self.word.load(Ordering::Relaxed);
-        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
         while word != 0 {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
@@ -283,15 +283,15 @@ impl<T, M> Drop for Token<T, M> {
     }
 }
 
-fn pointer<M>(word: usize) -> *mut Node<M> {
-    (word & !FLAGS) as *mut Node<M>
+fn pointer<M>(word: usize) -> *mut MailboxNode<M> {
+    (word & !FLAGS) as *mut MailboxNode<M>
 }
 
 /// The messages of a list that has been taken out of its word, oldest first.
 ///
 /// # Safety
 /// The caller alone has the list.
-unsafe fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
+unsafe fn messages<M>(mut newest: *mut MailboxNode<M>) -> VecDeque<M> {
     let mut found = VecDeque::new();
     while !newest.is_null() {
         // SAFETY: whoever took the list owns its nodes, each made by `push`.
