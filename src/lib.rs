@@ -7,8 +7,8 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may use
-//! what stands before it in this list, never what stands after it; `net` and `host` do not
+//! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may
+//! use what stands before it in this list, never what stands after it; `net` and `host` do not
 //! know each other. A test sees to that.
 
 pub mod limits;

@@ -7,7 +7,7 @@
 //! | asked | stale | |
 //! |---|---|---|
 //! | no | yes | at load: no client has come |
-//! | yes | yes | a user may have changed: every command is judged, until the next look at all users |
+//! | yes | yes | a user may have changed: every command is judged until all users are looked at |
 //! | yes | no | some user's rules make a difference: every command is judged |
 //! | no | no | nobody's do: nothing is judged, at the cost of one load |
 //!
