@@ -1,6 +1,6 @@
 //! Where a command's keys stand, and what happens to them.
 
-use super::{Args, set};
+use super::{Args, Error, parse_integer};
 
 /// Where a command's keys stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Keys {
             Keys::Second(_) | Keys::Two(..) => (3, 1),
             Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
-            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+            Keys::CountedPairs(_) => (2 + 2 * pair_count(args).unwrap_or(0), 2),
         };
         (self.first()..end.min(args.len())).step_by(step)
     }
@@ -126,4 +126,12 @@ impl Access {
     pub fn writes(self) -> bool {
         !matches!(self, Access::Look | Access::Read)
     }
+}
+
+/// MSETEX's number of pairs, if there are so many.
+pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
+    let count =
+        parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.ok_or(Error::InvalidPairCount)? as usize;
+    if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
 }

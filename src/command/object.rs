@@ -1,9 +1,10 @@
 //! OBJECT and MEMORY: what a key looks like from inside, after Redis's object.c.
 //! Both are one command with a subcommand as its first argument.
 
+use super::row::Subcommands;
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
-    parse_integer, takes, word,
+    parse_integer, word,
 };
 use crate::store::{Origin, WrongType};
 
@@ -62,14 +63,6 @@ pub(super) static MEMORY: Command = Command {
     ..Command::USUAL
 };
 
-/// Subcommands of a command that has one function for all.
-pub struct Subcommands {
-    /// With their arity, counted as a command's.
-    own: &'static [(&'static str, i32)],
-    /// Those that are about a whole server.
-    of_host: &'static [&'static str],
-}
-
 static OF_OBJECT: Subcommands = Subcommands {
     own: &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)],
     of_host: &[],
@@ -79,21 +72,6 @@ static OF_MEMORY: Subcommands = Subcommands {
     own: &[("usage", -3), ("help", 2)],
     of_host: &["doctor", "malloc-stats", "purge", "stats"],
 };
-
-impl Subcommands {
-    /// The one at argument 1.
-    ///
-    /// # Errors
-    /// There is no such one, or not with so many arguments.
-    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
-        match self.own.iter().find(|(name, _)| args.is(1, name)) {
-            Some(&(name, arity)) if takes(arity, args) => Ok(name),
-            Some(_) => Err(Error::SubcommandArity),
-            None if self.of_host.iter().any(|name| args.is(1, name)) => Err(Error::HostsSubcommand),
-            None => Err(Error::UnknownSubcommand),
-        }
-    }
-}
 
 const OBJECT_HELP: &[&str] = &[
     "ENCODING <key>",

@@ -2,7 +2,6 @@
 
 use arrayvec::ArrayVec;
 
-use super::object::Subcommands;
 use super::{Action, Args, Docs, Error, Keys, Limits, PortCommand};
 use crate::limits::KEYS_AT_ONCE;
 
@@ -195,6 +194,29 @@ pub enum InMulti {
 pub(super) fn takes(arity: i32, args: &Args<'_>) -> bool {
     let count = args.len() as i32;
     if arity >= 0 { count == arity } else { count >= -arity }
+}
+
+/// Subcommands of a command that has one function for all.
+pub struct Subcommands {
+    /// With their arity, counted as a command's.
+    pub(super) own: &'static [(&'static str, i32)],
+    /// Those that are about a whole server.
+    pub(super) of_host: &'static [&'static str],
+}
+
+impl Subcommands {
+    /// The one at argument 1.
+    ///
+    /// # Errors
+    /// There is no such one, or not with so many arguments.
+    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
+        match self.own.iter().find(|(name, _)| args.is(1, name)) {
+            Some(&(name, arity)) if takes(arity, args) => Ok(name),
+            Some(_) => Err(Error::SubcommandArity),
+            None if self.of_host.iter().any(|name| args.is(1, name)) => Err(Error::HostsSubcommand),
+            None => Err(Error::UnknownSubcommand),
+        }
+    }
 }
 
 impl Command {
