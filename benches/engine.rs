@@ -107,7 +107,8 @@ fn with_jemalloc() {
         .find(|path| Path::new(path).exists());
     let Some(library) = library else {
         println!(
-            "allocator: the system's malloc (Redis would use jemalloc; libjemalloc2 is not installed)"
+            "allocator: the system's malloc (Redis would use jemalloc; libjemalloc2 is not \
+             installed)"
         );
         return;
     };
@@ -373,16 +374,19 @@ fn threads(quick: bool, figures: &mut Figures) {
         "\nThroughput: {KEYS} keys with values of 64 bytes, medians of {rounds} rounds of {time:?}"
     );
     println!(
-        "  burn: two threads over one of plain computation in the same round; of 2: scaling / burn * 2;"
+        "  burn: two threads over one of plain computation in the same round; of 2: scaling / burn \
+         * 2;"
     );
     println!(
         "  busy: scaling by the threads' processor time, which others on the machine disturb less;"
     );
     println!(
-        "  failed: tokens not free at the first look; given up: nor after a worker's spinning (two threads)\n"
+        "  failed: tokens not free at the first look; given up: nor after a worker's spinning (two \
+         threads)\n"
     );
     println!(
-        "  shards  keys     GET   1 thread   2 threads  scaling   burn   of 2   busy     failed   given up"
+        "  shards  keys     GET   1 thread   2 threads  scaling   burn   of 2   busy     failed   \
+         given up"
     );
     let mut disturbed = if quick { 20 } else { 200 };
     let zipf = Zipf::new(KEYS, 0.99);
@@ -452,7 +456,8 @@ fn threads(quick: bool, figures: &mut Figures) {
                 figures.note(format!("of 2: {shards} shards, {name}, {reads}% GET"), of_two);
                 let share = |count: u64| 100.0 * count as f64 / total.commands as f64;
                 println!(
-                    "  {shards:>6}  {name:<7} {reads:>3}%  {:>7.2} M   {:>7.2} M   {scaling:>6.2}  {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%",
+                    "  {shards:>6}  {name:<7} {reads:>3}%  {:>7.2} M   {:>7.2} M   {scaling:>6.2}  \
+                     {burns:>5.2}  {of_two:>5.2}  {busy:>5.2}   {:>7.4}%   {:>7.4}%",
                     one / 1e6,
                     two / 1e6,
                     share(total.failed),
@@ -515,7 +520,8 @@ fn time_inserts(name: &str, count: u64, mut insert: impl FnMut(u64)) {
     };
     let percentiles = [0.5, 0.99, 0.999, 0.9999, 0.99999].map(&mut at);
     println!(
-        "  {name:<22}  {:>6.2}  {:>6.2}  {:>6.2}  {:>7.2}  {:>8.2}  {:>8.1}  {own_slow:>8}  {:>6.1}  {:>8.1}  {:>6.2}",
+        "  {name:<22}  {:>6.2}  {:>6.2}  {:>6.2}  {:>7.2}  {:>8.2}  {:>8.1}  {own_slow:>8}  \
+         {:>6.1}  {:>8.1}  {:>6.2}",
         percentiles[0],
         percentiles[1],
         percentiles[2],
@@ -530,10 +536,12 @@ fn time_inserts(name: &str, count: u64, mut insert: impl FnMut(u64)) {
 
 fn growth(count: u64) {
     println!(
-        "\nInserts while a keyspace of 1024 shards grows to {count} keys, values of 8 bytes; microseconds"
+        "\nInserts while a keyspace of 1024 shards grows to {count} keys, values of 8 bytes; \
+         microseconds"
     );
     println!(
-        "  (without the time that the scheduler took the processor away; only 'elapsed' has it. Page"
+        "  (without the time that the scheduler took the processor away; only 'elapsed' has it. \
+         Page"
     );
     println!(
         "  faults are in all of it: the row without a table shows what the machine itself costs.)\n"
@@ -681,7 +689,8 @@ fn bytes(counts: &[u64], figures: &mut Figures) {
         "\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted"
     );
     println!(
-        "  (books: as midi counts them, which is what jemalloc's size classes take; resident: what the"
+        "  (books: as midi counts them, which is what jemalloc's size classes take; resident: what \
+         the"
     );
     println!("  kernel says, everything included)\n");
     println!(
@@ -770,7 +779,8 @@ fn lookup(quick: bool) {
         for ((name, times), bytes) in ["midi", "hashbrown"].into_iter().zip(times).zip(bytes) {
             let [uniform, skewed, misses] = times.map(median);
             println!(
-                "  {count:>9}  {name:<10}  {uniform:>8.1}  {skewed:>10.1}  {misses:>8.1}  {bytes:.1}"
+                "  {count:>9}  {name:<10}  {uniform:>8.1}  {skewed:>10.1}  {misses:>8.1}  \
+                 {bytes:.1}"
             );
         }
     }

@@ -161,7 +161,8 @@ pub(super) static POPULATE: Command = Command {
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.",
+            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all \
+                      cores.",
             complexity: "O(N), N being the number of keys",
             args: &[
                 arg("count", ArgKind::Integer),
@@ -181,7 +182,9 @@ pub(super) static IMPORT: Command = Command {
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies the host's string keys of the database into midi, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+            summary: "Copies the host's string keys of the database into midi, with their expiry. \
+                      Returns how many were copied, skipped because present, and skipped because \
+                      not strings.",
             complexity: "O(N), N being the number of the host's keys in the database",
             args: COPY,
         },
@@ -197,7 +200,9 @@ pub(super) static EXPORT: Command = Command {
         Flags { host_write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies midi's keys of the database to the host, with their expiry. Returns how many were copied, skipped because present, and skipped because not strings.",
+            summary: "Copies midi's keys of the database to the host, with their expiry. Returns \
+                      how many were copied, skipped because present, and skipped because not \
+                      strings.",
             complexity: "O(N), N being the number of midi's keys in the database",
             args: COPY,
         },

@@ -79,7 +79,7 @@ pub(super) static BITFIELD_RO: Command = Command {
 
 /// One operation.
 #[derive(Clone, Copy)]
-struct Step {
+struct FieldStep {
     field: Field,
     /// The offset of its first bit.
     at: u64,
@@ -95,14 +95,14 @@ struct Write {
     overflow: Overflow,
 }
 
-type Steps = SmallVec<[Step; 4]>;
+type Steps = SmallVec<[FieldStep; 4]>;
 
 /// The results of the steps; `None` is a number that was not written because it did not fit.
 type Said = SmallVec<[Option<i64>; 4]>;
 
 fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let steps = parse(&cx.args, cx.limits)?;
-    let ends = steps.iter().filter(|step| step.write.is_some()).map(Step::end);
+    let ends = steps.iter().filter(|step| step.write.is_some()).map(FieldStep::end);
     match ends.max() {
         None => read(cx, &steps, reply),
         Some(end) => write(cx, &steps, end.div_ceil(8) as usize, reply),
@@ -164,7 +164,7 @@ fn say(said: &Said, reply: &mut dyn Reply) {
     }
 }
 
-impl Step {
+impl FieldStep {
     /// The offset of the bit after its field.
     fn end(&self) -> u64 {
         self.at + u64::from(self.field.bits)
@@ -211,7 +211,7 @@ fn parse(args: &Args<'_>, limits: &Limits) -> Result<Steps, Error> {
         };
         let number = if writes { args.integer(at + 3)? } else { 0 };
         let write = writes.then_some(Write { number, adds, overflow });
-        steps.push(Step { field, at: place, write });
+        steps.push(FieldStep { field, at: place, write });
         at += if writes { 4 } else { 3 };
     }
     Ok(steps)

@@ -27,7 +27,8 @@ pub(super) static SETBIT: Command = Command {
     categories: "write bitmap slow",
     group: "bitmap",
     docs: Docs {
-        summary: "Writes one bit of a key's value, which is filled with zeros up to there, and returns what it was.",
+        summary: "Writes one bit of a key's value, which is filled with zeros up to there, and \
+                  returns what it was.",
         complexity: "O(1) where the value is not to grow",
         args: &[KEY, OFFSET, arg("value", ArgKind::Integer)],
     },
@@ -99,7 +100,8 @@ pub(super) static BITOP: Command = Command {
     categories: "write bitmap slow",
     group: "bitmap",
     docs: Docs {
-        summary: "Combines the values of several keys bit by bit and gives the result to a key, at one moment.",
+        summary: "Combines the values of several keys bit by bit and gives the result to a key, at \
+                  one moment.",
         complexity: "O(N), N being the length of all values together",
         args: &[
             arg(

@@ -250,8 +250,10 @@ mod tests {
             let all = naive(&bytes);
             let range = range(all.len(), ends);
             let part = &all[range.start as usize..range.end as usize];
-            prop_assert_eq!(count(&bytes, range.clone()), part.iter().filter(|bit| **bit).count() as u64);
-            let place = part.iter().position(|&bit| bit == wanted).map(|at| range.start + at as u64);
+            let ones = part.iter().filter(|bit| **bit).count() as u64;
+            prop_assert_eq!(count(&bytes, range.clone()), ones);
+            let place = part.iter().position(|&bit| bit == wanted);
+            let place = place.map(|at| range.start + at as u64);
             prop_assert_eq!(find(&bytes, range, wanted), place);
         }
 
@@ -273,7 +275,8 @@ mod tests {
             which in 0..4usize,
         ) {
             // Some values span several blocks.
-            let values: Vec<Vec<u8>> = values.into_iter().map(|(bytes, times)| bytes.repeat(times)).collect();
+            let values: Vec<Vec<u8>> =
+                values.into_iter().map(|(bytes, times)| bytes.repeat(times)).collect();
             let (operation, of_two): (_, fn(u8, u8) -> u8) = [
                 (Operation::And, (|a, b| a & b) as fn(u8, u8) -> u8),
                 (Operation::Or, |a, b| a | b),
@@ -286,7 +289,9 @@ mod tests {
             let expected: Vec<u8> = (0..slices.iter().map(|value| value.len()).max().unwrap_or(0))
                 .map(|at| match operation {
                     Operation::Not => of_two(byte(&slices[0], at), 0),
-                    _ => slices[1..].iter().fold(byte(&slices[0], at), |a, b| of_two(a, byte(b, at))),
+                    _ => slices[1..]
+                        .iter()
+                        .fold(byte(&slices[0], at), |a, b| of_two(a, byte(b, at))),
                 })
                 .collect();
             prop_assert_eq!(combine(operation, &slices), expected);
@@ -297,8 +302,8 @@ mod tests {
             bytes in bytes(), field in field(), at in 0..700u64, number in any::<i64>(),
         ) {
             let all = naive(&bytes);
-            let raw = (at..at + u64::from(field.bits))
-                .fold(0u64, |raw, at| raw << 1 | u64::from(all.get(at as usize).copied().unwrap_or(false)));
+            let bit = |at: u64| u64::from(all.get(at as usize).copied().unwrap_or(false));
+            let raw = (at..at + u64::from(field.bits)).fold(0u64, |raw, at| raw << 1 | bit(at));
             let negative = field.signed && raw >> (field.bits - 1) == 1;
             let expected = i128::from(raw) - if negative { 1 << field.bits } else { 0 };
             prop_assert_eq!(i128::from(field.read(&bytes, at)), expected);
@@ -307,11 +312,13 @@ mod tests {
             written.resize(written.len().max((at + u64::from(field.bits)).div_ceil(8) as usize), 0);
             let mut expected = naive(&written);
             for place in 0..field.bits {
-                expected[at as usize + place as usize] = number >> (field.bits - 1 - place) & 1 == 1;
+                let bit = number >> (field.bits - 1 - place) & 1;
+                expected[at as usize + place as usize] = bit == 1;
             }
             field.write(&mut written, at, number);
             prop_assert_eq!(&written, &bytes_of(&expected));
-            prop_assert_eq!(Some(field.read(&written, at)), field.fit(number.into(), Overflow::Wrap));
+            let wrapped = field.fit(number.into(), Overflow::Wrap);
+            prop_assert_eq!(Some(field.read(&written, at)), wrapped);
         }
 
         #[test]

@@ -54,7 +54,8 @@ pub(super) static DELEX: Command = Command {
     group: "string",
     twins: &["delex", "getdel"],
     docs: Docs {
-        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
+        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given \
+                  one.",
         complexity: "O(N), N being the length of the value; O(1) without a condition",
         args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
     },
@@ -198,7 +199,8 @@ mod tests {
             max_bytes_at_once: usize::MAX,
         };
         let zeros =
-            b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd";
+            b"v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytl\
+              s2kwlj7626sd";
         assert_eq!(digest_of(zeros, &limits).as_deref(), Ok("00006c38adf31777"));
         assert_eq!(digest_of(b"", &limits).as_deref(), Ok("2d06800538d394c2"));
     }

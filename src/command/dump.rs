@@ -14,7 +14,8 @@ pub(super) static DUMP: Command = Command {
     categories: "keyspace read slow",
     tips: &[tips::ANY_OUTPUT],
     docs: Docs {
-        summary: "Returns a value in the form that RESTORE takes, midi's and the host's; it is Redis 7.0's, packed where that saves room.",
+        summary: "Returns a value in the form that RESTORE takes, midi's and the host's; it is \
+                  Redis 7.0's, packed where that saves room.",
         complexity: "O(N), N being the length of the value",
         args: &[arg("key", ArgKind::Key)],
     },
@@ -29,7 +30,8 @@ pub(super) static RESTORE: Command = Command {
     keys: Keys::One(Access::Overwrite),
     categories: "keyspace write slow dangerous",
     docs: Docs {
-        summary: "Makes a key of what DUMP returned, midi's or a host's up to Redis 8 and Valkey 9. Only strings are taken; IDLETIME and FREQ are read and not kept.",
+        summary: "Makes a key of what DUMP returned, midi's or a host's up to Redis 8 and Valkey \
+                  9. Only strings are taken; IDLETIME and FREQ are read and not kept.",
         complexity: "O(N), N being the length of the value",
         args: &[
             arg("key", ArgKind::Key),

@@ -168,7 +168,9 @@ impl Error {
             Error::Arity => format!("ERR wrong number of arguments for '{name}' command").into(),
             Error::NotAnInteger => "ERR value is not an integer or out of range".into(),
             Error::NotPositive => "ERR value is out of range, must be positive".into(),
-            Error::InvalidExpireTime => format!("ERR invalid expire time in '{name}' command").into(),
+            Error::InvalidExpireTime => {
+                format!("ERR invalid expire time in '{name}' command").into()
+            }
             Error::UnsupportedOption(at) => {
                 one_line(&[b"ERR Unsupported option ", printable(args.get(at))].concat())
             }
@@ -180,7 +182,9 @@ impl Error {
             Error::NoSuchKey => "ERR no such key".into(),
             Error::SameObject => "ERR source and destination objects are the same".into(),
             Error::DbOutOfRange => "ERR DB index is out of range".into(),
-            Error::NotInCluster(what) => format!("ERR {what} is not allowed in cluster mode").into(),
+            Error::NotInCluster(what) => {
+                format!("ERR {what} is not allowed in cluster mode").into()
+            }
             Error::InvalidFirstDb => "ERR invalid first DB index".into(),
             Error::InvalidSecondDb => "ERR invalid second DB index".into(),
             Error::OutOfIntRange => {
@@ -193,7 +197,9 @@ impl Error {
             Error::InvalidFrequency => "ERR Invalid FREQ value, must be >= 0 and <= 255".into(),
             Error::WrongPayload => "ERR DUMP payload version or checksum are wrong".into(),
             Error::BadData => "ERR Bad data format".into(),
-            Error::NotAString => "ERR the DUMP payload is not of a string; midi holds strings only".into(),
+            Error::NotAString => {
+                "ERR the DUMP payload is not of a string; midi holds strings only".into()
+            }
             Error::HostsSubcommand if !name.contains('.') => {
                 let subcommand = args.get(1).to_ascii_lowercase();
                 elsewhere(&[name.as_bytes(), b"|", &subcommand].concat(), HostCommand::OfServer)
@@ -207,57 +213,71 @@ impl Error {
                 format!("ERR wrong number of arguments for '{name}|{subcommand}' command").into()
             }
             Error::FrequencyNotTracked => {
-                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
-                 that when switching between policies at runtime LRU and LFU data will take some time to \
-                 adjust."
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+                 note that when switching between policies at runtime LRU and LFU data will take \
+                 some time to adjust."
                     .into()
             }
             Error::IdleTimeNotTracked => "ERR midi does not track the idle time of keys yet".into(),
             Error::TooManyKeys(limit) => {
-                format!("ERR too many keys for one atomic command (midi.max-atomic-keys {limit})").into()
+                format!("ERR too many keys for one atomic command (midi.max-atomic-keys {limit})")
+                    .into()
             }
             Error::PatternTooLong(limit) => {
-                format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})").into()
+                format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})")
+                    .into()
             }
             Error::KeyTooLong(limit) => {
                 format!("ERR key exceeds maximum allowed size (midi.max-key-bytes {limit})").into()
             }
             Error::ValueTooLong(limit) => {
-                format!("ERR string exceeds maximum allowed size (midi.max-value-bytes {limit})").into()
-            }
-            Error::TooManyJobs(limit) => {
-                format!("BUSY too many long commands are running (midi.max-jobs {limit}). See MIDI.JOBS.")
+                format!("ERR string exceeds maximum allowed size (midi.max-value-bytes {limit})")
                     .into()
             }
+            Error::TooManyJobs(limit) => format!(
+                "BUSY too many long commands are running (midi.max-jobs {limit}). See \
+                         MIDI.JOBS."
+            )
+            .into(),
             Error::TooManyQueued(limit) => {
-                format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})").into()
+                format!("BUSY too many commands are waiting (midi.max-queued-commands {limit})")
+                    .into()
             }
             Error::NoSuchJob => "ERR no such job".into(),
-            Error::JobLeft(id) => format!("ERR job {id} has ended: its client sends no more").into(),
-            Error::JobCancelled(id) => format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into(),
+            Error::JobLeft(id) => {
+                format!("ERR job {id} has ended: its client sends no more").into()
+            }
+            Error::JobCancelled(id) => {
+                format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
+            }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-            Error::AofOn => "MISCONF midi does not write its data to the AOF yet, so it refuses writes \
-                             while appendonly is on. Until it does, use midi on a server without an AOF."
+            Error::AofOn => "MISCONF midi does not write its data to the AOF yet, so it refuses \
+                             writes while appendonly is on. Until it does, use midi on a server \
+                             without an AOF."
                 .into(),
-            Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses writes \
-                                   while replicas are attached. Until it does, use midi on a server without \
-                                   replicas."
+            Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses \
+                                   writes while replicas are attached. Until it does, use midi on \
+                                   a server without replicas."
                 .into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             Error::MasterDown => {
-                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.".into()
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+                    .into()
             }
             Error::ReadOnly => "READONLY You can't write against a read only replica.".into(),
             Error::DiskError => {
-                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
-                 disk. Commands that may modify the data set are disabled, because this instance is configured \
-                 to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). \
-                 Please check the Redis logs for details about the RDB error."
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \
+                 persist to disk. Commands that may modify the data set are disabled, because this \
+                 instance is configured to report errors during writes if RDB snapshotting fails \
+                 (stop-writes-on-bgsave-error option). Please check the Redis logs for details \
+                 about the RDB error."
                     .into()
             }
             Error::FewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
             Error::Busy => {
-                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.".into()
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN \
+                 NOSAVE."
+                    .into()
             }
             Error::NoPermission => "NOPERM this user has no permissions to access one of the keys \
                                     used as arguments"
@@ -273,20 +293,29 @@ impl Error {
             Error::BitOffsetOutOfRange => "ERR bit offset is not an integer or out of range".into(),
             Error::NotABit => "ERR bit is not an integer or out of range".into(),
             Error::NoBitToFind => "ERR The bit argument must be 1 or 0.".into(),
-            Error::BitopNotOfSeveral => "ERR BITOP NOT must be called with a single source key.".into(),
-            Error::InvalidField => "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not \
-                                    supported but i64 is."
+            Error::BitopNotOfSeveral => {
+                "ERR BITOP NOT must be called with a single source key.".into()
+            }
+            Error::InvalidField => "ERR Invalid bitfield type. Use something like i16 u8. Note \
+                                    that u64 is not supported but i64 is."
                 .into(),
             Error::InvalidOverflow => "ERR Invalid OVERFLOW type specified".into(),
             Error::FieldsReadOnly => "ERR BITFIELD_RO only supports the GET subcommand".into(),
             Error::InvalidPairCount => "ERR invalid numkeys value".into(),
             Error::MissingPairs => "ERR wrong number of key-value pairs".into(),
-            Error::InvalidComparison => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into(),
-            Error::LcsLenAndIdx => "ERR If you want both the length and indexes, please just use IDX.".into(),
-            Error::LcsTooLarge => {
-                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into()
+            Error::InvalidComparison => {
+                "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into()
             }
-            Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
+            Error::LcsLenAndIdx => "ERR If you want both the length and indexes, please just use \
+                                    IDX."
+                .into(),
+            Error::LcsTooLarge => {
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
+                    .into()
+            }
+            Error::WrongType => {
+                "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+            }
             Error::LcsWrongType => "ERR The specified keys must contain string values".into(),
             Error::LongWork => "ERR this is long work".into(),
             Error::InvalidDigest => "ERR must be exactly 16 hexadecimal characters".into(),

@@ -72,7 +72,8 @@ pub(super) static TOUCH: Command = Command {
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: Docs {
-        summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
+        summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times \
+                  yet.",
         complexity: "O(N), N being the number of keys",
         args: KEYS,
     },
@@ -195,7 +196,8 @@ pub(super) static PTTL: Command = Command {
     categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
     docs: Docs {
-        summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the key.",
+        summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the \
+                  key.",
         complexity: "O(1)",
         args: KEY,
     },
@@ -210,7 +212,8 @@ pub(super) static EXPIRETIME: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     docs: Docs {
-        summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the key.",
+        summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the \
+                  key.",
         complexity: "O(1)",
         args: KEY,
     },
@@ -225,7 +228,8 @@ pub(super) static PEXPIRETIME: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     docs: Docs {
-        summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without the key.",
+        summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without \
+                  the key.",
         complexity: "O(1)",
         args: KEY,
     },

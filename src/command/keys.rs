@@ -1,6 +1,6 @@
 //! Which arguments of a command are keys, and what happens to them.
 
-use super::{Args, set};
+use super::{Args, Error, parse_integer};
 
 /// Which arguments of a command are keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Keys {
             Keys::Second(_) | Keys::Two(..) => (3, 1),
             Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
-            Keys::CountedPairs(_) => (2 + 2 * set::pair_count(args).unwrap_or(0), 2),
+            Keys::CountedPairs(_) => (2 + 2 * pair_count(args).unwrap_or(0), 2),
         };
         (self.first()..end.min(args.len())).step_by(step)
     }
@@ -125,4 +125,12 @@ impl Access {
     pub fn writes(self) -> bool {
         !matches!(self, Access::Look | Access::Read)
     }
+}
+
+/// MSETEX's number of pairs. Fails if it is invalid or there are fewer arguments.
+pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
+    let count =
+        parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.ok_or(Error::InvalidPairCount)? as usize;
+    if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
 }

@@ -24,7 +24,8 @@ pub(super) static LCS: Command = Command {
     group: "string",
     long: Long::Found(LongKeys::Lcs),
     docs: Docs {
-        summary: "Finds the longest common subsequence of two values; other commands go on meanwhile.",
+        summary: "Finds the longest common subsequence of two values; other commands go on \
+                  meanwhile.",
         complexity: "O(N*M), N and M being the lengths of the values",
         args: &[
             arg("key1", ArgKind::Key),

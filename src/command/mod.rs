@@ -57,7 +57,7 @@ pub use table::{
 
 use docs::{arg, word};
 use keys::ByOptions;
-use row::{has_many_keys, takes};
+use row::has_many_keys;
 use spec::tips;
 
 use crate::limits::{MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};

@@ -1,9 +1,10 @@
 //! OBJECT and MEMORY: the internals of a key, after Redis's object.c. Each is one command with a
 //! subcommand as its first argument.
 
+use super::row::Subcommands;
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Flags, Keys, OneKey, Reply, Run, arg,
-    parse_integer, takes, word,
+    parse_integer, word,
 };
 use crate::store::{Origin, WrongType};
 
@@ -26,7 +27,10 @@ pub(super) static OBJECT: Command = Command {
     subcommands: Some(&OF_OBJECT),
     twins: &["object|encoding"],
     docs: Docs {
-        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and IDLETIME.",
+        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) \
+                  or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for \
+                  the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and \
+                  IDLETIME.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(OBJECT_SUBCOMMANDS)),
@@ -46,7 +50,8 @@ pub(super) static MEMORY: Command = Command {
     subcommands: Some(&OF_MEMORY),
     twins: &["memory|usage"],
     docs: Docs {
-        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept apart (whole, though copies share it), and its share of the table.",
+        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept \
+                  apart (whole, though copies share it), and its share of the table.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(MEMORY_SUBCOMMANDS)),
@@ -58,14 +63,6 @@ pub(super) static MEMORY: Command = Command {
     ..Command::USUAL
 };
 
-/// The subcommands of a command that has one function for all of them.
-pub struct Subcommands {
-    /// Those that midi has, with their arity, which counts the command's name too.
-    own: &'static [(&'static str, i32)],
-    /// Those about the whole server, which only the host has.
-    of_host: &'static [&'static str],
-}
-
 static OF_OBJECT: Subcommands = Subcommands {
     own: &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)],
     of_host: &[],
@@ -75,21 +72,6 @@ static OF_MEMORY: Subcommands = Subcommands {
     own: &[("usage", -3), ("help", 2)],
     of_host: &["doctor", "malloc-stats", "purge", "stats"],
 };
-
-impl Subcommands {
-    /// The name of the subcommand at argument 1, in lower case.
-    ///
-    /// # Errors
-    /// The subcommand is unknown or the host's, or the number of arguments is wrong.
-    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
-        match self.own.iter().find(|(name, _)| args.is(1, name)) {
-            Some(&(name, arity)) if takes(arity, args) => Ok(name),
-            Some(_) => Err(Error::SubcommandArity),
-            None if self.of_host.iter().any(|name| args.is(1, name)) => Err(Error::HostsSubcommand),
-            None => Err(Error::UnknownSubcommand),
-        }
-    }
-}
 
 const OBJECT_HELP: &[&str] = &[
     "ENCODING <key>",

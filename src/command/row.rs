@@ -2,7 +2,6 @@
 
 use arrayvec::ArrayVec;
 
-use super::object::Subcommands;
 use super::{Action, Args, Docs, Error, Keys, Limits, PortCommand};
 use crate::limits::KEYS_AT_ONCE;
 
@@ -196,6 +195,29 @@ pub enum InMulti {
 pub(super) fn takes(arity: i32, args: &Args<'_>) -> bool {
     let count = args.len() as i32;
     if arity >= 0 { count == arity } else { count >= -arity }
+}
+
+/// The subcommands of a command that has one function for all of them.
+pub struct Subcommands {
+    /// Those that midi has, with their arity, which counts the command's name too.
+    pub(super) own: &'static [(&'static str, i32)],
+    /// Those about the whole server, which only the host has.
+    pub(super) of_host: &'static [&'static str],
+}
+
+impl Subcommands {
+    /// The name of the subcommand at argument 1, in lower case.
+    ///
+    /// # Errors
+    /// The subcommand is unknown or the host's, or the number of arguments is wrong.
+    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static str, Error> {
+        match self.own.iter().find(|(name, _)| args.is(1, name)) {
+            Some(&(name, arity)) if takes(arity, args) => Ok(name),
+            Some(_) => Err(Error::SubcommandArity),
+            None if self.of_host.iter().any(|name| args.is(1, name)) => Err(Error::HostsSubcommand),
+            None => Err(Error::UnknownSubcommand),
+        }
+    }
 }
 
 impl Command {

@@ -1,10 +1,11 @@
 //! The other forms of SET: SETNX, SETEX, PSETEX, GETSET, MSETNX after Redis 7.0's t_string.c,
 //! MSETEX after Redis 8.4's.
 
+use super::keys::pair_count;
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
-    Reply, Run, arg, parse_integer, tips,
+    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
+    Reply, Run, arg, tips,
 };
 use crate::store::{UnixMs, Value};
 
@@ -102,7 +103,8 @@ pub(super) static MSETEX: Command = Command {
     group: "string",
     twins: &["msetex", "mset"],
     docs: Docs {
-        summary: "Sets the values of several keys at one moment, on conditions and with an expiry if wanted.",
+        summary: "Sets the values of several keys at one moment, on conditions and with an expiry \
+                  if wanted.",
         complexity: "O(N), N being the number of keys",
         args: &[
             arg("numkeys", ArgKind::Integer),
@@ -182,14 +184,6 @@ fn msetex(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     }
     reply.integer(i64::from(cx.set_pairs(pairs, &options)?));
     Ok(())
-}
-
-/// MSETEX's number of pairs. Fails if it is invalid or there are fewer arguments.
-pub(super) fn pair_count(args: &Args<'_>) -> Result<usize, Error> {
-    let count =
-        parse_integer(args.get(1)).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
-    let count = count.ok_or(Error::InvalidPairCount)? as usize;
-    if 2 * count + 2 > args.len() { Err(Error::MissingPairs) } else { Ok(count) }
 }
 
 /// The pairs of key and value among the arguments.

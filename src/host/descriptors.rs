@@ -42,8 +42,9 @@ pub fn reserve(ctx: Ctx<'_>, settings: &Settings) {
         config::lower_max_clients(settings, possible);
         let hint = hint(limit, host, wanted);
         let text = format!(
-            "Too few file descriptors for {wanted} clients of the port: this process may open {limit} files, \
-             including those of the server's own clients. midi.maxclients is now {possible}; {hint}"
+            "Too few file descriptors for {wanted} clients of the port: this process may open \
+             {limit} files, including those of the server's own clients. midi.maxclients is now \
+             {possible}; {hint}"
         );
         log(ctx, Level::Warning, &text);
     }
@@ -58,8 +59,9 @@ fn hint(limit: usize, host: usize, wanted: usize) -> String {
     // The host had too few itself, and does not report its original setting.
     let enough = enough(host.max(HOST_CLIENTS_DEFAULT));
     format!(
-        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n {enough}' is enough for both, \
-         unless redis.conf sets maxclients to more than {HOST_CLIENTS_DEFAULT}."
+        "the server's own maxclients, {host}, was lowered for the same reason. 'ulimit -n \
+         {enough}' is enough for both, unless redis.conf sets maxclients to more than \
+         {HOST_CLIENTS_DEFAULT}."
     )
 }
 

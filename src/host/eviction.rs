@@ -31,9 +31,10 @@ pub fn look(ctx: Ctx<'_>) {
         Victims::All => "its own keys, all of them in the end",
     };
     let text = format!(
-        "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but cannot be evicted yet: \
-         as they grow, the server evicts {whose}, and then answers writes with OOM. Set maxmemory-policy \
-         noeviction, or leave room in maxmemory for all of midi's keys.",
+        "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but \
+         cannot be evicted yet: as they grow, the server evicts {whose}, and then answers writes \
+         with OOM. Set maxmemory-policy noeviction, or leave room in maxmemory for all of midi's \
+         keys.",
         String::from_utf8_lossy(&policy)
     );
     log(ctx, Level::Warning, &text);

@@ -160,10 +160,11 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
         log(
             ctx,
             Level::Warning,
-            "The server does not report its settings, because CONFIG has been renamed. So midi's port does not know \
-             its bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: set midi.bind (127.0.0.1 and ::1 \
-             until then), midi.protected-mode, midi.timeout and midi.tcp-keepalive. midi assumes that \
-             stop-writes-on-bgsave-error and replica-serve-stale-data are yes.",
+            "The server does not report its settings, because CONFIG has been renamed. So midi's \
+             port does not know its bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: \
+             set midi.bind (127.0.0.1 and ::1 until then), midi.protected-mode, midi.timeout and \
+             midi.tcp-keepalive. midi assumes that stop-writes-on-bgsave-error and \
+             replica-serve-stale-data are yes.",
         );
     }
 }
@@ -184,16 +185,17 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     }
     let just_loaded = instance().is(ModuleStage::Loaded);
     if just_loaded && insists(&instance().engine) && super::guarded(false, withdraw) {
-        let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the server before you \
-                    load midi again.";
+        let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the \
+                    server before you load midi again.";
         log(ctx, Level::Warning, text);
         return raw::REDISMODULE_OK as c_int;
     }
     let text = if just_loaded {
-        "MODULE LOADEX names a setting that midi does not have. midi stays all the same, with the other settings, \
-         because it cannot be unloaded."
+        "MODULE LOADEX names a setting that midi does not have. midi stays all the same, with the \
+         other settings, because it cannot be unloaded."
     } else {
-        "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module instead."
+        "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module \
+         instead."
     };
     log(ctx, Level::Warning, text);
     raw::REDISMODULE_ERR as c_int

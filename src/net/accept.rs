@@ -14,15 +14,19 @@ use super::listen::{Listener, prepare_tcp, raised};
 use super::shared::{Shared, count};
 
 /// Redis's text to a client from another machine if no password is set.
-const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no \
-password is set for the default user. In this mode connections are only accepted from the loopback interface. \
-If you want to connect from external computers to midi's port you may adopt one of the following solutions: \
-1) Disable protected mode with the command 'CONFIG SET midi.protected-mode no' on the host's port, from the same \
-machine the server is running on, but make sure midi's port is not publicly accessible from the internet if you \
-do so. Use CONFIG REWRITE to make this change permanent. 2) Disable it in the configuration file, with the \
-option 'midi.protected-mode no', and restart the server. 3) Set up an authentication password for the default \
-user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
-from the outside.\r\n";
+const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is \
+                           enabled and no password is set for the default user. In this mode \
+                           connections are only accepted from the loopback interface. If you want \
+                           to connect from external computers to midi's port you may adopt one of \
+                           the following solutions: 1) Disable protected mode with the command \
+                           'CONFIG SET midi.protected-mode no' on the host's port, from the same \
+                           machine the server is running on, but make sure midi's port is not \
+                           publicly accessible from the internet if you do so. Use CONFIG REWRITE \
+                           to make this change permanent. 2) Disable it in the configuration file, \
+                           with the option 'midi.protected-mode no', and restart the server. 3) \
+                           Set up an authentication password for the default user. NOTE: You only \
+                           need to do one of the above things in order for the server to start \
+                           accepting connections from the outside.\r\n";
 
 /// To a client that connects when all places are taken.
 const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";

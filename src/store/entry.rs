@@ -11,15 +11,19 @@
 //! The first byte is full. How recently a key was used, which eviction will need, goes beside the
 //! entry's address in the bucket, where three bits are free: see `segment.rs`.
 
+mod shape;
+
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-use super::{SharedValue, UnixMs};
+use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
 
-const HAS_EXPIRY: u8 = 1 << 0;
-const WIDE_KEY: u8 = 1 << 1;
-const WIDE_VALUE: u8 = 1 << 2;
-const SHARED: u8 = 1 << 3;
+pub use shape::block_bytes;
+use shape::{
+    HAS_EXPIRY, SHARED, SHARED_BYTES, Shape, WIDE_KEY, WIDE_VALUE, expiry_at, key_at,
+    key_len_bytes, value_len_bytes,
+};
+
 /// The upper half: the type of the value. 0 to 3 are strings, by their [`Origin`]; 4 to 15 are for
 /// other types.
 const TYPE: u8 = 0b1111 << 4;
@@ -31,41 +35,6 @@ const COMPUTED: u8 = 1 << 5;
 /// The value of an expiry field that is present but unset (after PERSIST).
 const NO_EXPIRY: UnixMs = UnixMs::MIN;
 
-const EXPIRY_BYTES: usize = size_of::<UnixMs>();
-const SHARED_BYTES: usize = size_of::<SharedValue>();
-
-/// A value to be stored in an entry, or a view of the one inside.
-#[derive(Clone, Copy)]
-pub enum Value<'a> {
-    /// Bytes to be copied into the entry's block.
-    Inline(&'a [u8]),
-    /// A buffer to be shared, not copied.
-    Shared(&'a SharedValue),
-}
-
-impl<'a> Value<'a> {
-    /// The value's bytes, wherever they are.
-    #[inline]
-    pub fn bytes(self) -> &'a [u8] {
-        match self {
-            Value::Inline(bytes) => bytes,
-            Value::Shared(shared) => shared.bytes(),
-        }
-    }
-}
-
-/// How a value came about. Only OBJECT ENCODING reports it, because Redis keeps such values in
-/// other forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// It was set as it is, or is an integer that was computed.
-    Given,
-    /// A part of it was written.
-    Edited,
-    /// It was computed as a floating-point number.
-    Computed,
-}
-
 impl Origin {
     fn flags(self) -> u8 {
         match self {
@@ -76,143 +45,14 @@ impl Origin {
     }
 }
 
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Bytes.
-    String,
-    /// A type that no command makes, to test that commands check types.
-    #[cfg(test)]
-    Other,
-}
-
 #[cfg(test)]
 const OTHER: u8 = 0b0101 << 4;
-
-impl Type {
-    /// The name in TYPE.
-    pub fn name(self) -> &'static str {
-        match self {
-            Type::String => "string",
-            #[cfg(test)]
-            Type::Other => "other",
-        }
-    }
-}
-
-/// The value is not of the type that the caller needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongType;
 
 /// An owned entry: a thin pointer to its block.
 pub struct Entry(NonNull<u8>);
 
 // SAFETY: an entry alone owns its block, and a shared value inside is Send + Sync.
 unsafe impl Send for Entry {}
-
-const fn key_len_bytes(flags: u8) -> usize {
-    if flags & WIDE_KEY != 0 { 4 } else { 1 }
-}
-
-const fn value_len_bytes(flags: u8) -> usize {
-    match flags & (SHARED | WIDE_VALUE) {
-        0 => 1,
-        WIDE_VALUE => 4,
-        _ => 0,
-    }
-}
-
-/// The number of combinations of the flags that define the layout: those up to `SHARED`.
-const FLAGS: usize = 16;
-
-/// The offset of the key for each combination of flags: every command that finds a key needs it,
-/// more than once.
-const KEY_AT: [u8; FLAGS] = {
-    let mut bytes = [0; FLAGS];
-    let mut flags = 0;
-    while flags < FLAGS {
-        let expiry = if flags as u8 & HAS_EXPIRY != 0 { EXPIRY_BYTES } else { 0 };
-        bytes[flags] =
-            (1 + key_len_bytes(flags as u8) + value_len_bytes(flags as u8) + expiry) as u8;
-        flags += 1;
-    }
-    bytes
-};
-
-#[inline]
-fn key_at(flags: u8) -> usize {
-    KEY_AT[flags as usize % FLAGS] as usize
-}
-
-/// The offset of the expiry, in a block that has one: just before the key.
-#[inline]
-fn expiry_at(flags: u8) -> usize {
-    key_at(flags) - EXPIRY_BYTES
-}
-
-/// The layout of a block.
-#[derive(Clone, Copy)]
-struct Shape {
-    flags: u8,
-    key_len: usize,
-    /// The value's size in the block, in bytes.
-    value_len: usize,
-}
-
-impl Shape {
-    /// The shape of a new block.
-    ///
-    /// Lengths above `u32::MAX` do not fit. The command layer's limits keep arguments far below it.
-    fn of(key: &[u8], value: Value<'_>, with_expiry: bool) -> Self {
-        let mut flags = 0;
-        if with_expiry {
-            flags |= HAS_EXPIRY;
-        }
-        if key.len() > u8::MAX as usize {
-            flags |= WIDE_KEY;
-        }
-        let value_len = match value {
-            Value::Shared(_) => {
-                flags |= SHARED;
-                SHARED_BYTES
-            }
-            Value::Inline(bytes) => bytes.len(),
-        };
-        if value_len > u8::MAX as usize {
-            flags |= WIDE_VALUE;
-        }
-        assert!(key.len() <= u32::MAX as usize && value_len <= u32::MAX as usize);
-        Shape { flags, key_len: key.len(), value_len }
-    }
-
-    #[inline]
-    fn key_at(self) -> usize {
-        key_at(self.flags)
-    }
-
-    #[inline]
-    fn value_at(self) -> usize {
-        self.key_at() + self.key_len
-    }
-
-    #[inline]
-    fn block(self) -> usize {
-        block_bytes(self.value_at() + self.value_len)
-    }
-}
-
-/// The size that a block of `bytes` takes from the allocator: the size classes of jemalloc, which
-/// Redis and Valkey use (16-byte steps up to 128, then four steps per doubling). Other allocators
-/// round no more coarsely than that.
-#[inline]
-pub fn block_bytes(bytes: usize) -> usize {
-    if bytes <= 8 {
-        return 8;
-    }
-    let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
-    // Steps are powers of two, which the compiler cannot know: no division.
-    (bytes + step - 1) & !(step - 1)
-}
 
 /// Prefetches the cache line at an address, which need not be mapped.
 #[cfg(target_arch = "x86_64")]
@@ -608,145 +448,4 @@ impl Drop for Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(entry: &Entry, key: &[u8], value: &[u8], expire_at: Option<UnixMs>) {
-        assert_eq!(entry.key(), key);
-        assert_eq!(entry.value().bytes(), value);
-        assert_eq!(entry.expire_at(), expire_at);
-        assert_eq!(entry.bytes(), block_bytes(entry.bytes()));
-    }
-
-    #[test]
-    fn every_shape_round_trips() {
-        for key_len in [0, 1, 255, 256, 70_000] {
-            for value_len in [0, 1, 17, 255, 256, 100_000] {
-                for expire_at in [None, Some(0), Some(-5), Some(UnixMs::MAX)] {
-                    let key = vec![7; key_len];
-                    let value = vec![9; value_len];
-                    let entry = Entry::new(&key, Value::Inline(&value), expire_at);
-                    check(&entry, &key, &value, expire_at);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn overwriting_reaches_every_shape_from_every_shape() {
-        let shared = SharedValue::new(vec![5; 40_000]);
-        let long = vec![1; 300];
-        let values = [
-            Value::Inline(b""),
-            Value::Inline(b"0123456789"),
-            Value::Inline(&long),
-            Value::Shared(&shared),
-        ];
-        let key = b"some key";
-        for from in values {
-            for to in values {
-                for (before, after) in
-                    [(None, None), (Some(1), None), (None, Some(2)), (Some(3), Some(4))]
-                {
-                    let mut entry = Entry::new(key, from, before);
-                    entry.overwrite(to, after);
-                    check(&entry, key, to.bytes(), after);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn expiry_comes_and_goes() {
-        let mut entry = Entry::new(b"k", Value::Inline(b"v"), None);
-        for expire_at in [None, Some(10), None, Some(20)] {
-            entry.set_expire_at(expire_at);
-            check(&entry, b"k", b"v", expire_at);
-        }
-    }
-
-    #[test]
-    fn an_origin_stays_until_the_value_is_overwritten() {
-        for origin in [Origin::Edited, Origin::Computed, Origin::Given] {
-            let mut entry = Entry::new(b"k", Value::Inline(b"v"), None);
-            entry.set_origin(origin);
-            for expire_at in [None, Some(10), None] {
-                entry.set_expire_at(expire_at);
-                check(&entry, b"k", b"v", expire_at);
-                assert_eq!(entry.origin(), origin);
-            }
-            assert_eq!(entry.copy_as(b"other").origin(), origin);
-            entry.overwrite(Value::Inline(b"w"), None);
-            assert_eq!(entry.origin(), Origin::Given);
-        }
-    }
-
-    #[test]
-    fn a_type_stays_with_the_value() {
-        for value in [Value::Inline(b"v"), Value::Shared(&SharedValue::new(vec![5; 40_000]))] {
-            let mut entry = Entry::other(b"k", value, None);
-            for expire_at in [None, Some(10), None] {
-                entry.set_expire_at(expire_at);
-                check(&entry, b"k", value.bytes(), expire_at);
-                assert_eq!((entry.value_type(), entry.string()), (Type::Other, Err(WrongType)));
-            }
-            entry.set_origin(Origin::Edited);
-            assert_eq!(entry.copy_as(b"other").value_type(), Type::Other);
-            entry.overwrite(Value::Inline(b"w"), None);
-            assert_eq!((entry.value_type(), entry.string()), (Type::String, Ok(&b"w"[..])));
-        }
-    }
-
-    #[test]
-    fn shared_buffers_are_freed_with_their_last_entry() {
-        let buffer = std::sync::Arc::new(vec![0u8; 10]);
-        struct Probe(std::sync::Arc<Vec<u8>>);
-        impl crate::store::SharedBytes for Probe {
-            fn bytes(&self) -> &[u8] {
-                &self.0
-            }
-        }
-        let value = SharedValue::new(Probe(buffer.clone()));
-        let mut a = Entry::new(b"a", Value::Shared(&value), None);
-        let mut b = Entry::new(b"b", Value::Shared(&a.shared_value().unwrap()), Some(1));
-        drop(value);
-        a.set_expire_at(Some(3));
-        b.overwrite(Value::Inline(b"small"), None);
-        assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
-        drop(a);
-        assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
-    }
-
-    #[test]
-    fn a_buffer_is_changed_in_place_by_its_only_holder() {
-        let mut entry =
-            Entry::new(b"k", Value::Shared(&SharedValue::new(b"buffer".to_vec())), Some(5));
-        assert_eq!(entry.change_shared(|bytes| bytes.extend_from_slice(b"!")), Some(()));
-        check(&entry, b"k", b"buffer!", Some(5));
-        let held = entry.shared_value();
-        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None, "it is shared");
-        drop(held);
-        assert_eq!(entry.change_shared(|bytes| bytes.len()), Some(7));
-        entry.overwrite(Value::Inline(b"inline"), None);
-        assert_eq!(entry.change_shared(|bytes| bytes.clear()), None);
-        check(&entry, b"k", b"inline", None);
-    }
-
-    #[test]
-    fn block_sizes_are_jemalloc_classes() {
-        for (bytes, class) in [
-            (1, 8),
-            (9, 16),
-            (17, 32),
-            (128, 128),
-            (129, 160),
-            (160, 160),
-            (161, 192),
-            (257, 320),
-            (1025, 1280),
-            (4097, 5120),
-        ] {
-            assert_eq!(block_bytes(bytes), class, "{bytes}");
-        }
-    }
-}
+mod tests;

@@ -7,24 +7,29 @@
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry
 //! ```
 
+mod census;
 mod edit;
 mod entry;
 mod hash;
 mod observed;
+mod remains;
 mod segment;
 mod shared;
 mod table;
 mod time;
+mod value;
 mod watched;
 
+pub use census::Census;
 pub use edit::{Done, Edit, read};
-pub use entry::{Entry, Origin, Type, Value, WrongType, block_bytes, prefetch};
+pub use entry::{Entry, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
+pub use remains::Remains;
 pub use segment::{EntryRef, StringRef};
 pub use shared::{SharedBytes, SharedValue};
-
-pub use table::{Census, FoundEntry, Remains, Table};
+pub use table::{FoundEntry, Table};
 pub use time::{Now, UnixMs};
+pub use value::{Origin, Type, Value, WrongType};
 pub use watched::{Watched, WatchedName};
 
 /// One shard's databases: those that were written to.

@@ -8,7 +8,9 @@
 //! not. Splits and merges do not move keys in the order, so a scan visits every key that exists
 //! from its start to its end exactly once.
 
+use super::census::Census;
 use super::hash::{KeyHash, KeyHasher};
+use super::remains::Remains;
 use super::segment::{BucketSlot, EntryRef, MAX_BUCKET_BITS, Segment};
 use super::{Entry, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
@@ -51,42 +53,6 @@ impl Default for Table {
 pub struct FoundEntry {
     segment: u32,
     place: BucketSlot,
-}
-
-/// What a table holds, as counted while it changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    /// Keys, including those that are due but not removed yet.
-    pub keys: i64,
-    /// Keys with an expiry.
-    pub expiring: i64,
-    /// Bytes of entries and buckets; shared buffers are not counted.
-    pub bytes: i64,
-    /// Keys removed because they were due, ever.
-    pub expired: i64,
-}
-
-impl std::ops::Sub for Census {
-    type Output = Census;
-    #[inline]
-    fn sub(self, before: Census) -> Census {
-        Census {
-            keys: self.keys - before.keys,
-            expiring: self.expiring - before.expiring,
-            bytes: self.bytes - before.bytes,
-            expired: self.expired - before.expired,
-        }
-    }
-}
-
-impl std::ops::AddAssign for Census {
-    #[inline]
-    fn add_assign(&mut self, change: Census) {
-        self.keys += change.keys;
-        self.expiring += change.expiring;
-        self.bytes += change.bytes;
-        self.expired += change.expired;
-    }
 }
 
 impl FoundEntry {
@@ -509,38 +475,7 @@ impl Table {
 
     /// Gives up all keys, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
-        Remains { keys: self.len(), segments: self.segments }
-    }
-}
-
-/// A dropped table that is freed in pieces.
-pub struct Remains {
-    keys: usize,
-    segments: Vec<Segment>,
-}
-
-impl Remains {
-    /// Calls `name` with each key that [`Remains::free_some`] frees next.
-    pub fn name_next(&self, mut name: impl FnMut(&[u8])) {
-        let segment = self.segments.last();
-        segment.into_iter().flat_map(Segment::entries).for_each(|entry| name(entry.key()));
-    }
-
-    /// Frees one segment; returns how many keys it had.
-    pub fn free_some(&mut self) -> usize {
-        let freed = self.segments.pop().map_or(0, |segment| segment.used());
-        self.keys -= freed;
-        freed
-    }
-
-    /// Whether all has been freed.
-    pub fn is_empty(&self) -> bool {
-        self.segments.is_empty()
-    }
-
-    /// Keys not yet freed.
-    pub fn keys(&self) -> usize {
-        self.keys
+        Remains::new(self.len(), self.segments)
     }
 }
 

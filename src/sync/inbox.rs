@@ -8,14 +8,14 @@ use std::ptr;
 
 use super::primitives::{AtomicBool, AtomicPtr, Ordering};
 
-struct Node<M> {
-    older: *mut Node<M>,
+struct InboxNode<M> {
+    older: *mut InboxNode<M>,
     message: M,
 }
 
 /// Messages for one thread.
 pub struct Inbox<M> {
-    newest: AtomicPtr<Node<M>>,
+    newest: AtomicPtr<InboxNode<M>>,
     asleep: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ impl<M> Inbox<M> {
     /// Leaves a message. True when the caller must wake the thread.
     #[must_use]
     pub fn push(&self, message: M) -> bool {
-        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(InboxNode { older: ptr::null_mut(), message }));
         // SAFETY: just made, and no other thread has it.
         unsafe { self.push_chain(node, node) }
     }
@@ -42,9 +42,9 @@ impl<M> Inbox<M> {
     /// Leaves these messages, the oldest first, at the cost of one. True as for [`Inbox::push`].
     #[must_use]
     pub fn push_all(&self, messages: impl Iterator<Item = M>) -> bool {
-        let (mut oldest, mut newest) = (ptr::null_mut::<Node<M>>(), ptr::null_mut());
+        let (mut oldest, mut newest) = (ptr::null_mut::<InboxNode<M>>(), ptr::null_mut());
         for message in messages {
-            newest = Box::into_raw(Box::new(Node { older: newest, message }));
+            newest = Box::into_raw(Box::new(InboxNode { older: newest, message }));
             if oldest.is_null() {
                 oldest = newest;
             }
@@ -58,7 +58,7 @@ impl<M> Inbox<M> {
     /// # Safety
     /// The nodes are boxed, linked by `older` from `first` to `last`, and owned by the caller
     /// alone.
-    unsafe fn push_chain(&self, last: *mut Node<M>, first: *mut Node<M>) -> bool {
+    unsafe fn push_chain(&self, last: *mut InboxNode<M>, first: *mut InboxNode<M>) -> bool {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the chain is ours until the CAS succeeds.

@@ -41,8 +41,8 @@ const FLAGS: usize = HOLDING | LEFT;
 
 /// A message on its way. Aligned, so that the flags fit below its address.
 #[repr(align(16))]
-struct Node<M> {
-    older: *mut Node<M>,
+struct MailboxNode<M> {
+    older: *mut MailboxNode<M>,
     message: M,
 }
 
@@ -239,7 +239,7 @@ impl<T, M> Token<T, M> {
 
     /// Leaves a message, and takes the token if it is free.
     pub fn push(&self, message: M) -> Pushed<'_, T, M> {
-        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until the CAS succeeds.
@@ -258,7 +258,7 @@ impl<T, M> Token<T, M> {
     /// then gives it back.
     pub fn leave(&self, message: M) -> Left<M> {
         let mut word = self.word.load(Ordering::Relaxed);
-        let node = Box::into_raw(Box::new(Node { older: ptr::null_mut(), message }));
+        let node = Box::into_raw(Box::new(MailboxNode { older: ptr::null_mut(), message }));
         while word != 0 {
             // SAFETY: the node is ours until the CAS succeeds.
             unsafe { (*node).older = pointer(word) };
@@ -281,15 +281,15 @@ impl<T, M> Drop for Token<T, M> {
     }
 }
 
-fn pointer<M>(word: usize) -> *mut Node<M> {
-    (word & !FLAGS) as *mut Node<M>
+fn pointer<M>(word: usize) -> *mut MailboxNode<M> {
+    (word & !FLAGS) as *mut MailboxNode<M>
 }
 
 /// The messages of a list that has been taken out of its word, oldest first.
 ///
 /// # Safety
 /// The caller alone owns the list.
-unsafe fn messages<M>(mut newest: *mut Node<M>) -> VecDeque<M> {
+unsafe fn messages<M>(mut newest: *mut MailboxNode<M>) -> VecDeque<M> {
     let mut found = VecDeque::new();
     while !newest.is_null() {
         // SAFETY: the caller owns the nodes, each made by `push` or `leave`.
@@ -401,7 +401,8 @@ impl<T, M> DerefMut for Held<'_, T, M> {
 impl<T, M> Drop for Held<'_, T, M> {
     fn drop(&mut self) {
         eprintln!(
-            "midi: a thread lost a shard's token; the shard may be half-changed, so the server stops"
+            "midi: a thread lost a shard's token; the shard may be half-changed, so the server \
+             stops"
         );
         std::process::abort();
     }

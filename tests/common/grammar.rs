@@ -62,9 +62,10 @@ const KEYS: [&[u8]; 12] = [
     b"\xff\xfe\0x",
     b"with space",
     b"k[a-c]*?",
-    b"a-key-that-is-longer-than-what-a-short-header-of-an-entry-can-tell-in-one-byte-so-that-both-forms-\
-      of-headers-are-met-when-it-is-written-read-renamed-and-removed-again-and-again-and-again-and-again-\
-      and-again-and-again-and-again-and-again-and-again-and-again-and-again-and-again-and-again-and-on",
+    b"a-key-that-is-longer-than-what-a-short-header-of-an-entry-can-tell-in-one-byte-so-that-both-\
+      forms-of-headers-are-met-when-it-is-written-read-renamed-and-removed-again-and-again-\
+      and-again-and-again-and-again-and-again-and-again-and-again-and-again-and-again-and-again-\
+      and-again-and-again-and-on",
 ];
 
 /// Numbers at the limits, and texts that are nearly numbers. None is a time that ends during a run.

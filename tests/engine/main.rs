@@ -34,4 +34,5 @@ extern "C" fn __tsan_default_suppressions() -> *const u8 {
 
 #[cfg(not(loom))]
 static NOT_RACES: [u8; 96] =
-    *b"race:alloc::sync::Arc\nrace:alloc::sync::Weak\nrace:midi::command::table::find\nrace:CompletedTest\0";
+    *b"race:alloc::sync::Arc\nrace:alloc::sync::Weak\nrace:midi::command::table::find\n\
+       race:CompletedTest\0";

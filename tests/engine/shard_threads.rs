@@ -812,7 +812,8 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
     println!(
-        "{workers} workers, {shards} shards: {} at once, {} queued, {} of them to main, {} large, {} foreign, jobs {jobs:?}",
+        "{workers} workers, {shards} shards: {} at once, {} queued, {} of them to main, {} large, \
+         {} foreign, jobs {jobs:?}",
         slot.at_once(),
         driver.queued,
         driver.needed_main,

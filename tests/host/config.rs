@@ -87,7 +87,8 @@ fn setting(client: &mut Client, name: &str) -> String {
 fn load_arguments_are_taken() {
     let server = Builder::new()
         .load(
-            "threads 3 SHARDS 64 midi.dispatch pool max-jobs 7 Max-Queued-Commands 50 max-pattern-bytes 100",
+            "threads 3 SHARDS 64 midi.dispatch pool max-jobs 7 Max-Queued-Commands 50 \
+             max-pattern-bytes 100",
         )
         .load("max-key-bytes 200 max-value-bytes 5000 keep-bytes 4096 max-atomic-keys 9")
         .start();

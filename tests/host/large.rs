@@ -144,7 +144,8 @@ fn large_values_in_units() {
         let replies = client.run("EXEC").array();
         assert!(replies[1].bytes() == big);
         assert!(replies[2].clone().array()[1].bytes() == big);
-        let script = "redis.call('MIDI.SET', KEYS[1], ARGV[1] .. ARGV[1]) return redis.call('MIDI.GET', KEYS[1])";
+        let script = "redis.call('MIDI.SET', KEYS[1], ARGV[1] .. ARGV[1]) return \
+                      redis.call('MIDI.GET', KEYS[1])";
         let reply = client.call(&[b"EVAL".as_slice(), script.as_bytes(), b"1", b"s", &big]);
         assert!(reply.bytes() == value(b'u', 4 << 20));
         assert!(client.run("MIDI.GET s").bytes().len() == 4 << 20);
@@ -229,7 +230,8 @@ fn what_the_host_does_to_its_strings_does_not_reach_midis() {
         let mut client = server.client();
         let big = value(b'h', 100_000);
         let script = "redis.call('SET', 'h', ARGV[1]) redis.call('MIDI.SET', 'm', ARGV[1]) \
-                      redis.call('APPEND', 'h', 'more') redis.call('SETRANGE', 'h', 0, 'changed') return 1";
+                      redis.call('APPEND', 'h', 'more') redis.call('SETRANGE', 'h', 0, 'changed') \
+                      return 1";
         client.call(&[b"EVAL".as_slice(), script.as_bytes(), b"0", &big]);
         assert!(client.run("MIDI.GET m").bytes() == big);
         client.call(&[b"SET".as_slice(), b"i", &big]);

@@ -9,8 +9,9 @@ use crate::common::{
 const AOF: &str = "MISCONF midi does not write its data to the AOF yet, so it refuses writes \
                    while appendonly is on. Until it does, use midi on a server without an AOF.";
 
-const REPLICAS: &str = "MISCONF midi does not replicate its data yet, so it refuses writes \
-                        while replicas are attached. Until it does, use midi on a server without replicas.";
+const REPLICAS: &str = "MISCONF midi does not replicate its data yet, so it refuses writes while \
+                        replicas are attached. Until it does, use midi on a server without \
+                        replicas.";
 
 /// All commands that change midi's data.
 const WRITES: [&str; 12] = [

@@ -380,7 +380,8 @@ fn delex_and_digest_as_in_redis_8_4() {
         MIDI.DIGEST k -> 9555e8555c62dcfd
         MIDI.SET e '' -> +OK
         MIDI.DIGEST e -> 2d06800538d394c2
-        MIDI.SET z v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26nnf961u2jkfzkjytls2kwlj7626sd -> +OK
+        MIDI.SET z v8lf0c11xh8ymlqztfd3eeq16kfn4sspw7fqmnuuq3k3t75em5wdizgcdw7uc26\
+            nnf961u2jkfzkjytls2kwlj7626sd -> +OK
         MIDI.DIGEST z -> 00006c38adf31777
         MIDI.DELEX z IFDEQ 6c38adf31777 -> DIGEST_WANTED
         MIDI.DELEX z IFDEQ 00006C38ADF31777 -> :1

@@ -720,21 +720,30 @@ fn copy_options() -> impl Strategy<Value = Vec<Vec<u8>>> {
 /// Commands about bits.
 fn bits() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let offset = || prop_oneof![8 => 0..300i64, 2 => 0..9000i64];
-    let end = || prop_oneof![4 => offset(), 2 => -300..0i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX - 1)];
+    let last = i64::MAX - 1;
+    let end = || prop_oneof![4 => offset(), 2 => -300..0i64, 1 => Just(i64::MIN), 1 => Just(last)];
     let range = prop_oneof![
         1 => Just(String::new()),
         3 => (end(), end()).prop_map(|(start, end)| format!(" {start} {end} BIT")),
     ];
     let far = proptest::sample::select(&["-1", "80000", "abc"][..]);
+    let combined = [
+        "bitop and KEY OTHER KEY",
+        "bitop or OTHER KEY OTHER",
+        "bitop xor KEY OTHER",
+        "bitop not KEY OTHER",
+        "bitop or KEY many:1 many:2 OTHER",
+    ];
+    let combined = proptest::sample::select(combined.to_vec());
     let line = prop_oneof![
         4 => (offset(), 0..2).prop_map(|(at, bit)| format!("setbit KEY {at} {bit}")),
         2 => offset().prop_map(|at| format!("getbit KEY {at}")),
         1 => far.prop_map(|at| format!("setbit KEY {at} 1")),
         2 => range.clone().prop_map(|range| format!("bitcount KEY{range}")),
         2 => (0..2, range).prop_map(|(bit, range)| format!("bitpos KEY {bit}{range}")),
-        2 => (offset(), -9..9).prop_map(|(at, more)| format!("bitfield KEY incrby u16 {at} {more}")),
-        2 => proptest::sample::select(&["bitop and KEY OTHER KEY", "bitop or OTHER KEY OTHER", "bitop xor KEY OTHER",
-            "bitop not KEY OTHER", "bitop or KEY many:1 many:2 OTHER"][..]).prop_map(str::to_owned),
+        2 => (offset(), -9..9)
+            .prop_map(|(at, more)| format!("bitfield KEY incrby u16 {at} {more}")),
+        2 => combined.prop_map(str::to_owned),
     ];
     (line, key(), key()).prop_map(|(line, first, second)| {
         let word = |word: &str| match word {
@@ -750,6 +759,7 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = |names: &'static [&'static str]| {
         (proptest::sample::select(names), key()).prop_map(|(name, key)| vec![name.into(), key])
     };
+    let one_of = |names: &'static [&'static str]| proptest::sample::select(names);
     let many = |names: &'static [&'static str]| {
         (proptest::sample::select(names), proptest::collection::vec(key(), 1..6))
             .prop_map(|(name, keys)| [words(&[name]), keys].concat())
@@ -757,13 +767,15 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop_oneof![
         6 => one(&["get", "type", "ttl", "pttl", "expiretime", "pexpiretime", "persist"]),
         8 => (key(), value(), set_options())
-            .prop_map(|(key, value, options)| [vec![b"set".to_vec(), key, value], options].concat()),
+            .prop_map(|(key, value, options)| {
+                [vec![b"set".to_vec(), key, value], options].concat()
+            }),
         3 => many(&["mget", "exists", "touch", "del", "unlink", "mset"]),
         3 => proptest::collection::vec((key(), value()), 1..5).prop_map(|pairs| {
-            let pairs: Vec<Vec<u8>> = pairs.into_iter().flat_map(|(key, value)| [key, value]).collect();
-            [words(&["mset"]), pairs].concat()
+            let pairs = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+            [words(&["mset"]), pairs.collect()].concat()
         }),
-        4 => (proptest::sample::select(&["expire", "pexpire"][..]), key(), number(), expire_conditions())
+        4 => (one_of(&["expire", "pexpire"]), key(), number(), expire_conditions())
             .prop_map(|(name, key, number, conditions)| {
                 [vec![name.into(), key, number.into_bytes()], conditions].concat()
             }),
@@ -802,7 +814,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(a, b)| Step::Command(vec![b"swapdb".to_vec(), a, b])),
         8 => Just(Step::DbSize),
         8 => Just(Step::RandomKey),
-        4 => proptest::sample::select(&PATTERNS[..]).prop_map(|(text, matches)| Step::Keys(text, matches)),
+        4 => proptest::sample::select(&PATTERNS[..])
+            .prop_map(|(text, matches)| Step::Keys(text, matches)),
         4 => (1..50usize, proptest::collection::vec(command(), 0..60))
             .prop_map(|(count, between)| Step::Scan(count, between)),
         2 => (0..400u32, 0..30u32).prop_map(|(count, size)| {

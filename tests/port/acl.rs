@@ -93,7 +93,8 @@ fn refusals_say_what_the_host_says() {
     let ported = ported();
     let mut admin = ported.host();
     admin.ok(
-        "ACL SETUSER u on >u -@all +midi.get +midi.mget +midi.rename +midi.set +midi.copy ~a:* %R~r:* %W~w:*",
+        "ACL SETUSER u on >u -@all +midi.get +midi.mget +midi.rename +midi.set +midi.copy ~a:* \
+         %R~r:* %W~w:*",
     );
     let lines = [
         "MIDI.GET a:1",

@@ -486,8 +486,8 @@ fn strangers_are_kept_out_in_protected_mode() {
     };
     let ported = Ported::start(Mode::Adaptive.builder().config("bind 0.0.0.0"));
     let (there, here) = (told(address, ported.server.port()), told(address, ported.number()));
-    let first = "-DENIED Redis is running in protected mode because protected mode is enabled and no password \
-                 is set for the default user. ";
+    let first = "-DENIED Redis is running in protected mode because protected mode is enabled and \
+                 no password is set for the default user. ";
     assert!(there.starts_with("-DENIED "), "{there}");
     assert!(here.starts_with(first), "{here}");
     let mut host = ported.host();

@@ -25,9 +25,15 @@ fn load_arguments_are_taken() {
     let socket = std::env::temp_dir().join(format!("midi.Socket.{}", std::process::id()));
     let socket = socket.to_str().expect("plain text");
     let server = Builder::new()
-        .load(&format!("bind \"127.0.0.1 -::1\" midi.unixsocket {socket} unixsocketperm 0700 maxclients 70"))
+        .load(&format!(
+            "bind \"127.0.0.1 -::1\" midi.unixsocket {socket} unixsocketperm 0700 \
+                        maxclients 70"
+        ))
         .load("timeout 5 tcp-keepalive 7 protected-mode NO client-query-buffer-limit 2MB")
-        .load("output-buffer-hard-limit 3mb output-buffer-soft-limit 1mb output-buffer-soft-seconds 9")
+        .load(
+            "output-buffer-hard-limit 3mb output-buffer-soft-limit 1mb \
+               output-buffer-soft-seconds 9",
+        )
         .start();
     are_set(
         &server,

@@ -278,7 +278,8 @@ fn rights_are_judged_again_and_memory_at_once() {
     let mut admins = [redis.client(), ported.host()];
     for (admin, prefix) in admins.iter_mut().zip(["", "midi."]) {
         let user = format!(
-            "ACL SETUSER u on >u ~* +@connection +@transaction +{prefix}set +{prefix}get +{prefix}del"
+            "ACL SETUSER u on >u ~* +@connection +@transaction +{prefix}set +{prefix}get \
+             +{prefix}del"
         );
         admin.ok(&user);
     }
@@ -368,8 +369,8 @@ fn nobody_sees_half_a_transaction() {
                     assert_eq!(replies[3], Value::Array(vec![Value::bulk(number.to_string()); 3]));
                 }
                 3 => {
-                    let script = "for _, key in ipairs({'b', 'a', 'c'}) do redis.call('MIDI.SET', key, ARGV[1]) end \
-                                  return redis.call('MIDI.MGET', 'a', 'b', 'c')";
+                    let script = "for _, key in ipairs({'b', 'a', 'c'}) do redis.call('MIDI.SET', \
+                                  key, ARGV[1]) end return redis.call('MIDI.MGET', 'a', 'b', 'c')";
                     same(host.call(&["EVAL", script, "0", &number.to_string()]).array());
                 }
                 4 => port.ok(&format!("MSET a {number} b {number} c {number}")),

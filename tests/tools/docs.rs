@@ -14,7 +14,8 @@ use crate::common::grammar::{Argument, arguments};
 use crate::common::{Client, Mode, Value};
 use midi::command::{Command, host_commands};
 
-const BEGIN: &str = "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs -->\n";
+const BEGIN: &str = "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo test --release \
+                     --test tools docs -->\n";
 const END: &str = "<!-- written by hand from here on; tests/tools/docs.rs runs the examples -->\n";
 
 /// What every page has below its made part.

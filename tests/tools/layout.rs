@@ -1,8 +1,11 @@
 //! The promise: data flows one way, and the folders do not lie.
 //!
-//! `store ← command ← engine ← net, host`, and `sync ← engine`; only `host` (and the entry in lib.rs)
-//! names the module API; `unsafe` lives where the design allows it, with its reason.
+//! `store ← command ← engine ← net, host`, and `sync ← engine`; only `host` (and the entry in
+//! lib.rs) names the module API; `unsafe` lives where the design allows it, with its reason. Lines
+//! and files are short enough to be read, every file is part of the crate, and a type name has one
+//! meaning.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,12 +29,40 @@ const UNSAFE: [&str; 6] = [
     "src/host/",
 ];
 
+/// Columns of a line, everywhere.
+const COLUMNS: usize = 100;
+
+/// Lines of a file in src/.
+const FILE_LINES: usize = 500;
+
+/// Files in src/ that are longer, each with its reason.
+const LONGER: &[(&str, &str)] = &[];
+
+/// Type names of src/ with several meanings: how many, and why that does not mislead. No other
+/// name may be defined twice.
+const SEVERAL_MEANINGS: &[(&str, usize, &str)] = &[
+    (
+        "Answer",
+        3,
+        "the host's to a call; a port's to a connection; private: of main to a long MGET",
+    ),
+    ("Asker", 2, "in the host's layer: of a right, by module; of a copy, only in its folder"),
+    ("Changes", 3, "each used in its own folder alone"),
+    ("Mark", 2, "of a descriptor, in net; private: of a key, in engine"),
+    ("Origin", 2, "of a value, in store; of a command, in engine: no file knows both"),
+    ("Run", 2, "of a row, in command; private: of calls, in engine"),
+    ("Users", 2, "those midi knows, in engine; the host's, in host"),
+];
+
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the project") {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
-            found.extend(sources(&path));
+            // Cargo's own, wherever it builds.
+            if !path.ends_with("target") {
+                found.extend(sources(&path));
+            }
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             found.push(path);
         }
@@ -39,19 +70,28 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every source file: its path from the project's root, and its text.
-fn all_sources() -> Vec<(String, String)> {
+/// Every source file of the module: its path from the project's root, and its text.
+pub fn all_sources() -> Vec<(String, String)> {
+    sources_of("src")
+}
+
+fn sources_of(folder: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let relative =
         |path: &Path| path.strip_prefix(root).expect("below the root").display().to_string();
-    sources(&root.join("src"))
+    sources(&root.join(folder))
         .iter()
         .map(|path| (relative(path), fs::read_to_string(path).expect("readable text")))
         .collect()
 }
 
+/// What stands before a file's own tests.
+pub fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+}
+
 /// The lines that are not comments, numbered from 1.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
         .map(|(number, line)| (number + 1, line.trim()))
@@ -154,4 +194,150 @@ fn every_module_file_belongs_to_a_layer() {
             "{path} has no place in the layout"
         );
     }
+}
+
+/// The numbers of lines that are too long. Drawings in comments may be, and links have to be.
+fn long_lines(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut is_drawing = false;
+    for (number, line) in text.lines().enumerate() {
+        let comment =
+            line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']));
+        match comment.map(str::trim) {
+            Some("```text") => is_drawing = true,
+            Some("```") | None => is_drawing = false,
+            Some(_) => {}
+        }
+        let is_link = line.contains("http://") || line.contains("https://");
+        if line.chars().count() > COLUMNS && !is_drawing && !is_link {
+            found.push(number + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn lines_are_short() {
+    let mut checked = 0;
+    for folder in ["src", "tests", "benches", "fuzz"] {
+        for (path, text) in sources_of(folder) {
+            let long = long_lines(&text);
+            assert!(long.is_empty(), "{path}: more than {COLUMNS} columns in lines {long:?}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 250, "the sources were not found");
+}
+
+#[test]
+fn long_lines_are_found() {
+    let long = "–".repeat(COLUMNS + 1);
+    assert_eq!(long_lines(&"–".repeat(COLUMNS)), []);
+    assert_eq!(long_lines(&format!("a\n{long}\n    \"{long}\"\n// {long}")), [2, 3, 4]);
+    assert_eq!(long_lines(&format!("//! ```text\n//! {long}\n//! ```\n//! {long}")), [4]);
+    assert_eq!(long_lines(&format!("//! ```text\nlet text = \"{long}\";")), [2]);
+    assert_eq!(long_lines(&format!("/// https://example.org/{long}")), []);
+}
+
+#[test]
+fn files_are_short() {
+    for (path, text) in all_sources() {
+        let lines = text.lines().count();
+        let reason = LONGER.iter().find(|(longer, _)| *longer == path);
+        assert_eq!(lines > FILE_LINES, reason.is_some(), "{path} has {lines} lines: {reason:?}");
+    }
+}
+
+/// The files that no `mod` declares.
+fn undeclared(sources: &[(String, String)]) -> Vec<&str> {
+    let declares = |parent: &str, name: &str| {
+        let text = sources.iter().find(|(path, _)| path == parent).map(|(_, text)| text.as_str());
+        let wanted = format!("mod {name};");
+        code(text.unwrap_or_default()).any(|(_, line)| {
+            line == wanted || line.starts_with("pub") && line.ends_with(&format!(" {wanted}"))
+        })
+    };
+    let is_declared = |path: &str| {
+        let inner = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let (folder, name) = inner.rsplit_once('/').expect("a path below src");
+        [format!("{folder}/mod.rs"), format!("{folder}.rs"), format!("{folder}/lib.rs")]
+            .iter()
+            .any(|parent| declares(parent, name))
+    };
+    let paths = sources.iter().map(|(path, _)| path.as_str());
+    paths.filter(|path| *path != "src/lib.rs" && !is_declared(path)).collect()
+}
+
+#[test]
+fn every_file_is_part_of_the_crate() {
+    let sources = all_sources();
+    assert_eq!(undeclared(&sources), Vec::<&str>::new());
+}
+
+#[test]
+fn files_outside_of_the_crate_are_found() {
+    let sources = [
+        ("src/lib.rs", "pub mod a;\n// mod b;\nmod of_c;\n"),
+        ("src/a/mod.rs", "pub(super) mod inner;\n"),
+        ("src/a/inner.rs", "#[cfg(test)]\nmod tests;\n"),
+        ("src/a/inner/tests.rs", ""),
+        ("src/a/lost.rs", ""),
+        ("src/b.rs", ""),
+        ("src/c/mod.rs", ""),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert_eq!(undeclared(&sources), ["src/a/lost.rs", "src/b.rs", "src/c/mod.rs"]);
+}
+
+/// The types that a file defines outside of functions and its own tests.
+fn types(text: &str) -> impl Iterator<Item = &str> {
+    without_tests(text).lines().filter_map(|line| {
+        // `pub` and `pub(super)`, `unsafe trait`.
+        let words = line.split_whitespace().filter(|word| !word.starts_with("pub"));
+        let mut words = words.skip_while(|word| *word == "unsafe");
+        let is_type = !line.starts_with(char::is_whitespace)
+            && matches!(words.next(), Some("struct" | "enum" | "union" | "trait" | "type"));
+        let name = words.next().filter(|_| is_type)?;
+        name.split(|sign: char| !sign.is_alphanumeric() && sign != '_').next()
+    })
+}
+
+/// Where each type name is defined.
+fn definitions(sources: &[(String, String)]) -> BTreeMap<&str, Vec<&str>> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !path.ends_with("/tests.rs")) {
+        for name in types(text) {
+            places.entry(name).or_default().push(path);
+        }
+    }
+    places
+}
+
+#[test]
+fn a_type_name_has_one_meaning() {
+    let sources = all_sources();
+    let places = definitions(&sources);
+    assert!(places.len() > 300, "the types were not found");
+    for (name, places) in places {
+        let known = SEVERAL_MEANINGS.iter().find(|(known, ..)| *known == name);
+        let meanings = known.map_or(1, |(_, meanings, _)| *meanings);
+        assert_eq!(places.len(), meanings, "{name} is defined in {places:?}: {known:?}");
+    }
+}
+
+#[test]
+fn names_with_two_meanings_are_found() {
+    let sources = [
+        ("src/a.rs", "pub(super) struct Part<'a>(&'a u8);\nunsafe trait Place: Send {}\n"),
+        ("src/b.rs", "enum Part {\n    struct Inner;\n}\n// struct Place;\nstruct Places;\n"),
+        (
+            "src/c.rs",
+            "fn f() {\n    type Part = u8;\n}\n#[cfg(test)]\nmod tests {\nstruct Part;\n}\n",
+        ),
+        ("src/c/tests.rs", "struct Place;\n"),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let found = definitions(&sources);
+    assert_eq!(found["Part"], ["src/a.rs", "src/b.rs"]);
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), ["Part", "Place", "Places"]);
 }

@@ -6,6 +6,7 @@ mod common;
 
 mod docs;
 mod docs_pages;
+mod imports;
 mod layout;
 mod programs;
 mod redis_suite;

@@ -108,7 +108,8 @@ fn load(servers: &[&Running], args: &str) -> Value {
 #[test]
 fn every_key_is_stored_once_and_found_again() {
     let redis = Running::redis();
-    let set = "--command SET_{key}_{value} --distribution sequential --keys 5000 --requests 5000 --threads 3";
+    let set = "--command SET_{key}_{value} --distribution sequential --keys 5000 --requests 5000 \
+               --threads 3";
     let stored =
         load(&[&redis], &format!("{set} --connections 7 --pipeline 13 --value-size 10-20"));
     assert_eq!((&stored["operations"], redis.ask("DBSIZE")), (&5000.into(), 5000));
@@ -241,7 +242,8 @@ fn memcached_if_there_is_one() {
     let server = Running::start(&program, |port| {
         ["-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "root"].map(str::to_owned).into()
     });
-    let set = "--protocol memcached --command set_{key}_0_0_{value} --distribution sequential --keys 1000";
+    let set = "--protocol memcached --command set_{key}_0_0_{value} --distribution sequential \
+               --keys 1000";
     assert_eq!(
         load(&[&server], &format!("{set} --requests 1000 --pipeline 10"))["operations"],
         1000

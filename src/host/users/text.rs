@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_user_is_read_from_its_text() {
         let user = Description::read(
-            b"on nopass sanitize-payload #00ff #11 ~a:* %R~b &* -@all +get (%W~x) resetchannels db=3,12 \
-              +@all -del) (resetchannels resetdbs -@all)",
+            b"on nopass sanitize-payload #00ff #11 ~a:* %R~b &* -@all +get (%W~x) resetchannels \
+              db=3,12 +@all -del) (resetchannels resetdbs -@all)",
         );
         assert!(user.on && user.open);
         let [own, first, second] = &user.rules[..] else { panic!("{user:?}") };

@@ -48,8 +48,8 @@ fn denied_now(denied: Denied) -> Vec<u8> {
         Denied::Key(_) => "no permission to touch the specified keys",
         Denied::Database => "no permission",
     };
-    let text = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
-                This command is no longer allowed for the following reason: ";
+    let text = "NOPERM ACLs rules changed between the moment the transaction was accumulated and \
+                the EXEC call. This command is no longer allowed for the following reason: ";
     [text, reason].concat().into_bytes()
 }
 

@@ -156,9 +156,9 @@ pub(super) fn login_of<'a>(
 const WRONG_PASSWORD: &[u8] = b"WRONGPASS invalid username-password pair or user is disabled.";
 
 const HELLO_NEEDS_AUTH: &[u8] =
-    b"NOAUTH HELLO must be called with the client already authenticated, otherwise \
-    the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
-    version at the same time";
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+      <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+      version at the same time";
 
 /// HELLO's options.
 #[derive(Default)]

@@ -4,8 +4,10 @@
 //! socket.
 
 mod inline;
+mod plain;
 mod reply;
 mod request;
 
+pub use plain::Head;
 pub use reply::RespReply;
-pub use request::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};
+pub use request::{ArgList, Parsed, ProtocolError, RequestLimits, RequestParser, room_for};

@@ -77,11 +77,12 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 2,
         name: NAME,
         title: "Light commands beside heavy ones",
-        about: "Heavy: 5 connections run KEYS for a pattern that returns 200,000 of 1 M keys. Light: 10 connections \
-                run single GETs, or MGETs of 500 keys. First apart, then at the same time; all cores shared with \
-                the load. Open loop: light is sent at 40 % of the rate it had alone, whatever the server does, \
-                and a latency counts from when the command was due; what the load generator itself was late, because \
-                the servers had the cores, is in it, and told beside it.",
+        about: "Heavy: 5 connections run KEYS for a pattern that returns 200,000 of 1 M keys. \
+                Light: 10 connections run single GETs, or MGETs of 500 keys. First apart, then at \
+                the same time; all cores shared with the load. Open loop: light is sent at 40 % of \
+                the rate it had alone, whatever the server does, and a latency counts from when \
+                the command was due; what the load generator itself was late, because the servers \
+                had the cores, is in it, and told beside it.",
         points: "load",
         // A serial server answers all heavy clients at once, after more than two seconds.
         least_seconds: if plan.quick { 1.0 } else { 3.0 },

@@ -22,9 +22,10 @@ pub fn experiment(plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The engine alone",
-        about: "No sockets, no host: two threads run commands on the engine's shards. `of 2` is the throughput of \
-                two threads over that of one, divided by what two threads of plain computation get out of this \
-                machine in the same round. Bytes are those above key and value, as midi's books count them.",
+        about: "No sockets, no host: two threads run commands on the engine's shards. `of 2` is \
+                the throughput of two threads over that of one, divided by what two threads of \
+                plain computation get out of this machine in the same round. Bytes are those above \
+                key and value, as midi's books count them.",
         points: "part",
         least_seconds: 0.0,
         servers: Vec::new(),

@@ -39,9 +39,10 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 2,
         name: NAME,
         title: "Work under the global lock beside native commands",
-        about: "10 connections run native GETs over 1 M keys while 1 or 5 connections copy keys into \
-                midi, over and over (MIDI.IMPORT of 10,000 keys that match, one in ten), which is work under the \
-                host's global lock. All cores shared with the load. Open loop: GETs at 40 % of the rate they had alone.",
+        about: "10 connections run native GETs over 1 M keys while 1 or 5 connections copy keys \
+                into midi, over and over (MIDI.IMPORT of 10,000 keys that match, one in ten), \
+                which is work under the host's global lock. All cores shared with the load. Open \
+                loop: GETs at 40 % of the rate they had alone.",
         points: "load",
         least_seconds: if plan.quick { 1.0 } else { 1.5 },
         data: vec![native_data(&midi, plan.keys)],

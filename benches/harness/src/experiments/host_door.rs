@@ -43,9 +43,10 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "Throughput through the host door",
-        about: "GET and SET of 64-byte values, uniform keys, 50 connections, one load thread. Server and load on \
-                cores of their own, but for io-threads, which share all. CPU per command is user and system time \
-                of the server's processes, all threads, divided by commands answered.",
+        about: "GET and SET of 64-byte values, uniform keys, 50 connections, one load thread. \
+                Server and load on cores of their own, but for io-threads, which share all. CPU \
+                per command is user and system time of the server's processes, all threads, \
+                divided by commands answered.",
         points: "pipeline",
         least_seconds: 0.0,
         servers,

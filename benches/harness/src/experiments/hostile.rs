@@ -181,12 +181,15 @@ pub fn experiment(catalogue: &Catalogue, _: &Plan) -> Experiment {
         number: 7,
         name: NAME,
         title: "Hostile clients",
-        about: "What does one client's flood do to everybody else? Floods of 2 connections at pipeline 1000 and of 300 at \
-                pipeline 100, less where a command is long (64 MiB are in flight at most) or a stranger's (100). Beside \
-                each, 1000 PINGs a second on one connection to the host's port, as an open loop, and GETs \
-                of 10 other clients of the attacked port. Those by nobody know no password and go to the host's port, the others to \
-                midi's. A fresh server each time, all cores shared with the load; its memory's growth is that of the highest resident \
-                size. What is not answered at the end counts with its age, so a latency close to the length of a round is a lower bound.",
+        about: "What does one client's flood do to everybody else? Floods of 2 connections at \
+                pipeline 1000 and of 300 at pipeline 100, less where a command is long (64 MiB are \
+                in flight at most) or a stranger's (100). Beside each, 1000 PINGs a second on one \
+                connection to the host's port, as an open loop, and GETs of 10 other clients of \
+                the attacked port. Those by nobody know no password and go to the host's port, the \
+                others to midi's. A fresh server each time, all cores shared with the load; its \
+                memory's growth is that of the highest resident size. What is not answered at the \
+                end counts with its age, so a latency close to the length of a round is a lower \
+                bound.",
         points: "flood",
         least_seconds: 0.0,
         servers: Vec::new(),

@@ -51,11 +51,13 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 3,
         name: NAME,
         title: "A noisy neighbour",
-        about: "SET and GET, as many of each, of 100-byte values, keys in sequence, 100 connections of 4 load threads, alone and beside \
-                one connection that runs, over and over, in another database, ZINTERSTORE of two sorted sets of \
-                100,000 members (through the host's port), or KEYS for a pattern that returns 200,000 of 1 M keys \
-                (of midi's keys, where there is midi). All cores shared with the load. Open loop: the load is sent at 40 % of the rate it \
-                had alone, and a latency counts from when the command was due.",
+        about: "SET and GET, as many of each, of 100-byte values, keys in sequence, 100 \
+                connections of 4 load threads, alone and beside one connection that runs, over and \
+                over, in another database, ZINTERSTORE of two sorted sets of 100,000 members \
+                (through the host's port), or KEYS for a pattern that returns 200,000 of 1 M keys \
+                (of midi's keys, where there is midi). All cores shared with the load. Open loop: \
+                the load is sent at 40 % of the rate it had alone, and a latency counts from when \
+                the command was due.",
         points: "load",
         least_seconds: if plan.quick { 0.5 } else { 1.0 },
         data: servers.iter().flat_map(|server| data(server, plan.keys)).collect(),

@@ -33,8 +33,8 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "Making keys: MIDI.POPULATE and DEBUG POPULATE",
-        about: "Both on a fresh server of the same build, all cores. The probe sends 1000 PINGs a second on a \
-                connection of its own; a latency counts from when the PING was due.",
+        about: "Both on a fresh server of the same build, all cores. The probe sends 1000 PINGs a \
+                second on a connection of its own; a latency counts from when the PING was due.",
         points: "keys",
         least_seconds: 0.0,
         servers: Vec::new(),

@@ -42,11 +42,12 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: what a command costs",
-        about: "GET, SET and as many of each, 64-byte values, uniform keys, 50 connections, one load thread. Server \
-                and load on cores of their own; midi's port has one worker. CPU per command is user and system time \
-                of the server's processes, all threads, divided by commands answered. `echo` parses nothing and \
-                answers a fixed reply: the floor that the kernel sets. One case, GET of one key, is run by \
-                redis-benchmark too, to check the load generator.",
+        about: "GET, SET and as many of each, 64-byte values, uniform keys, 50 connections, one \
+                load thread. Server and load on cores of their own; midi's port has one worker. \
+                CPU per command is user and system time of the server's processes, all threads, \
+                divided by commands answered. `echo` parses nothing and answers a fixed reply: the \
+                floor that the kernel sets. One case, GET of one key, is run by redis-benchmark \
+                too, to check the load generator.",
         points: "load",
         least_seconds: 0.0,
         servers,

@@ -29,9 +29,9 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: 10 M keys",
-        about: "GET and SET over the keys that MIDI.POPULATE and DEBUG POPULATE make (10 M; 1 M in a quick run), \
-                64-byte values, uniform keys, 50 connections, one load thread. Server and load on cores of their \
-                own; midi's port has one worker.",
+        about: "GET and SET over the keys that MIDI.POPULATE and DEBUG POPULATE make (10 M; 1 M in \
+                a quick run), 64-byte values, uniform keys, 50 connections, one load thread. \
+                Server and load on cores of their own; midi's port has one worker.",
         points: "load",
         least_seconds: 0.0,
         data: vec![

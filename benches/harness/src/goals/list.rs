@@ -35,7 +35,8 @@ fn host_door_goals(results: &Results) -> Vec<Goal> {
             goals.push(Goal::measured(
                 1,
                 format!(
-                    "host door: CPU of MIDI.{command} adaptive over native {command}, pipeline {pipeline}"
+                    "host door: CPU of MIDI.{command} adaptive over native {command}, pipeline \
+                     {pipeline}"
                 ),
                 Bound::AtMost(1.0),
                 ratios(
@@ -142,7 +143,8 @@ fn generator_goals(results: &Results) -> Vec<Goal> {
     // Neither may say something else of the server than the other.
     goals.push(Goal::measured(
         1,
-        "load generator against redis-benchmark: the server's CPU per GET, pipeline 10, ours over theirs",
+        "load generator against redis-benchmark: the server's CPU per GET, pipeline 10, ours over \
+         theirs",
         Bound::AtMost(1.1),
         ratios(
             results,

@@ -223,7 +223,9 @@ mod tests {
 
     #[test]
     fn memcached_replies() {
-        let bytes = b"STORED\r\nVALUE k 0 5\r\na\r\nbc\r\nEND\r\nEND\r\nVALUE a 0 0\r\n\r\nVALUE b 1 1 7\r\nx\r\nEND\r\n";
+        let bytes =
+            b"STORED\r\nVALUE k 0 5\r\na\r\nbc\r\nEND\r\nEND\r\nVALUE a 0 0\r\n\r\nVALUE b \
+                      1 1 7\r\nx\r\nEND\r\n";
         let (replies, seen) = count(Protocol::Memcached, bytes);
         assert_eq!((replies, seen.nulls), (4, 1));
         let (replies, seen) =

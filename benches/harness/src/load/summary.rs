@@ -168,7 +168,8 @@ impl fmt::Display for Summary {
             let cores = self.server.cpu_ns as f64 / 1e9 / self.seconds;
             writeln!(
                 f,
-                "{cpu:>14.3} µs of the server's CPU time a command ({cores:.2} cores), {rss:.1} MB resident"
+                "{cpu:>14.3} µs of the server's CPU time a command ({cores:.2} cores), {rss:.1} MB \
+                 resident"
             )?;
         }
         let cores = self.own_cpu_ns as f64 / 1e9 / self.seconds;

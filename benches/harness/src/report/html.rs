@@ -7,12 +7,16 @@ use crate::goals::{Goal, Verdict};
 use crate::results::{Outcome, Results};
 
 const STYLE: &str = "
-    body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; color: #222 }
+    body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1200px; \
+        padding: 0 1em; color: #222 }
     table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
-    th, td { border-bottom: 1px solid #ddd; padding: .25em .8em; text-align: left; vertical-align: top }
+    th, td { border-bottom: 1px solid #ddd; padding: .25em .8em; text-align: left; \
+        vertical-align: top }
     td.number { text-align: right; font-variant-numeric: tabular-nums }
-    .met { color: #17692b; font-weight: 600 } .missed { color: #b3261e; font-weight: 600 } .between { color: #8a5a00 }
-    .later { color: #777 } code { font-size: 12px; overflow-wrap: anywhere } .quick { background: #fff3cd; padding: .5em 1em }
+    .met { color: #17692b; font-weight: 600 } .missed { color: #b3261e; font-weight: 600 } \
+    .between { color: #8a5a00 }
+    .later { color: #777 } code { font-size: 12px; overflow-wrap: anywhere } \
+    .quick { background: #fff3cd; padding: .5em 1em }
     summary { cursor: pointer }
 ";
 
@@ -48,7 +52,8 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
 
 fn goal_table(goals: &[Goal]) -> String {
     let mut text = String::from(
-        "<table><tr><th>section<th>goal<th>wanted<th>median [least … most]<th>margin<th>verdict</tr>",
+        "<table><tr><th>section<th>goal<th>wanted<th>median [least … \
+         most]<th>margin<th>verdict</tr>",
     );
     for goal in goals {
         let class = match goal.verdict {

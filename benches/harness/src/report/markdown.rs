@@ -12,17 +12,19 @@ pub fn document(results: &Results, goals: &[Goal], pictures: &[Picture], folder:
     text.push_str("\n## How to run them\n\n");
     text.push_str(&wrapped(
         "",
-        "`make bench` has written this page and its plots; do not edit them. Every figure is the median of the \
-         rounds of one run. More plots, the percentiles of every latency and each round's figures are in \
-         `bench-report/` after a run.",
+        "`make bench` has written this page and its plots; do not edit them. Every figure is the \
+         median of the rounds of one run. More plots, the percentiles of every latency and each \
+         round's figures are in `bench-report/` after a run.",
     ));
     text.push_str(
         "\n| | |\n|---|---|\n\
          | `make bench` | everything, and this page |\n\
          | `make bench EXP=2` | the experiments of one section |\n\
          | `make bench-quick` | everything with short rounds: for a look, nothing to quote |\n\
-         | `make bench BENCH_SERVERS=\"redis8=/path/to/redis-server df=/path/to/dragonfly\"` | other servers beside; `name=path,argument,…` |\n\
-         | `midi-bench load --help` | the load generator by itself (`cargo run --release -p midi-bench -- load --help`) |\n\n",
+         | `make bench BENCH_SERVERS=\"redis8=/path/to/redis-server df=/path/to/dragonfly\"` | \
+         other servers beside; `name=path,argument,…` |\n\
+         | `midi-bench load --help` | the load generator by itself (`cargo run --release -p \
+         midi-bench -- load --help`) |\n\n",
     );
     text.push_str("## Goals\n\n");
     text.push_str(&goal_table(goals));

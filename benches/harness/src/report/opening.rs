@@ -17,9 +17,9 @@ pub fn opening(results: &Results, goals: &[Goal], pictures: &[Picture], folder: 
     text.push('\n');
     text.push_str(&wrapped(
         "",
-        "Read ratios: absolute times belong to this machine and hour. CPU per command is stable where throughput \
-         is not. In the plots a bar is the median of the rounds, and the line across its end goes from the slowest \
-         to the fastest round.",
+        "Read ratios: absolute times belong to this machine and hour. CPU per command is stable \
+         where throughput is not. In the plots a bar is the median of the rounds, and the line \
+         across its end goes from the slowest to the fastest round.",
     ));
     for picture in pictures {
         text.push_str(&format!("\n![{}]({folder}/{})\n", picture.title, picture.file));
@@ -66,20 +66,22 @@ fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
             best("SET")
         ),
         format!(
-            "**CPU time on the host's port**, over the native command's. MIDI.GET: {}. MIDI.SET: {}.",
+            "**CPU time on the host's port**, over the native command's. MIDI.GET: {}. MIDI.SET: \
+             {}.",
             cpu("GET"),
             cpu("SET")
         ),
         format!(
-            "**Light commands beside heavy ones**: beside five KEYS, MIDI.GET (`adaptive`) keeps {} of its undisturbed \
-             rate, which is {} times the rate of stock Redis; its p99 is {} µs.",
+            "**Light commands beside heavy ones**: beside five KEYS, MIDI.GET (`adaptive`) keeps \
+             {} of its undisturbed rate, which is {} times the rate of stock Redis; its p99 is {} \
+             µs.",
             got(&format!("GET beside heavy, adaptive: {kept}")),
             got("GET beside heavy, adaptive: over stock's"),
             got("GET beside heavy, adaptive: p99 in µs")
         ),
         format!(
-            "**A noisy neighbour**: the port keeps {} of its undisturbed rate beside a {first} loop on the host's port, \
-             and {} beside a {second} loop.",
+            "**A noisy neighbour**: the port keeps {} of its undisturbed rate beside a {first} \
+             loop on the host's port, and {} beside a {second} loop.",
             beside(first, kept),
             beside(second, kept)
         ),
@@ -112,8 +114,8 @@ fn verdicts(goals: &[Goal]) -> String {
     let count =
         |wanted: fn(&Verdict) -> bool| goals.iter().filter(|goal| wanted(&goal.verdict)).count();
     format!(
-        "**[Goals](#goals)**: {} met, {} missed, {} within 5 % of the bound, {} whose rounds differ too much to \
-         say, {} not measured.",
+        "**[Goals](#goals)**: {} met, {} missed, {} within 5 % of the bound, {} whose rounds \
+         differ too much to say, {} not measured.",
         count(|verdict| *verdict == Verdict::Met),
         count(|verdict| *verdict == Verdict::Missed),
         count(|verdict| *verdict == Verdict::OnTheLine),

@@ -61,7 +61,8 @@ fn wanted() -> [Wanted; 3] {
         },
         Wanted {
             file: "noisy-neighbour.svg",
-            title: "Noisy neighbour: SETs and GETs a second, alone and beside another client's loop",
+            title: "Noisy neighbour: SETs and GETs a second, alone and beside another client's \
+                    loop",
             experiment: noisy_neighbour::NAME,
             role: "load",
             points: [noisy_neighbour::ALONE.to_owned()].into_iter().chain(neighbours).collect(),
@@ -139,7 +140,8 @@ fn bar(svg: &mut String, left: f64, top: f64, scale: f64, is_own: bool, values: 
     let (length, centre) = ((middle * scale).max(1.0), top + BAR / 2.0);
     let _ = writeln!(
         svg,
-        "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\n\
+        "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{length:.1}\" height=\"{BAR}\" \
+         fill=\"{colour}\"/>\n\
          <path d=\"M{:.1} {centre:.1}H{:.1}\" stroke=\"#222\"/>",
         at(least),
         at(most)

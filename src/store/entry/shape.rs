@@ -1,0 +1,115 @@
+//! Where the parts of a block lie, as the first byte and the lengths behind it tell.
+
+use super::{SharedValue, UnixMs, Value};
+
+pub(super) const HAS_EXPIRY: u8 = 1 << 0;
+pub(super) const WIDE_KEY: u8 = 1 << 1;
+pub(super) const WIDE_VALUE: u8 = 1 << 2;
+pub(super) const SHARED: u8 = 1 << 3;
+
+const EXPIRY_BYTES: usize = size_of::<UnixMs>();
+pub(super) const SHARED_BYTES: usize = size_of::<SharedValue>();
+
+pub(super) const fn key_len_bytes(flags: u8) -> usize {
+    if flags & WIDE_KEY != 0 { 4 } else { 1 }
+}
+
+pub(super) const fn value_len_bytes(flags: u8) -> usize {
+    match flags & (SHARED | WIDE_VALUE) {
+        0 => 1,
+        WIDE_VALUE => 4,
+        _ => 0,
+    }
+}
+
+/// The number of combinations of the flags that define the layout: those up to `SHARED`.
+const FLAGS: usize = 16;
+
+/// The offset of the key for each combination of flags: every command that finds a key needs it,
+/// more than once.
+const KEY_AT: [u8; FLAGS] = {
+    let mut bytes = [0; FLAGS];
+    let mut flags = 0;
+    while flags < FLAGS {
+        let expiry = if flags as u8 & HAS_EXPIRY != 0 { EXPIRY_BYTES } else { 0 };
+        bytes[flags] =
+            (1 + key_len_bytes(flags as u8) + value_len_bytes(flags as u8) + expiry) as u8;
+        flags += 1;
+    }
+    bytes
+};
+
+#[inline]
+pub(super) fn key_at(flags: u8) -> usize {
+    KEY_AT[flags as usize % FLAGS] as usize
+}
+
+/// Where the expiry lies, in a block that has one: right in front of the key.
+#[inline]
+pub(super) fn expiry_at(flags: u8) -> usize {
+    key_at(flags) - EXPIRY_BYTES
+}
+
+/// Where the parts of a block lie.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) flags: u8,
+    pub(super) key_len: usize,
+    /// The value's size in the block, in bytes.
+    pub(super) value_len: usize,
+}
+
+impl Shape {
+    /// The shape of a new block.
+    ///
+    /// Lengths above `u32::MAX` do not fit. The command layer's limits keep arguments far below it.
+    pub(super) fn of(key: &[u8], value: Value<'_>, with_expiry: bool) -> Self {
+        let mut flags = 0;
+        if with_expiry {
+            flags |= HAS_EXPIRY;
+        }
+        if key.len() > u8::MAX as usize {
+            flags |= WIDE_KEY;
+        }
+        let value_len = match value {
+            Value::Shared(_) => {
+                flags |= SHARED;
+                SHARED_BYTES
+            }
+            Value::Inline(bytes) => bytes.len(),
+        };
+        if value_len > u8::MAX as usize {
+            flags |= WIDE_VALUE;
+        }
+        assert!(key.len() <= u32::MAX as usize && value_len <= u32::MAX as usize);
+        Shape { flags, key_len: key.len(), value_len }
+    }
+
+    #[inline]
+    pub(super) fn key_at(self) -> usize {
+        key_at(self.flags)
+    }
+
+    #[inline]
+    pub(super) fn value_at(self) -> usize {
+        self.key_at() + self.key_len
+    }
+
+    #[inline]
+    pub(super) fn block(self) -> usize {
+        block_bytes(self.value_at() + self.value_len)
+    }
+}
+
+/// The size that a block of `bytes` takes from the allocator: the size classes
+/// of jemalloc, which Redis and Valkey use (16-byte steps up to 128, then four
+/// steps per doubling). Other allocators round no coarser than that.
+#[inline]
+pub fn block_bytes(bytes: usize) -> usize {
+    if bytes <= 8 {
+        return 8;
+    }
+    let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
+    // Steps are powers of two, which the compiler cannot know: no division.
+    (bytes + step - 1) & !(step - 1)
+}

@@ -1,0 +1,59 @@
+//! A value: its bytes, its type, and what it came of.
+
+use super::SharedValue;
+
+/// A value on its way into an entry, or a view of the one inside.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// Bytes to be copied into the entry's block.
+    Inline(&'a [u8]),
+    /// A buffer to be shared, not copied.
+    Shared(&'a SharedValue),
+}
+
+impl<'a> Value<'a> {
+    /// The value's bytes, wherever they are.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Value::Inline(bytes) => bytes,
+            Value::Shared(shared) => shared.bytes(),
+        }
+    }
+}
+
+/// What a value came of. Only OBJECT ENCODING tells: Redis keeps such values in other forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was set as it is, or is an integer that was computed.
+    Given,
+    /// A part of it was written.
+    Edited,
+    /// It was computed as a floating-point number.
+    Computed,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Bytes.
+    String,
+    /// Something that no command makes: it keeps the others honest.
+    #[cfg(test)]
+    Other,
+}
+
+impl Type {
+    /// The name in TYPE.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            #[cfg(test)]
+            Type::Other => "other",
+        }
+    }
+}
+
+/// A value is not of the type that it was asked for as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
