@@ -49,7 +49,7 @@ pub(super) static BITFIELD: Command = Command {
     group: "bitmap",
     docs: Docs {
         summary: "Reads, writes and adds to numbers of any width at any bit of a key's value.",
-        complexity: "O(1) for each operation, where the value is not to grow",
+        complexity: "O(1) for each operation, if the value does not grow",
         args: &[
             KEY,
             arg("operation", ArgKind::OneOf(&[GET, arg("write", ArgKind::Block(WRITE))]))

@@ -27,9 +27,9 @@ pub(super) static SETBIT: Command = Command {
     categories: "write bitmap slow",
     group: "bitmap",
     docs: Docs {
-        summary: "Writes one bit of a key's value, which is filled with zeros up to there, and \
-                  returns what it was.",
-        complexity: "O(1) where the value is not to grow",
+        summary: "Writes one bit of a key's value, which is padded with zeros up to there, and \
+                  returns the old bit.",
+        complexity: "O(1) if the value does not grow",
         args: &[KEY, OFFSET, arg("value", ArgKind::Integer)],
     },
     action: Action::OneKey(Run::Edit(setbit)),

@@ -30,8 +30,8 @@ pub(super) static RESTORE: Command = Command {
     keys: Keys::One(Access::Overwrite),
     categories: "keyspace write slow dangerous",
     docs: Docs {
-        summary: "Makes a key of what DUMP returned, midi's or a host's up to Redis 8 and Valkey \
-                  9. Only strings are taken; IDLETIME and FREQ are read and not kept.",
+        summary: "Creates a key from what DUMP returned, midi's or that of a host up to Redis 8 \
+                  and Valkey 9. Only strings are accepted. IDLETIME and FREQ are dropped.",
         complexity: "O(N), N being the length of the value",
         args: &[
             arg("key", ArgKind::Key),

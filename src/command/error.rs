@@ -283,7 +283,7 @@ impl Error {
                                     used as arguments"
                 .into(),
             Error::HostRefused => "ERR the host refused a write; its log has the reason".into(),
-            Error::Internal => "ERR internal error in midi; the server's log has its place".into(),
+            Error::Internal => "ERR internal error in midi; see the server's log".into(),
             Error::ReplyTooLarge => "ERR reply too large for this thread".into(),
             Error::IncrementOverflow => "ERR increment or decrement would overflow".into(),
             Error::DecrementOverflow => "ERR decrement would overflow".into(),

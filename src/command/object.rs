@@ -27,9 +27,9 @@ pub(super) static OBJECT: Command = Command {
     subcommands: Some(&OF_OBJECT),
     twins: &["object|encoding"],
     docs: Docs {
-        summary: "Tells what Redis would say of a value. ENCODING is int, embstr (up to 44 bytes) \
-                  or raw; some newer hosts draw that line elsewhere; REFCOUNT is 2147483647 for \
-                  the numbers 0 to 9999, which Redis shares, else 1; midi does not track FREQ and \
+        summary: "Describes a value as Redis would. ENCODING is int, embstr (up to 44 bytes; some \
+                  newer hosts have another limit) or raw. REFCOUNT is 2147483647 for the numbers 0 \
+                  to 9999, which Redis shares, and 1 otherwise. midi does not track FREQ and \
                   IDLETIME.",
         complexity: "O(1)",
         args: &[
@@ -50,8 +50,8 @@ pub(super) static MEMORY: Command = Command {
     subcommands: Some(&OF_MEMORY),
     twins: &["memory|usage"],
     docs: Docs {
-        summary: "USAGE tells the bytes that a key takes: its entry, its value where that is kept \
-                  apart (whole, though copies share it), and its share of the table.",
+        summary: "USAGE returns the bytes that a key takes: its entry, its value if that has a \
+                  buffer of its own (whole, although copies share it), and its part of the table.",
         complexity: "O(1)",
         args: &[
             arg("subcommand", ArgKind::OneOf(MEMORY_SUBCOMMANDS)),

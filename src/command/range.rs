@@ -71,7 +71,7 @@ pub(super) static SETRANGE: Command = Command {
     categories: "write string slow",
     group: "string",
     docs: Docs {
-        summary: "Overwrites a part of a key's value, which is filled with zero bytes up to there \
+        summary: "Overwrites a part of a key's value, which is padded with zero bytes up to there \
                   if it is shorter.",
         complexity: "O(N), N being the length of the part",
         args: &[KEY, arg("offset", ArgKind::Integer), VALUE],

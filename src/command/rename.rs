@@ -48,8 +48,8 @@ pub(super) static COPY: Command = Command {
     categories: "keyspace write slow",
     other_dbs: OtherDbs::Named(copied_to),
     docs: Docs {
-        summary: "Copies a value and its expiry to another key, in another database if wanted. A \
-                  large value is shared by both keys, not copied.",
+        summary: "Copies a value and its expiry to another key, optionally in another database. \
+                  Both keys share a large value: it is not copied.",
         complexity: "O(1)",
         args: &[
             arg("source", ArgKind::Key),
