@@ -9,7 +9,7 @@
 //!
 //! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may
 //! use those before it in this list, never those after it; `net` and `host` do not use each other.
-//! A test checks this.
+//! A test checks this. docs/design.md explains the parts, docs/glossary.md the terms.
 
 pub mod limits;
 

@@ -2,13 +2,17 @@
 
 use plotly::Plot;
 
+use super::opening::summary;
 use super::{Table, figure_table, load_table, plots};
+use crate::experiments::question;
 use crate::goals::{Goal, Verdict};
 use crate::results::{Outcome, Results};
 
 const STYLE: &str = "
     body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1200px; \
         padding: 0 1em; color: #222 }
+    .scrolls { overflow-x: auto } li { overflow-wrap: anywhere }
+    @media (max-width: 700px) { body { margin: 1em auto; font-size: 14px } }
     table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
     th, td { border-bottom: 1px solid #ddd; padding: .25em .8em; text-align: left; \
         vertical-align: top }
@@ -38,21 +42,50 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
             "<p class=quick>A quick run, with short rounds: for a look, nothing to quote.</p>",
         );
     }
-    body.push_str("<h2>Goals</h2>");
+    body.push_str("<h2>Summary</h2><ul>");
+    // A run of one section knows nothing of the others.
+    for line in summary(results, goals).iter().filter(|line| !line.contains('–')) {
+        body.push_str(&format!("<li>{}", emphasized(line)));
+    }
+    body.push_str("</ul>");
+    body.push_str(&contents(results));
+    body.push_str("<h2 id=goals>Goals</h2>");
     body.push_str(&goal_table(goals));
     for outcome in &results.outcomes {
         body.push_str(&section(outcome));
     }
     format!(
-        "<!doctype html><html lang=en><head><meta charset=utf-8><title>midi: benchmarks</title>\
+        "<!doctype html><html lang=en><head><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\"><title>midi: benchmarks</title>\
          <style>{STYLE}</style>{}</head><body>{body}</body></html>",
         Plot::offline_js_sources()
     )
 }
 
+/// What the page has, and what each experiment asks.
+fn contents(results: &Results) -> String {
+    let mut text = String::from("<h2>Contents</h2><ul><li><a href=#goals>Goals</a>");
+    for outcome in &results.outcomes {
+        let (name, title) = (&outcome.name, escaped(&outcome.title));
+        let asks = escaped(question(name));
+        text.push_str(&format!("<li><a href=#{name}>{title}</a>: {asks}"));
+    }
+    text + "</ul>"
+}
+
+/// A line of the summary, which is Markdown: bold words and links.
+fn emphasized(line: &str) -> String {
+    let mut text = String::new();
+    for (number, part) in escaped(line).split("**").enumerate() {
+        let part = part.replace("[Goals](#goals)", "<a href=#goals>Goals</a>");
+        text.push_str(&if number % 2 == 1 { format!("<b>{part}</b>") } else { part });
+    }
+    text
+}
+
 fn goal_table(goals: &[Goal]) -> String {
     let mut text = String::from(
-        "<table><tr><th>section<th>goal<th>wanted<th>median [least … \
+        "<div class=scrolls><table><tr><th>section<th>goal<th>wanted<th>median [least … \
          most]<th>margin<th>verdict</tr>",
     );
     for goal in goals {
@@ -73,12 +106,17 @@ fn goal_table(goals: &[Goal]) -> String {
             escaped(&goal.verdict.text())
         ));
     }
-    text + "</table>"
+    text + "</table></div>"
 }
 
 fn section(outcome: &Outcome) -> String {
-    let mut text =
-        format!("<h2>{}</h2><p>{}</p>", escaped(&outcome.title), escaped(&outcome.about));
+    let mut text = format!(
+        "<h2 id={}>{}</h2><p><b>{}</b></p><p>{}</p>",
+        outcome.name,
+        escaped(&outcome.title),
+        escaped(question(&outcome.name)),
+        escaped(&outcome.about)
+    );
     text.push_str(&format!("<p><code>make bench EXP={}</code></p>", outcome.number));
     for named in plots::plots(outcome) {
         text.push_str(&named.plot.to_inline_html(Some(&named.id)));
@@ -112,7 +150,7 @@ fn section(outcome: &Outcome) -> String {
 
 fn html(table: &Table) -> String {
     let head: String = table.head.iter().map(|cell| format!("<th>{}", escaped(cell))).collect();
-    let mut text = format!("<table><tr>{head}</tr>");
+    let mut text = format!("<div class=scrolls><table><tr>{head}</tr>");
     for row in &table.rows {
         text.push_str("<tr>");
         for cell in row {
@@ -125,7 +163,7 @@ fn html(table: &Table) -> String {
         }
         text.push_str("</tr>");
     }
-    text + "</table>"
+    text + "</table></div>"
 }
 
 /// Text as it stands in a page.

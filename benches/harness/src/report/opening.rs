@@ -39,7 +39,8 @@ fn machine(machine: &Machine) -> String {
     )
 }
 
-fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
+/// What the run has shown, a line each, in Markdown.
+pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
     let got = |text: &str| {
         let goal = goals.iter().find(|goal| goal.text == text);
         goal.and_then(|goal| median(&goal.values)).map_or("–".into(), short)

@@ -1,8 +1,8 @@
 //! Plots of an outcome.
 
-use plotly::common::{ErrorData, ErrorType, Mode, Title};
+use plotly::common::{ErrorData, ErrorType, Line, Marker, Mode, Title};
 use plotly::layout::{Axis, AxisType, BarMode};
-use plotly::{Bar, Layout, Plot, Scatter};
+use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
 use crate::results::{Metric, Outcome, extremes, median};
 
@@ -24,6 +24,40 @@ const BARS: [(&str, Metric, &str); 3] = [
 /// More series than this stand side by side in a plot for each point.
 const MOST_COLOURS: usize = 8;
 
+/// Colours of midi's series, which stand out, and of the others.
+const MIDI: [&str; 4] = ["#c2185b", "#e8590c", "#d6336c", "#f08c00"];
+const PEERS: [&str; 8] =
+    ["#3b5b8c", "#5c7cfa", "#2f9e8f", "#868e96", "#74a9cf", "#495057", "#7fb77e", "#adb5bd"];
+
+fn is_midi(series: &str) -> bool {
+    series.to_lowercase().contains("midi")
+}
+
+/// Each series's colour, and its name in the legend: midi's are bold.
+fn looks(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let (mut midis, mut peers) = (MIDI.iter().cycle(), PEERS.iter().cycle());
+    let look = |name: &str| {
+        let colour = if is_midi(name) { midis.next() } else { peers.next() };
+        let shown = if is_midi(name) { format!("<b>{name}</b>") } else { name.to_owned() };
+        (*colour.unwrap_or(&PEERS[0]), shown)
+    };
+    outcome.series.iter().map(|series| series.name.as_str()).map(look).collect()
+}
+
+/// What comes before the first comma of all points, such as GET and SET: each has a plot of its
+/// own. One empty word where the points are not made so.
+fn families(points: &[&str]) -> Vec<String> {
+    let mut families: Vec<String> = Vec::new();
+    for point in points {
+        let Some((family, _)) = point.split_once(", ") else { return vec![String::new()] };
+        if !families.iter().any(|known| known == family) {
+            families.push(family.to_owned());
+        }
+    }
+    // Many families of one or two points each are names, not kinds.
+    if families.len() * 2 > points.len() { vec![String::new()] } else { families }
+}
+
 /// All plots of an outcome.
 pub fn plots(outcome: &Outcome) -> Vec<Named> {
     let mut plots = Vec::new();
@@ -33,8 +67,16 @@ pub fn plots(outcome: &Outcome) -> Vec<Named> {
             let values = |series: &str, point: &str| outcome.values(series, point, role, metric);
             let title = format!("{role}: {title}");
             if outcome.series.len() <= MOST_COLOURS {
-                let plot = grouped(outcome, &title, values);
-                plots.extend(plot.map(|plot| named(outcome, &format!("{role}-{name}"), plot)));
+                for (number, family) in families(&points).iter().enumerate() {
+                    let title = if family.is_empty() {
+                        title.clone()
+                    } else {
+                        format!("{title}; {family}")
+                    };
+                    let plot = grouped(outcome, &title, family, values);
+                    let id = format!("{role}-{name}-{number}");
+                    plots.extend(plot.map(|plot| named(outcome, &id, plot)));
+                }
                 continue;
             }
             for (number, point) in points.iter().enumerate() {
@@ -57,7 +99,7 @@ pub fn plots(outcome: &Outcome) -> Vec<Named> {
             let rounds = outcome.rounds_of(series, point);
             rounds.filter_map(|round| round.figures.get(&name).copied()).collect()
         };
-        plots.extend(grouped(outcome, &name, figures).map(|plot| named(outcome, &id, plot)));
+        plots.extend(grouped(outcome, &name, "", figures).map(|plot| named(outcome, &id, plot)));
     }
     plots
 }
@@ -66,17 +108,21 @@ fn named(outcome: &Outcome, id: &str, plot: Plot) -> Named {
     Named { id: format!("{}-{id}", outcome.name), plot }
 }
 
-/// One bar a series and point, coloured by series: the median, with the extremes as whiskers.
+/// One bar a series and point of a family, coloured by series: the median, with the extremes as
+/// whiskers.
 fn grouped(
     outcome: &Outcome,
     title: &str,
+    family: &str,
     values: impl Fn(&str, &str) -> Vec<f64>,
 ) -> Option<Plot> {
     let mut plot = Plot::new();
-    for series in &outcome.series {
+    for (series, (colour, shown)) in outcome.series.iter().zip(looks(outcome)) {
         let mut bars = Bars::default();
-        series.points.iter().for_each(|point| bars.push(point, &values(&series.name, point)));
-        bars.add_to(&mut plot, &series.name);
+        for point in series.points.iter().filter(|point| point.starts_with(family)) {
+            bars.push(point, &values(&series.name, point), colour);
+        }
+        bars.add_to(&mut plot, &shown);
     }
     laid_out(plot, title, &outcome.points)
 }
@@ -85,7 +131,9 @@ fn grouped(
 fn side_by_side(outcome: &Outcome, title: &str, values: impl Fn(&str) -> Vec<f64>) -> Option<Plot> {
     let mut plot = Plot::new();
     let mut bars = Bars::default();
-    outcome.series.iter().for_each(|series| bars.push(&series.name, &values(&series.name)));
+    for (series, (colour, shown)) in outcome.series.iter().zip(looks(outcome)) {
+        bars.push(&shown, &values(&series.name), colour);
+    }
     bars.add_to(&mut plot, title);
     laid_out(plot, title, "")
 }
@@ -93,16 +141,18 @@ fn side_by_side(outcome: &Outcome, title: &str, values: impl Fn(&str) -> Vec<f64
 #[derive(Default)]
 struct Bars {
     places: Vec<String>,
+    colours: Vec<&'static str>,
     medians: Vec<f64>,
     above: Vec<f64>,
     below: Vec<f64>,
 }
 
 impl Bars {
-    fn push(&mut self, place: &str, values: &[f64]) {
+    fn push(&mut self, place: &str, values: &[f64], colour: &'static str) {
         let Some(middle) = median(values).filter(|&middle| middle > 0.0) else { return };
         let (least, most) = extremes(values);
         self.places.push(place.into());
+        self.colours.push(colour);
         self.medians.push(middle);
         self.above.push(most - middle);
         self.below.push(middle - least);
@@ -112,7 +162,9 @@ impl Bars {
         if !self.places.is_empty() {
             let whiskers =
                 ErrorData::new(ErrorType::Data).array(self.above).array_minus(self.below);
-            plot.add_trace(Bar::new(self.places, self.medians).name(name).error_y(whiskers));
+            let marker = Marker::new().color_array(self.colours);
+            let bar = Bar::new(self.places, self.medians).name(name).marker(marker);
+            plot.add_trace(bar.error_y(whiskers));
         }
     }
 }
@@ -122,17 +174,18 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
         return None;
     }
     // Points are names, also where they look like numbers.
-    let x = Axis::new().title(Title::with_text(below)).type_(AxisType::Category);
+    let x = Axis::new().title(Title::with_text(below)).type_(AxisType::Category).auto_margin(true);
     let layout =
         Layout::new().title(Title::with_text(title)).bar_mode(BarMode::Group).x_axis(x).height(480);
     plot.set_layout(layout);
+    plot.set_configuration(Configuration::new().responsive(true));
     Some(plot)
 }
 
 /// How large a part of the commands took how long: the middle round of each series.
 fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     let mut plot = Plot::new();
-    for series in &outcome.series {
+    for (series, (colour, shown)) in outcome.series.iter().zip(looks(outcome)) {
         let mut loads: Vec<_> = outcome
             .rounds_of(&series.name, point)
             .filter_map(|round| round.loads.get(role))
@@ -143,7 +196,9 @@ fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
         };
         let (parts, latencies): (Vec<String>, Vec<f64>) =
             middle.latency.curve.iter().map(|&(percent, us)| (format!("{percent}"), us)).unzip();
-        plot.add_trace(Scatter::new(parts, latencies).mode(Mode::LinesMarkers).name(&series.name));
+        let width = if is_midi(&series.name) { 3.0 } else { 1.5 };
+        let curve = Scatter::new(parts, latencies).mode(Mode::LinesMarkers).name(&shown);
+        plot.add_trace(curve.line(Line::new().color(colour).width(width)));
     }
     if plot.data().is_empty() {
         return None;
@@ -152,6 +207,7 @@ fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     let y = Axis::new().title(Title::with_text("µs")).type_(AxisType::Log);
     let title = Title::with_text(format!("{role}: latency, {} {point}", outcome.points));
     plot.set_layout(Layout::new().title(title).x_axis(x).y_axis(y).height(480));
+    plot.set_configuration(Configuration::new().responsive(true));
     Some(plot)
 }
 
@@ -163,4 +219,17 @@ fn figure_names(outcome: &Outcome) -> Vec<String> {
     names.sort();
     names.dedup();
     if names.len() > MOST { Vec::new() } else { names }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_load_have_plots_of_their_own() {
+        let points = ["GET, pipeline 1", "GET, pipeline 10", "SET, pipeline 1", "SET, pipeline 10"];
+        assert_eq!(families(&points), ["GET", "SET"]);
+        assert_eq!(families(&["1", "10"]), [""]);
+        assert_eq!(families(&["GET, 2 connections", "SET, 2 connections"]), [""]);
+    }
 }
