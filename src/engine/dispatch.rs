@@ -60,10 +60,10 @@ pub trait Caller {
     fn may_wait(&self) -> bool;
 
     /// Has it wait for its command, which goes to the main thread, or to a thread that can take its
-    /// shard.
+    /// shard. `None` if it turns out that it cannot wait.
     fn wait(&mut self, whom: WaitsFor) -> Option<Origin>;
 
-    /// Has it wait for a job; returns the job's owner and reply.
+    /// Has it wait for a job; returns the job's owner and reply, or `None` as [`Caller::wait`].
     fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)>;
 
     /// Holds up the command, and all that the client has sent after it, until the gates change.
