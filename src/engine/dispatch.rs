@@ -271,7 +271,7 @@ impl Engine {
         if request.is_abandoned() {
             return Resumed::Answered(request);
         }
-        let (mut transcript, mut outcome) = (self.tape_for(&request), Outcome::Done);
+        let (mut transcript, mut outcome) = (self.transcript_for(&request), Outcome::Done);
         let next = args.with(|args| {
             let call = self.call_of(&request, args);
             panic.guard(&call, &mut transcript, |transcript| match self.late_refusal(&call) {
@@ -283,7 +283,7 @@ impl Engine {
                     outcome =
                         if request.is_long { Outcome::Long } else { attempt(&call, transcript) };
                     if outcome == Outcome::Long {
-                        *transcript = self.tape_for(&request);
+                        *transcript = self.transcript_for(&request);
                     }
                     self.next(slot, &call, outcome, request.is_of_host(), transcript)
                 }

@@ -25,7 +25,7 @@ impl Engine {
     }
 
     /// The transcript for a request's reply, limited to what may wait for its client.
-    pub(super) fn tape_for(&self, request: &Request) -> Transcript {
+    pub(super) fn transcript_for(&self, request: &Request) -> Transcript {
         Transcript::up_to(self.most_reply(if request.is_of_host() {
             JobDoor::Host
         } else {
