@@ -16,7 +16,7 @@ fn subscriber(server: &Server) -> Client {
 
 /// The notifications so far, in order: channel and message of each.
 fn told(server: &Server, subscriber: &mut Client) -> Vec<(String, String)> {
-    // Marks the end. The workers may still have some notifications to send.
+    // This message marks the end. The workers may still have some notifications to send.
     std::thread::sleep(std::time::Duration::from_millis(20));
     server.client().run("PUBLISH __key_end end");
     let mut all = Vec::new();
