@@ -116,8 +116,8 @@ fn masked(line: &str, reply: Value) -> Value {
     }
 }
 
-/// The fields of a client's line: those that depend neither on the client nor on buffer sizes in
-/// full, of the others only the names.
+/// The fields of a client line: in full if they depend neither on the connection nor on buffer
+/// sizes, otherwise only their names.
 fn fields(line: &[u8]) -> Vec<Value> {
     const COMPARED: [&str; 13] = [
         "name", "flags", "db", "sub", "psub", "ssub", "multi", "argv-mem", "events", "cmd", "user",
