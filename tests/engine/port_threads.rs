@@ -29,8 +29,7 @@ use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::store::Census;
 
-/// The global lock, for the thread that plays the host's main thread, also before it starts and
-/// after it has ended.
+/// The global lock, for the thread that plays the host's main thread, and before and after it runs.
 fn locked<'a>() -> Locked<'a> {
     // SAFETY: there is no host, and one thread at a time claims the lock of its engine.
     unsafe { Locked::assume() }

@@ -292,8 +292,7 @@ fn compare(server: &Server, bytes: &[u8], limits: &RequestLimits) {
     }
     assert_eq!(rest, b"");
     let expected = expected(bytes, limits);
-    // Newer hosts are stricter about line ends, and send nothing more to some clients that have
-    // shut down.
+    // Newer hosts are stricter about line ends, and no longer answer some half-closed clients.
     let malformed = |answers: &[Value]| answers.iter().any(is_protocol_error);
     if host().is_newer() && (malformed(&answers) || malformed(&expected)) {
         return;

@@ -28,8 +28,7 @@ const FOREVER: Duration = Duration::from_secs(60);
 
 /// The global lock, for the thread that plays the host's main thread.
 fn locked<'a>() -> Locked<'a> {
-    // SAFETY: there is no host, and in each test one thread at a time claims the lock of its
-    // engine.
+    // SAFETY: there is no host, and one thread at a time claims the lock of each test's engine.
     unsafe { Locked::assume() }
 }
 

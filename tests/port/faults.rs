@@ -61,8 +61,7 @@ fn open(server: &Server) -> TcpStream {
     stream
 }
 
-/// Sends the bytes as they are, and nothing more. Returns all that arrives until the connection
-/// ends.
+/// Sends exactly these bytes. Returns all that arrives until the connection ends.
 #[track_caller]
 fn said_to(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = open(server);
@@ -353,8 +352,7 @@ fn half_closed_connections_are_answered_to_the_end() {
     });
 }
 
-/// If the client of a long command shuts down its sending side, it gets the full reply or an error,
-/// never a part.
+/// A half-closed client of a long command gets the full reply or an error, never a part.
 #[test]
 fn half_closed_connections_get_no_half_replies() {
     in_all_modes(|server| {

@@ -253,8 +253,7 @@ fn floods_of_long_commands_leave_others_their_turns() {
     assert!(others < 60, "{others} commands of others for each");
 }
 
-/// Each refusal that is reported to the host costs its main thread as much as a command, and its
-/// list is finite.
+/// Each refusal reported to the host costs its main thread a command's time; its list is finite.
 #[test]
 fn of_very_many_refusals_the_host_is_told_as_many_as_its_list_keeps() {
     const USUAL_LIST: u64 = 128;

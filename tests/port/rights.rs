@@ -245,8 +245,7 @@ fn who_is_another_user_has_other_rights() {
     }
 }
 
-/// The same, if the commands that switch or change users are renamed, so that the filter cannot
-/// recognize them.
+/// The same, if the filter cannot tell by name which commands switch or change users.
 #[test]
 fn renamed_commands_change_users_too() {
     for renamed in ["AUTH login", "WATCH look", "ACL rules"] {

@@ -47,8 +47,7 @@ fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
     }
 }
 
-/// What each server reports about itself in HELLO. On Valkey midi's port names the Redis version
-/// that it is compatible with.
+/// What each server reports of itself in HELLO. On Valkey midi's port names a compatible Redis.
 fn greeting_of_its_own() -> &'static [&'static str] {
     if host().valkey { &["server", "version", "id", "modules"] } else { &["id", "modules"] }
 }
@@ -1023,8 +1022,7 @@ fn in_all_ported_modes(body: impl Fn(Mode, &Ported)) {
     }
 }
 
-/// The host's keys are imported and exported through the port as through the host door, with the
-/// user's rights.
+/// The port imports and exports the host's keys as the host door does, with the user's rights.
 #[test]
 fn import_and_export_through_the_port() {
     in_all_ported_modes(|mode, ported| {
