@@ -1,8 +1,8 @@
-//! The promise: no bytes from outside bring a parser down, or make it see what is not there.
+//! The promise: no bytes from outside crash a parser or make it find what is not there.
 //!
 //! The fuzzer looks for such bytes for as long as one likes (`fuzz/`, `scripts/test-long.sh`). Here
-//! its checks run over its corpus, and over changed copies of it, which are the same in every run.
-//! `MIDI_FUZZ_INPUTS` says how many.
+//! its checks run over its corpus and over changed copies of it, the same in every run.
+//! `MIDI_FUZZ_INPUTS` sets how many.
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
 use std::fs;
@@ -37,7 +37,7 @@ fn run(target: &str, check: fn(&[u8]), inputs: usize) {
     }
 }
 
-/// In the order of their names, so that runs are equal.
+/// Sorted by name, so that all runs are equal.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let files =
@@ -56,7 +56,7 @@ fn checked(check: fn(&[u8]), input: &[u8]) {
     );
 }
 
-/// What means something to one of the parsers.
+/// Bytes that have a meaning to one of the parsers.
 const TOKENS: [&[u8]; 20] = [
     b"\r\n",
     b"\r",
@@ -80,7 +80,7 @@ const TOKENS: [&[u8]; 20] = [
     b"?",
 ];
 
-/// A file of the corpus after some accidents.
+/// A file of the corpus after some random changes.
 fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
     for _ in 0..1 + random.below(5) {
@@ -101,5 +101,5 @@ fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Enough for anything that depends on the input's form.
+/// Long enough for anything that depends on the input's form.
 const MOST_BYTES: usize = 2000;

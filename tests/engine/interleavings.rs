@@ -1,5 +1,5 @@
-//! Token, mailbox and sleep flag under loom, which tries every interleaving and
-//! every value that the memory model lets a load see:
+//! Token, mailbox and sleep flag under loom, which tries every interleaving and every value that
+//! the memory model lets a load see:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release --test engine
@@ -9,18 +9,18 @@
 //!
 //! * the data has one holder at a time, and each sees what the one before did;
 //! * every message is run once, and each thread's messages in their order;
-//! * where messages lie in a free shard, its owner has been told;
-//! * who waits for a token gets it, and who sleeps is woken.
+//! * if messages wait in a free shard, its owner has been notified;
+//! * a thread that waits for a token gets it, and one that sleeps is woken.
 //!
-//! docs/design/tokens.md says what they have decided.
+//! docs/design/tokens.md documents what these tests have decided.
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use midi::engine::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom};
 
-/// Tries all interleavings with up to so many preemptions (loom's advice is two
-/// or three: that finds all but all mistakes). LOOM_MAX_PREEMPTIONS overrides.
+/// Tries all interleavings with up to this many preemptions (loom's advice is two or three, which
+/// finds all but a few bugs). LOOM_MAX_PREEMPTIONS overrides.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
@@ -29,12 +29,12 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 /// The global lock, for the thread that waits for tokens. There is one in each model.
 fn locked<'a>() -> Locked<'a> {
-    // SAFETY: there is no host, and no other thread of the model says so.
+    // SAFETY: there is no host, and no other thread of the model claims the lock.
     unsafe { Locked::assume() }
 }
 
-/// A message whose content loom watches: reading it without having acquired
-/// what its writer released is an error.
+/// A message whose content loom watches: reading it without having acquired what its writer
+/// released is an error.
 struct Letter {
     from: usize,
     number: UnsafeCell<usize>,
@@ -43,25 +43,25 @@ struct Letter {
 impl Letter {
     fn new(from: usize, number: usize) -> Self {
         let letter = Letter { from, number: UnsafeCell::new(0) };
-        // SAFETY: nobody else has the letter yet.
+        // SAFETY: no other thread has the letter yet.
         letter.number.with_mut(|inside| unsafe { *inside = number });
         letter
     }
 
     fn read(self) -> (usize, usize) {
-        // SAFETY: the letter is ours alone; loom sees to it that it is.
+        // SAFETY: this thread alone owns the letter; loom checks that.
         (self.from, self.number.with(|inside| unsafe { *inside }))
     }
 }
 
 type Hold<'a> = Held<'a, Vec<(usize, usize)>, Letter>;
 
-/// A shard whose data is the list of the letters that were run, and of the
-/// work that was done at once (as letters of their own).
+/// A shard whose data is the list of the letters that were run, and of the work that was done at
+/// once (as separate letters).
 struct Shard {
     token: Token<Vec<(usize, usize)>, Letter>,
     room: WaitingRoom,
-    /// How often the owner has been told since it last looked.
+    /// How often the owner has been notified since it last looked.
     told: AtomicUsize,
 }
 
@@ -80,8 +80,8 @@ impl Shard {
         }
     }
 
-    /// A worker with a request whose token it found busy: it leaves it, and
-    /// runs `at_most` if the shard turns out to be free.
+    /// A worker with a request whose token was busy: it leaves the request, and runs `at_most` if
+    /// the shard turns out to be free.
     fn push(&self, letter: Letter, at_most: usize) {
         if let Pushed::Taken(mut held) = self.token.push(letter) {
             run(&mut held, at_most);
@@ -89,7 +89,7 @@ impl Shard {
         }
     }
 
-    /// The owner, told or not.
+    /// The owner, notified or not.
     fn owner_looks(&self, at_most: usize) {
         if self.told.swap(0, Ordering::AcqRel) > 0
             && let Some(mut held) = self.token.try_take_with_pending()
@@ -99,8 +99,8 @@ impl Shard {
         }
     }
 
-    /// All threads are done: the owner does what it was told of. Then nothing
-    /// may be left, and everything must have been run, each thread's in order.
+    /// All threads are done: the owner handles its notifications. Then nothing may be left, and
+    /// everything must have been run, each thread's letters in order.
     fn ends_with(&self, expected: &[usize]) {
         while self.told.load(Ordering::Acquire) > 0 {
             self.owner_looks(usize::MAX);
@@ -189,8 +189,8 @@ fn spinning_takes_or_gives_up() {
     });
 }
 
-/// Two threads push two messages each; whoever finds the shard free runs some
-/// and leaves the rest to the owner.
+/// Two threads push two messages each; the one that finds the shard free runs some and leaves the
+/// rest to the owner.
 #[test]
 fn pushed_messages_run_once_and_in_order() {
     for at_most in [1, 2] {
@@ -210,7 +210,7 @@ fn pushed_messages_run_once_and_in_order() {
     }
 }
 
-/// The same with the owner looking after the shard at the same time.
+/// The same while the owner handles the shard at the same time.
 #[test]
 fn the_owner_runs_what_is_left() {
     check(3, || {
@@ -229,8 +229,8 @@ fn the_owner_runs_what_is_left() {
     });
 }
 
-/// A holder takes several messages out of the word, runs one and lets go: the
-/// others wait inside, and stay older than what is pushed later.
+/// A holder takes several messages out of the word, runs one and releases the token: the others
+/// wait inside, and stay older than messages pushed later.
 #[test]
 fn messages_left_inside_keep_their_place() {
     check(3, || {
@@ -255,7 +255,7 @@ fn messages_left_inside_keep_their_place() {
     });
 }
 
-/// A shard with messages inside is not free: nobody overtakes them.
+/// A shard with messages inside is not free: no thread overtakes them.
 #[test]
 fn messages_left_inside_are_not_overtaken() {
     check(4, || {
@@ -279,8 +279,8 @@ fn messages_left_inside_are_not_overtaken() {
     });
 }
 
-/// Doors that leave a message where the token is busy, and go to a worker
-/// (here: push) where it has become free.
+/// Doors that leave a message if the token is busy, and go to a worker (here: push) if it has
+/// become free.
 #[test]
 fn left_messages_are_found() {
     check(4, || {
@@ -302,8 +302,8 @@ fn left_messages_are_found() {
     });
 }
 
-/// The holder of the global lock waits, while one thread holds the token (as
-/// a job does) and another pushes.
+/// The holder of the global lock waits, while one thread holds the token (as a job does) and
+/// another pushes.
 #[test]
 fn the_waiter_is_let_in() {
     for long in [false, true] {
@@ -332,7 +332,7 @@ fn the_waiter_is_let_in() {
     }
 }
 
-/// The same where messages already wait inside: the waiter leaves them be.
+/// The same if messages already wait inside: the waiter leaves them there.
 #[test]
 fn the_waiter_leaves_what_is_pending() {
     check(4, || {
@@ -352,8 +352,8 @@ fn the_waiter_leaves_what_is_pending() {
     });
 }
 
-/// The holder of the global lock waits for one token while it holds another,
-/// and every other thread tries only. One room serves the whole keyspace.
+/// The holder of the global lock waits for one token while it holds another; all other threads only
+/// try. One room serves the whole keyspace.
 #[test]
 fn the_waiter_takes_several_tokens() {
     check(4, || {
@@ -361,7 +361,7 @@ fn the_waiter_takes_several_tokens() {
         let there = Arc::clone(&keyspace);
         let other = thread::spawn(move || {
             let (first, second) = &*there;
-            // In the opposite order, as nobody should; but it does not wait.
+            // In the opposite order, which is wrong in general; but this thread does not wait.
             let Some(mut held) = second.token.try_take() else {
                 return;
             };
@@ -384,8 +384,8 @@ fn the_waiter_takes_several_tokens() {
     });
 }
 
-/// A unit lays its token aside between two commands: what others do comes before
-/// the first or after the last, and their messages are not forgotten.
+/// A unit puts its token aside between two commands: what others do comes before the first or after
+/// the last, and their messages are not forgotten.
 #[test]
 fn nothing_happens_within_a_unit() {
     for long in [false, true] {
@@ -426,7 +426,7 @@ fn nothing_happens_within_a_unit() {
     }
 }
 
-/// What a worker sleeps on, as its eventfd does: a call before the sleep ends it.
+/// What a worker sleeps on, like its eventfd: a call before the sleep ends it.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -465,7 +465,7 @@ impl<M> WorkerQueue<M> {
         }
     }
 
-    /// As the workers' turn ends.
+    /// As a worker's turn ends.
     fn rest(&self) {
         if self.inbox.may_sleep() {
             self.bell.sleep();
@@ -474,7 +474,7 @@ impl<M> WorkerQueue<M> {
     }
 }
 
-/// A lost wake-up is a sleep without end, which loom reports as a deadlock.
+/// A lost wake-up is an endless sleep, which loom reports as a deadlock.
 #[test]
 fn a_sleeper_is_woken() {
     for (pushers, each) in [(1, 2), (2, 1)] {
@@ -507,14 +507,14 @@ fn a_sleeper_is_woken() {
     }
 }
 
-/// What an owner is sent, as in engine/engine.rs.
+/// The messages of an owner, as in engine/engine.rs.
 enum Message {
     Run(Letter),
     Look,
     Stop,
 }
 
-/// Doors, a shard, and its sleeping owner, put together as the engine does it.
+/// Doors, a shard and its sleeping owner, combined as in the engine.
 struct Whole {
     shard: Arc<Shard>,
     owner: WorkerQueue<Message>,
@@ -537,7 +537,7 @@ impl Whole {
         }
     }
 
-    /// Worker::run, with a turn that runs one message and puts the rest off.
+    /// Worker::run, with a turn that runs one message and postpones the rest.
     fn owner_works(&self) {
         let (mut look, mut stopped) = (false, false);
         while !stopped || look {
@@ -575,7 +575,7 @@ fn whole_ends_well(preemptions: usize, main: fn(&Whole)) {
         let other = thread::spawn(move || there.door(0));
         main(&whole);
         join(vec![other]);
-        // Whatever the owner has to do, it was told before this.
+        // Whatever the owner has to do, it was notified before this.
         whole.owner.send(Message::Stop);
         join(vec![owner]);
         whole.shard.ends_with(&[1, 1]);

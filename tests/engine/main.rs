@@ -1,6 +1,5 @@
-//! What is promised without a host: the engine and its ports on real threads, the protocol, parsers
-//! under any bytes, and the concurrent parts under loom (`--cfg loom`), which then are all that
-//! there is here.
+//! The promises that need no host: the engine and its ports on real threads, the protocol, and
+//! parsers under any bytes. With `--cfg loom` only the concurrent parts under loom are compiled.
 
 #[cfg(not(loom))]
 #[path = "../common/mod.rs"]
@@ -17,18 +16,18 @@ mod resp;
 #[cfg(not(loom))]
 mod shard_threads;
 
-/// What the thread sanitizer is not to report, because it does not see the order
-/// that std makes:
+/// Reports that the thread sanitizer must suppress, because it does not see the order that std
+/// guarantees:
 ///
-/// * the last owner of an Arc frees it after a fence, and fences it does not know;
+/// * the last owner of an Arc frees it after a fence, and the sanitizer does not support fences;
 /// * the table of names is made under the lock of a LazyLock, inside std, which is not instrumented
-///   (so is the test harness's channel).
+///   (nor is the test harness's channel).
 ///
-/// SAFETY of the name: the sanitizer's runtime looks for it, and nobody else.
+/// SAFETY of the name: only the sanitizer's runtime looks for it.
 #[cfg(not(loom))]
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_default_suppressions() -> *const u8 {
-    // It is asked before the sanitizer is ready: nothing may be called here.
+    // The sanitizer calls this before it is ready: nothing may be called here.
     &raw const NOT_RACES as *const u8
 }
 

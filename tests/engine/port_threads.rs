@@ -1,16 +1,16 @@
-//! The promise: the workers' ports serve many clients at once, and every reply is right,
-//! whatever the others do meanwhile: come and go, are killed, run transactions and jobs, have
-//! the main thread asked. Nor does it matter how what a client sends falls into reads.
+//! The promise: the workers' ports serve many clients at once, and every reply is right, whatever
+//! the other clients do meanwhile: connect and leave, are killed, run transactions, jobs or
+//! main-thread tasks. How a client's bytes are split into reads does not matter either.
 //!
-//! Real sockets and real threads on a real engine, with a host that is played by this
-//! test. So the thread sanitizer sees the ports' code, which it cannot inside a server:
+//! Real sockets and real threads on a real engine; this test plays the host. So the thread
+//! sanitizer sees the ports' code, which it cannot inside a server:
 //!
 //! ```text
 //! RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 //!     cargo +nightly test --target x86_64-unknown-linux-gnu --test engine port_threads
 //! ```
 //!
-//! Environment: `MIDI_PORT_ROUNDS` (how often each client does what it does).
+//! Environment: `MIDI_PORT_ROUNDS` (rounds of each client).
 use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,9 +29,9 @@ use midi::limits::ARGUMENTS_KEPT;
 use midi::net;
 use midi::store::Census;
 
-/// The global lock, for the thread that plays the host's main thread, and before and after it.
+/// The global lock, for the thread that plays the host's main thread, and before and after it runs.
 fn locked<'a>() -> Locked<'a> {
-    // SAFETY: there is no host, and one thread at a time says so of its engine.
+    // SAFETY: there is no host, and one thread at a time claims the lock of its engine.
     unsafe { Locked::assume() }
 }
 
@@ -148,7 +148,7 @@ impl Running {
         Client::connect(self.port).expect("a connection")
     }
 
-    /// All clients have gone: nothing is left of them, and the books are right.
+    /// All clients have gone: nothing of them is left, and the engine's counts are right.
     fn end(self) {
         let told = |name: &str| {
             let mut found = None;
@@ -187,7 +187,7 @@ fn settings() -> Settings {
     }
 }
 
-/// The host's main thread, as far as the ports need it. It gives the number of their main_tasks.
+/// The host's main thread, as far as the ports need it. Returns the number of main-thread tasks.
 fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     let (mut main_tasks, mut random) = (0, Random::new(7));
     while !stop.load(Ordering::Relaxed) {
@@ -204,7 +204,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                 }
             }
         }
-        // What the host does to the ports at any time.
+        // What the host may do to the ports at any time.
         match random.below(200) {
             0 => engine.set_gates(locked(), Gates::PAUSED),
             1 => engine.users.mark_stale(locked()),
@@ -232,7 +232,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     main_tasks
 }
 
-/// Every token is free, nothing waits, and the books say what the tables hold.
+/// Every token is free, nothing waits, and the counts match the tables.
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shard_count() {
         let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
@@ -253,25 +253,25 @@ fn check_books(engine: &Engine) {
     assert_eq!(engine.books.queued_now(), 0);
 }
 
-/// How often each client does what it does.
+/// Rounds of each client.
 fn rounds() -> i64 {
     std::env::var("MIDI_PORT_ROUNDS").map_or(300, |text| text.parse().expect("MIDI_PORT_ROUNDS"))
 }
 
-/// What all clients know of each other.
+/// What all clients share.
 struct World {
     running: Running,
     /// Transfers that EXEC has answered.
     transferred: AtomicI64,
     /// Clients that still work.
     working: AtomicUsize,
-    /// One of them has failed: no use to wait for what it was to do.
+    /// A client has failed: the others must not wait for it.
     failed: AtomicBool,
 }
 
 type Work = fn(&World, usize);
 
-/// Counts, in pipelines: a client sees its own writes, and the others' only together.
+/// Counts, in pipelines: a client sees its own writes, and the others' only all at once.
 fn count(world: &World, number: usize) {
     let (mut client, mut last) = (world.running.client(), 0);
     let (own, mset) =
@@ -300,7 +300,7 @@ fn count(world: &World, number: usize) {
     }
 }
 
-/// Moves ones from one key to another in transactions that others' spoil.
+/// Moves ones from one key to another in transactions that others' transactions abort.
 fn transfer(world: &World, _: usize) {
     let mut client = world.running.client();
     for round in 0..rounds() {
@@ -320,7 +320,7 @@ fn transfer(world: &World, _: usize) {
             &format!("SET to {}", to + 1),
             "EXEC",
         ];
-        // Without the port's own command it is answered in another way.
+        // Without the port's own command the transaction takes another path.
         let lines = lines.into_iter().filter(|line| round % 2 == 0 || *line != "ECHO x");
         let said = client.pipeline(&lines.map(words).collect::<Vec<_>>());
         if !said.last().expect("a reply").is_null() {
@@ -329,7 +329,7 @@ fn transfer(world: &World, _: usize) {
     }
 }
 
-/// Long commands in databases of their own, while others' go on.
+/// Long commands in databases of their own, while others run theirs.
 fn work_long(world: &World, number: usize) {
     let mut client = world.running.client();
     client.ok(&format!("SELECT {}", 1 + number % 3));
@@ -345,7 +345,7 @@ fn work_long(world: &World, number: usize) {
     }
 }
 
-/// What the main thread must be asked for, and what tells of all connections.
+/// Requests that need the main thread, and requests about all connections.
 fn ask(world: &World, number: usize) {
     for round in 0..rounds() / 5 {
         let mut client = world.running.client();
@@ -364,7 +364,7 @@ fn ask(world: &World, number: usize) {
         assert_eq!(said[3].clone().array().len(), 2);
         match round % 4 {
             0 => client.ok("QUIT"),
-            // What is sent here, nobody waits for; half of it is not even a command.
+            // No client waits for these replies; half of the bytes are not even a command.
             1 => client.send(b"*1\r\n$6\r\nDBSIZE\r\n*3\r\n$3\r\nSET\r\n$100\r\nhalf"),
             2 => client.send_line("KEYS *"),
             _ => client.send(b"*1\r\n!\r\n"),
@@ -372,7 +372,7 @@ fn ask(world: &World, number: usize) {
     }
 }
 
-/// Is killed again and again, in the middle of whatever it does.
+/// Is killed again and again, in the middle of any command.
 fn fall(world: &World, number: usize) {
     for _ in 0..rounds() / 10 {
         let mut client = world.running.client();
@@ -411,7 +411,7 @@ fn kill(world: &World, _: usize) {
     }
 }
 
-/// Sends in small pieces, much at once, and many arguments; reads late.
+/// Sends in small pieces, large pieces, and many arguments; reads late.
 fn strain(world: &World, number: usize) {
     let (mut client, mut random) = (world.running.client(), Random::new(number as u64));
     let key = format!("large:{number}");
@@ -434,7 +434,7 @@ fn strain(world: &World, number: usize) {
     }
 }
 
-/// All clients at once: each kind of work, and how many do it.
+/// All clients at once: each kind of work, and how many clients do it.
 const CLIENTS: [(usize, Work); 7] =
     [(4, count), (2, transfer), (2, work_long), (2, ask), (2, fall), (1, kill), (2, strain)];
 
@@ -449,7 +449,7 @@ fn all_at_once(shards: usize, safemode: bool) {
         working: AtomicUsize::new(clients.len()),
         failed: AtomicBool::new(false),
     });
-    // A scope would join them in a way that the thread sanitizer does not see.
+    // The thread sanitizer does not see how a scope joins its threads.
     let threads: Vec<_> = clients
         .into_iter()
         .map(|(number, work)| {
@@ -472,7 +472,7 @@ fn all_at_once(shards: usize, safemode: bool) {
     world.running.end();
 }
 
-/// Counts one client less, also where it panics.
+/// Counts down the clients, also if one panics.
 struct Leaves<'a>(&'a World);
 
 impl Drop for Leaves<'_> {
@@ -497,7 +497,7 @@ fn one_after_the_other() {
     all_at_once(16, true);
 }
 
-/// Stands for the client in keys and values; no other byte is like it.
+/// Marks the client in keys and values; no other byte is like it.
 const MARK: u8 = 0xf0;
 
 /// Clients that send the same.
@@ -546,11 +546,11 @@ const LINES: [&str; 39] = [
     "UNWATCH",
 ];
 
-/// The last thing that most clients send, and what it is answered.
+/// The last request of most clients, and its reply.
 const LAST: [&[u8]; 2] = [b"DISCARD\r\nECHO the-end\r\n", b"$7\r\nthe-end\r\n"];
 
-/// What others send last. They hear of nothing behind it, or the system might throw away what they
-/// were told.
+/// The last bytes of the others. Nothing is sent after them, or the system might discard replies
+/// that were not read yet.
 const NO_REQUESTS: [&[u8]; 4] =
     [b"*x\r\n", b"*2\r\n$3\r\nGET\r\n!\r\n", b"*1\r\n$-1\r\n", b"GET \"\r\n"];
 
@@ -587,12 +587,12 @@ fn stream(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// The same as another client sends it, or was told it.
+/// The same bytes as another client sends or receives them.
 fn with_mark(bytes: &[u8], from: u8, to: u8) -> Vec<u8> {
     bytes.iter().map(|&byte| if byte == from { to } else { byte }).collect()
 }
 
-/// Everything that a client is told, to the end of the stream or of the connection.
+/// Everything that a client receives, to the end of the stream or of the connection.
 fn told(socket: &mut TcpStream) -> Vec<u8> {
     let (mut told, mut piece) = (Vec::new(), [0; 4096]);
     while !told.ends_with(LAST[1]) {

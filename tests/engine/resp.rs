@@ -1,7 +1,7 @@
 //! The promise: the port's protocol is Redis 7.0's, byte for byte.
 //!
-//! What comes in is cut into commands as a real server cuts it, however it falls into reads;
-//! what goes out is read back as what was said.
+//! Input is split into commands as a real server does it, whatever the reads; output is parsed back
+//! to the reply that was written.
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -16,7 +16,7 @@ type Command = Vec<Vec<u8>>;
 const ANYBODY: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: true };
 const STRANGER: RequestLimits = RequestLimits { max_bulk_bytes: 512 << 20, authenticated: false };
 
-/// What a connection hears when its bytes come in these pieces: commands, and the error that ends
+/// What a connection receives if its bytes come in these pieces: commands, and the error that ends
 /// it.
 fn heard<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -42,7 +42,7 @@ fn heard<'a>(
     (commands, None)
 }
 
-/// Cuts at these places, taken round and round as distances.
+/// Cuts at these distances, used in turn.
 fn pieces<'a>(mut bytes: &'a [u8], steps: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     steps.iter().cycle().map_while(move |&step| {
         let (piece, rest) = bytes.split_at_checked(step).unwrap_or((bytes, &[]));
@@ -51,7 +51,7 @@ fn pieces<'a>(mut bytes: &'a [u8], steps: &'a [usize]) -> impl Iterator<Item = &
     })
 }
 
-/// A command as it may come in.
+/// A command as it may arrive.
 #[derive(Clone, Debug)]
 enum Sent {
     Array(Command),
@@ -71,7 +71,7 @@ impl Sent {
     }
 }
 
-/// A word of an inline command that stands for these bytes.
+/// A word of an inline command that means these bytes.
 fn quoted(arg: &[u8]) -> Vec<u8> {
     let escaped: String = arg.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     format!(" \"{escaped}\"\t").into()
@@ -175,7 +175,7 @@ fn say(value: &Value, to: &mut RespReply<'_>) {
     }
 }
 
-/// The same, as a client that speaks this protocol sees it.
+/// The same reply as a client of this protocol sees it.
 fn seen(value: &Value, resp3: bool) -> Value {
     let list = |list: &[Value]| list.iter().map(|element| seen(element, resp3)).collect();
     match value {
@@ -193,7 +193,7 @@ fn seen(value: &Value, resp3: bool) -> Value {
     }
 }
 
-/// The reply that `bytes` begin with. Knows no more than the port says.
+/// The reply that `bytes` begin with. Parses only what the port writes.
 fn decoded(bytes: &mut &[u8]) -> Option<Value> {
     let end = bytes.windows(2).position(|two| two == b"\r\n")?;
     let (line, rest) = (&bytes[..end], &bytes[end + 2..]);
@@ -243,7 +243,7 @@ proptest! {
 fn answered(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     stream.set_read_timeout(Some(HANG)).expect("a timeout");
-    // It may have closed before it has read all.
+    // It may have closed before it has read everything.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
@@ -257,8 +257,8 @@ fn answered(server: &Server, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the port would answer if it had PING and ECHO only. Errors of commands have their first
-/// word.
+/// What the port would answer if it had only PING and ECHO. Of commands' errors the first word is
+/// kept.
 fn expected(bytes: &[u8], limits: &RequestLimits) -> Vec<Value> {
     let (commands, error) = heard([bytes], limits);
     let answers = commands.iter().map(|command| match &command[..] {
@@ -276,7 +276,7 @@ fn expected(bytes: &[u8], limits: &RequestLimits) -> Vec<Value> {
 
 #[track_caller]
 fn compare(server: &Server, bytes: &[u8], limits: &RequestLimits) {
-    // Valkey takes this byte of an inline command for a space.
+    // Valkey treats this byte of an inline command as a space.
     if host().valkey && bytes.contains(&0xff) {
         return;
     }
@@ -292,7 +292,7 @@ fn compare(server: &Server, bytes: &[u8], limits: &RequestLimits) {
     }
     assert_eq!(rest, b"");
     let expected = expected(bytes, limits);
-    // Newer hosts are stricter about line ends, and say nothing any more to some who have ended.
+    // Newer hosts are stricter about line ends, and no longer answer some half-closed clients.
     let malformed = |answers: &[Value]| answers.iter().any(is_protocol_error);
     if host().is_newer() && (malformed(&answers) || malformed(&expected)) {
         return;
@@ -304,10 +304,10 @@ fn is_protocol_error(answer: &Value) -> bool {
     matches!(answer, Value::Error(text) if text.starts_with(b"ERR Protocol error"))
 }
 
-/// Commands that are right, for what comes before and after.
+/// Valid commands, to send before and after.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// Lines of a length that Redis does not take, without their ends.
+/// Lines too long for Redis, without their ends.
 fn too_long() -> Vec<Vec<u8>> {
     let line = |start: &str| [start.as_bytes(), &[b'1'; 65_536]].concat();
     vec![
@@ -396,8 +396,8 @@ fn malformed_requests_are_answered_as_redis_answers_them() {
         compare(&server, &case, &ANYBODY);
         compare(&server, &[PING, &case[..65_536 - PING.len()]].concat(), &ANYBODY);
     }
-    // More than Redis reads at once, and no more than it sends at once: it sends nothing to who has
-    // ended.
+    // More than Redis reads at once, and no more than it sends at once: it sends nothing more to a
+    // client that has shut down.
     compare(&server, &encoded(&["ECHO".to_owned(), "x".repeat(40_000)]), &ANYBODY);
     compare(&server, &encoded(&vec!["PING"; 5000]), &ANYBODY);
 }

@@ -1,5 +1,5 @@
-//! The promise: whatever thread a command runs on, it happens at one moment,
-//! between its call and its reply; nothing is lost, and the books are right.
+//! The promise: whatever thread a command runs on, it happens at one moment between its call and
+//! its reply; nothing is lost, and the engine's counts are right.
 //!
 //! Real threads on a real engine, without a host. Under the thread sanitizer:
 //!
@@ -23,12 +23,12 @@ use midi::engine::{
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
 
-/// Longer than anything here takes, however busy the machine is.
+/// Longer than any step here takes, however busy the machine is.
 const FOREVER: Duration = Duration::from_secs(60);
 
 /// The global lock, for the thread that plays the host's main thread.
 fn locked<'a>() -> Locked<'a> {
-    // SAFETY: there is no host, and in each test one thread at a time says so of its engine.
+    // SAFETY: there is no host, and one thread at a time claims the lock of each test's engine.
     unsafe { Locked::assume() }
 }
 
@@ -36,7 +36,7 @@ fn clock() -> UnixMs {
     CLOCK.load(Ordering::Relaxed)
 }
 
-/// Moved only by the test of expiry, whose keys alone have one.
+/// Only the test of expiry moves it; no other test has keys that expire.
 static CLOCK: AtomicI64 = AtomicI64::new(1_600_000_000_000);
 
 fn engine(
@@ -63,7 +63,7 @@ enum Said {
     Array(usize),
 }
 
-/// Writes a reply down. No command here fails.
+/// Records a reply. No command here fails.
 #[derive(Default)]
 struct Record(Vec<Said>);
 
@@ -153,13 +153,13 @@ impl Random {
     }
 }
 
-/// What all have done so far, to judge replies by.
+/// What all doors have done so far, to check replies against.
 ///
-/// * `own:N` is written by door N alone, with 1, 2, 3, …: whoever reads it gets at least what was
-///   finished before the read began, and at most what had been begun when it ended.
-/// * `chain:N` is swapped for values that nobody else uses: each comes back once.
+/// * `own:N` is written by door N alone, with 1, 2, 3, …: a reader gets at least the last value
+///   finished before the read began, and at most the last one begun when it ended.
+/// * `chain:N` is swapped for unique values: each comes back once.
 /// * `a:N`, `b:N`, `c:N` are written together, so they read the same together.
-/// * `lock:N` is had by one at a time.
+/// * `lock:N` has one holder at a time.
 struct History {
     begun: Vec<AtomicU64>,
     finished: Vec<AtomicU64>,
@@ -171,7 +171,7 @@ struct History {
 
 const CHAINS: usize = 4;
 
-/// A command of a history, and what its reply is judged by.
+/// A command of a history, and the facts to check its reply with.
 #[derive(Debug)]
 enum Step {
     Count(usize, u64),
@@ -197,7 +197,7 @@ impl History {
         }
     }
 
-    /// What door `door` does next; a door that has a lock gives it back.
+    /// The next command of door `door`; a door that holds a lock releases it.
     fn begin(&self, door: usize, random: &mut Random, has: Option<usize>) -> (Step, Vec<String>) {
         if let Some(lock) = has
             && random.below(2) == 0
@@ -238,7 +238,7 @@ impl History {
         }
     }
 
-    /// Judges the reply.
+    /// Checks the reply.
     fn end(&self, step: &Step, said: &[Said], has: &mut Option<usize>) {
         match (step, said) {
             (Step::Count(door, number), [Said::Ok]) => {
@@ -257,7 +257,7 @@ impl History {
             (Step::LookTogether, [Said::Array(3), a, b, c]) => {
                 assert!(a == b && b == c, "{said:?}");
             }
-            // Written together, so there together.
+            // Written together, so present together.
             (Step::LookTogether, [Said::Integer(0 | 3)]) => {}
             (Step::Lock(_), [Said::Null]) => {}
             (Step::Lock(lock), [Said::Ok]) => {
@@ -273,7 +273,7 @@ impl History {
         }
     }
 
-    /// All have stopped: what lies there is what was last written.
+    /// All have stopped: each key holds its last written value.
     fn close(&self, mut get: impl FnMut(&str) -> Said) {
         for door in 0..self.begun.len() {
             assert_eq!(get(&format!("own:{door}")), bulk(self.begun[door].load(Ordering::Acquire)));
@@ -287,7 +287,7 @@ impl History {
     }
 }
 
-/// The books say what the tables hold, every token is free, and nothing waits.
+/// The counts match the tables, every token is free, and nothing waits.
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shard_count() {
         let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
@@ -312,7 +312,7 @@ fn check_books(engine: &Engine) {
     assert!(engine.jobs.list().is_empty());
 }
 
-/// Runs a command until the tokens are to be had.
+/// Retries a command until its tokens are free.
 fn run_now(engine: &Engine, slot: &ThreadSlot, taking: Taking<'_>, words: &[String]) -> Vec<Said> {
     loop {
         let mut record = Record::default();
@@ -327,14 +327,14 @@ fn run_now(engine: &Engine, slot: &ThreadSlot, taking: Taking<'_>, words: &[Stri
     }
 }
 
-/// Doors on threads of their own, as workers with ports will be, and two
-/// threads that take turns as holder of the global lock and wait for tokens.
+/// Doors on threads of their own, as workers with ports are, and two threads that take turns as
+/// holder of the global lock and wait for tokens.
 #[test]
 fn doors_side_by_side() {
     const DOORS: usize = 5;
     const LOCKED: usize = 2;
     const STEPS: usize = 10_000;
-    // Nobody works at the inboxes: their slots are the doors'.
+    // No thread serves the inboxes: their slots are the doors'.
     let engine = engine(DOORS - LOCKED, 4, || {});
     let history = History::new(DOORS);
     let global_lock = Mutex::new(());
@@ -360,7 +360,7 @@ fn doors_side_by_side() {
                 }
             })
         };
-        // The scope joins them too, but in a way that the thread sanitizer does not see.
+        // The scope joins them too, but the thread sanitizer does not see that.
         let threads: Vec<_> = (0..DOORS).map(run).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
@@ -431,13 +431,13 @@ impl JobReply for JobSink {
     }
 }
 
-/// Clients from here on are not the driver's: their requests were pushed by others.
+/// Client numbers from here on are not the driver's: other threads pushed their requests.
 const FOREIGN: usize = 1 << 40;
 
-/// How many keys there are that nobody changes.
+/// How many keys never change.
 const STAY: usize = 500;
 
-/// Long commands, one after the other, each with what its reply must be.
+/// Long commands, one after the other, each with its expected reply.
 struct Jobs {
     script: Vec<(u32, Vec<String>, Expected)>,
     next: usize,
@@ -525,7 +525,7 @@ struct Client {
 const LARGE_BYTES: usize = 20 << 10;
 
 impl Driver {
-    /// The client's next command: at once, queued, batched, or waited for.
+    /// The client's next command: run at once, queued, batched, or waited for.
     fn begin(&mut self, client: usize) {
         let engine = Arc::clone(&self.engine);
         let words = if self.random.below(50) == 0 {
@@ -596,7 +596,7 @@ impl Driver {
         });
     }
 
-    /// A turn of the main loop. True when anything came home.
+    /// A turn of the main loop. True if any request was completed.
     fn turn(&mut self, jobs_go_on: bool) -> bool {
         let engine = Arc::clone(&self.engine);
         let batch = std::mem::take(&mut self.batch);
@@ -674,8 +674,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Takes tokens and leaves messages, as other workers and jobs would. Gives
-/// the number of requests that must come home.
+/// Takes tokens and leaves messages, as other workers and jobs would. Returns the number of
+/// requests whose completion the main thread must receive.
 fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
     let mut random = Random(seed);
     let mut left = 0;
@@ -712,7 +712,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
                 }
             }
         }
-        // Not all the time: the others are to get on.
+        // With pauses, so that the others progress.
         thread::sleep(Duration::from_micros(random.below(100)));
     }
     left
@@ -772,7 +772,7 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
                 })
             })
             .collect();
-        // Also where an assertion fails below: the scope waits for its threads.
+        // Also if an assertion fails below: the scope waits for its threads.
         let stopping = StopAtEnd(&stop);
         (0..driver.jobs.len()).for_each(|ticket| driver.begin_job(ticket));
         let mut begun = 0;
@@ -838,7 +838,7 @@ fn three_workers_many_shards() {
     the_whole_engine(3, 128, 50_000);
 }
 
-/// Workers remove what is due, whether or not anybody looks at it.
+/// Workers remove keys that are due, whether or not a client reads them.
 #[test]
 fn due_keys_are_removed_by_their_owners() {
     const KEYS: i64 = 5_000;

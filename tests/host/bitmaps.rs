@@ -1,5 +1,5 @@
 //! The promise: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD and BITFIELD_RO answer and store
-//! exactly what the stock commands do, small values and large ones; and DELIFEQ what Valkey's does.
+//! exactly what the stock commands do, for small and large values. DELIFEQ does what Valkey's does.
 
 use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
 
@@ -159,7 +159,7 @@ fn wrong_calls_are_refused_in_the_same_words() {
     });
 }
 
-/// Steps of BITFIELD.
+/// Operations of BITFIELD.
 fn some_fields(random: &mut Random, writes: bool) -> Vec<String> {
     let number = |random: &mut Random| match random.below(4) {
         0 => random.next() as i64,
@@ -209,7 +209,7 @@ fn fields_of_any_width_are_read_and_written() {
     });
 }
 
-/// The same random steps both ways, across the sizes at which values change their form.
+/// The same random steps on both sides, across the sizes at which values change their form.
 #[test]
 fn large_values_change_at_random() {
     in_all_modes(|_, server| {
@@ -282,7 +282,7 @@ fn values_grow_up_to_the_limit_only() {
     });
 }
 
-/// A reply under way, a copy and an operation show values as they were at one moment.
+/// A reply in progress, a copy and an operation each show a value as it was at one moment.
 #[test]
 fn bits_change_while_others_look() {
     let server = Mode::Adaptive.server();
@@ -290,7 +290,7 @@ fn bits_change_while_others_look() {
     let bits = 8 * 200_000;
     client.run(&format!("MIDI.SETBIT a {} 0", bits - 1));
     client.run("MIDI.BITOP NOT b a");
-    // What is 0 in one of them is 1 in the other.
+    // A bit that is 0 in one of them is 1 in the other.
     let change = |client: &mut crate::common::Client, _: &mut Random| {
         for line in ["MIDI.BITOP NOT a a", "MIDI.BITOP NOT b b"] {
             client.send_line("MULTI");

@@ -1,9 +1,9 @@
-//! The promise: on a node of a cluster, which has database 0 alone, what midi's commands answer is
-//! what the host's do.
+//! The promise: on a cluster node, which has only database 0, midi's commands answer what the
+//! host's commands answer.
 
 use crate::common::{Builder, Client, Mode, Server, Value, wait_until};
 
-/// Commands that name another database, or would; `{t}` puts keys into one slot.
+/// Commands that name another database, or might. `{t}` puts keys into one slot.
 const LINES: [&str; 17] = [
     "SET {t}k 1",
     "COPY {t}k {t}l",
@@ -24,7 +24,7 @@ const LINES: [&str; 17] = [
     "RENAME {t}k {t}m",
 ];
 
-/// A client of a cluster's only node.
+/// A client of a cluster with one node.
 fn client_of(builder: Builder) -> (Server, Client) {
     let server = builder.config("cluster-enabled yes").start();
     let mut client = server.client();
@@ -63,7 +63,7 @@ fn other_databases_are_refused_in_the_hosts_words() {
     }
 }
 
-/// Some hosts' clusters may have several databases, which can be written to.
+/// On some hosts a cluster may have several databases. Clients can write to all of them.
 #[test]
 fn several_databases_are_several_of_midis() {
     let (_server, mut client) = client_of(Mode::Adaptive.builder());

@@ -1,14 +1,14 @@
-//! The promise: the host knows every command as it knows its own (arity, flags,
-//! keys, documentation, ACL rules), and what midi tells about itself (INFO,
-//! MIDI.INFO, MIDI.JOBS, MIDI.HELP) has the right form in RESP2 and RESP3.
+//! The promise: the host knows midi's commands as well as its own (arity, flags, keys,
+//! documentation, ACL rules). What midi reports about itself (INFO, MIDI.INFO, MIDI.JOBS,
+//! MIDI.HELP) has the right form in RESP2 and RESP3.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Server, Twin, Value, in_all_modes, wait_until};
 
-/// A command: its name, its flags, its documented arguments, and a call of it
-/// whose keys, if any, begin with `key`.
+/// A command: its name, its flags, its documented arguments, and a call of it. The call's keys, if
+/// any, begin with `key`.
 struct Row {
     name: &'static str,
     flags: &'static str,
@@ -111,15 +111,15 @@ const ROWS: [Row; 68] = [
     row("bitfield_ro", "readonly fast", "key get", "key1 GET u8 0 GET i64 #1"),
 ];
 
-/// Commands of midi's own, and those of newer hosts.
+/// Commands that only midi or newer hosts have.
 const OWN: [&str; 10] = [
     "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex",
 ];
 
-/// One command each, where the host has one for every subcommand.
+/// Single commands where the host has one for every subcommand.
 const CONTAINERS: [&str; 2] = ["object", "memory"];
 
-/// The commands that the host has too, in the same form.
+/// The commands that the host also has in the same form.
 fn twins() -> impl Iterator<Item = &'static Row> {
     ROWS.iter().filter(|row| !OWN.contains(&row.name) && !CONTAINERS.contains(&row.name))
 }
@@ -133,9 +133,9 @@ fn words(row: &Row, prefix: &str) -> Vec<String> {
     call.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Every row in every mode, by itself, in a transaction and from a script, with a good and with
-/// wrong numbers of arguments: the host's reply where the host has the command, and else some
-/// reply.
+/// Every row in every mode: alone, in a transaction and from a script, with correct and wrong
+/// numbers of arguments. The reply is the host's where the host has the command, and any reply
+/// otherwise.
 #[test]
 fn every_row_runs_in_every_mode() {
     in_all_modes(|mode, server| {
@@ -160,7 +160,7 @@ fn every_row_runs_in_every_mode() {
         for row in ROWS.iter().filter(|row| !twins().any(|twin| twin.name == row.name)) {
             client.ok("MIDI.SET key1 v");
             let reply = client.call(&words(row, "midi."));
-            // There is no job of that number to be cancelled.
+            // No job has that number, so CANCEL fails.
             let expected_error = row.name == "jobs";
             assert_eq!(reply.is_error(), expected_error, "{mode:?}: {}: {reply:?}", row.name);
         }
@@ -168,7 +168,7 @@ fn every_row_runs_in_every_mode() {
     });
 }
 
-/// A reply as far as it depends on the command and the keys alone.
+/// The part of a reply that depends only on the command and the keys.
 fn settled(row: &Row, reply: Value) -> Value {
     match (row.name, reply) {
         ("keys", Value::Array(keys)) => Value::Array(Value::Array(keys).sorted()),
@@ -177,14 +177,14 @@ fn settled(row: &Row, reply: Value) -> Value {
             Value::Array(vec![reply.remove(0), Value::Array(keys)])
         }
         ("randomkey", Value::Bulk(_)) => Value::bulk("any"),
-        // What an earlier row's FLUSHALL has left may still be freed.
+        // An earlier row's FLUSHALL may still be freeing memory.
         ("jobs", Value::Array(_)) => Value::bulk("any"),
         ("info", Value::Bulk(_) | Value::Verbatim(_)) => Value::bulk("any"),
         (_, reply) => reply,
     }
 }
 
-/// An error without the prefix in the command's name.
+/// An error whose command name has no prefix.
 fn unprefixed(reply: Value) -> Value {
     match reply {
         Value::Error(text) => {
@@ -194,8 +194,8 @@ fn unprefixed(reply: Value) -> Value {
     }
 }
 
-/// Every row in every mode through midi's port, under both of its names, with a good and with wrong
-/// numbers of arguments: the reply of the host door.
+/// Every row in every mode through midi's port, under both of its names, with correct and wrong
+/// numbers of arguments. The reply is that of the host door.
 #[test]
 fn every_row_runs_through_the_port() {
     for mode in Mode::ALL {
@@ -228,7 +228,7 @@ fn every_row_runs_through_the_port() {
     }
 }
 
-/// The port's own commands, and a call of each that is answered without an error.
+/// The port's own commands, each with a call that succeeds.
 const PORT_ROWS: [(&str, &str); 42] = [
     ("ping", ""),
     ("echo", "a"),
@@ -274,7 +274,7 @@ const PORT_ROWS: [(&str, &str); 42] = [
     ("quit", ""),
 ];
 
-/// Every one of them in every mode, as far as the host has it with a reply of the same kind.
+/// Every such command in every mode, if the host has it and gives the same kind of reply.
 #[test]
 fn every_command_of_the_ports_own_runs_in_every_mode() {
     for mode in Mode::ALL {
@@ -318,7 +318,7 @@ fn the_host_lists_exactly_these() {
     assert_eq!(listed, ROWS.iter().map(|row| format!("midi.{}", row.name)).collect());
 }
 
-/// Flags that say the same for any command; the others say how the host runs its own.
+/// Flags that mean the same for any command. The others describe how the host runs its own.
 const FLAGS: [&str; 5] = ["write", "readonly", "denyoom", "fast", "admin"];
 
 #[test]
@@ -359,7 +359,7 @@ fn arity_and_keys_are_those_of_the_host() {
     assert!(different.is_empty(), "{different:#?}");
 }
 
-/// Key specifications without what depends on a command's options.
+/// Key specifications, except for what depends on a command's options.
 fn key_specs(command: &[Value]) -> Vec<(BTreeSet<String>, Value, Value)> {
     let specs = command[8].clone().array().into_iter();
     specs
@@ -372,7 +372,7 @@ fn key_specs(command: &[Value]) -> Vec<(BTreeSet<String>, Value, Value)> {
         .collect()
 }
 
-/// A command with subcommands looks to the host like the one on a key.
+/// To the host, a command with subcommands looks like its subcommand for a key.
 #[test]
 fn containers_are_like_their_subcommands() {
     let server = Mode::Adaptive.server();
@@ -437,7 +437,7 @@ fn every_command_is_documented() {
     }
 }
 
-/// The words that a command's documentation names.
+/// The words in a command's documentation.
 fn tokens(docs: &Value, found: &mut BTreeSet<String>) {
     match docs {
         Value::Map(pairs) => {
@@ -465,9 +465,9 @@ fn the_documentation_names_the_same_words() {
         };
         let (mut midi, native) =
             (words_of(format!("midi.{}", row.name)), words_of(row.name.into()));
-        // Words of SET that are newer than some hosts.
+        // Words of SET that some hosts are too old to have.
         midi.retain(|word| row.name != "set" || !word.starts_with("IF") || native.contains(word));
-        // Redis 7.0 does not name BITOP's, and newer hosts have more.
+        // Redis 7.0 does not document BITOP's operations, and newer hosts have more of them.
         if row.name == "bitop" {
             continue;
         }
@@ -475,14 +475,14 @@ fn the_documentation_names_the_same_words() {
     }
 }
 
-/// Calls of SET: its options decide what happens to the key.
+/// Calls of SET. Its options decide what happens to the key.
 const SETS: [&str; 5] = ["key1 v", "key1 v NX", "key1 GET", "key1 v get", "key1 v EX 10 XX GET"];
 
-/// The same of BITFIELD.
+/// The same for BITFIELD.
 const BITFIELDS: [&str; 4] =
     ["key1", "key1 GET u8 0", "key1 GET u8 0 set u8 0 1", "key1 OVERFLOW FAIL INCRBY u8 0 1"];
 
-/// On both doors, and in the rules of users, a key is read or written as by the host's command.
+/// On both doors and in ACL rules, a command reads or writes the same keys as the host's command.
 #[test]
 fn getkeysandflags_say_what_happens_to_keys() {
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -505,7 +505,7 @@ fn getkeysandflags_say_what_happens_to_keys() {
         assert_eq!(ask(&mut port, &call), native, "{call} on the port");
         assert_eq!(ask(&mut port, &format!("midi.{call}")), native, "midi.{call} on the port");
     }
-    // As Redis 8.4 has them.
+    // As in Redis 8.4.
     for (call, flags) in [
         ("set key1 v IFEQ x", "RW update"),
         ("set key1 v IFDNE x GET", "RW access update"),
@@ -520,13 +520,13 @@ fn getkeysandflags_say_what_happens_to_keys() {
     }
 }
 
-/// What ACL DRYRUN says of a call.
+/// The reply of ACL DRYRUN to a call.
 fn dry_run(client: &mut Client, user: &str, call: &[String]) -> Value {
     let head = ["ACL", "DRYRUN", user].map(str::to_owned);
     client.call(&[&head[..], call].concat())
 }
 
-/// The call with its keys outside of `key*`.
+/// The call with keys that do not match `key*`.
 fn elsewhere(call: &[String]) -> Vec<String> {
     let moved = call[1..].iter().map(|word| word.replace("key", "other"));
     std::iter::once(call[0].clone()).chain(moved).collect()
@@ -614,14 +614,14 @@ fn acl_rules_are_enforced() {
             admin.run("MIDI.MGET key1 other"),
             Value::Array(vec![Value::bulk("1"), Value::bulk("2")])
         );
-        // In a transaction, too.
+        // In a transaction as well.
         client.ok("MULTI");
         assert!(client.run("MIDI.SET key1 2").is_error());
         assert!(client.run("EXEC").is_error());
     });
 }
 
-/// All sections and the fields that each begins with.
+/// All sections, with the first fields of each.
 const SECTIONS: [(&str, &[&str]); 9] = [
     ("shards", &["shards", "threads", "safemode", "version", "panics"]),
     ("keyspace", &["db0", "db3"]),
@@ -647,7 +647,7 @@ const SECTIONS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Something to tell about.
+/// Some work for the reports to show.
 fn some_work(server: &Server) {
     let mut client = server.client();
     for line in [
@@ -665,7 +665,7 @@ fn some_work(server: &Server) {
     server.wait_until_idle();
 }
 
-/// The sections of INFO's text, in either protocol.
+/// The sections of INFO's text, in either protocol version.
 fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     let mut section = String::new();
@@ -791,14 +791,14 @@ fn help_has_a_line_for_every_command() {
     });
 }
 
-/// The fields of a job, in order, as RESP2 has them.
+/// The fields of a job, in RESP2 order.
 const JOB_FIELDS: [&str; 8] =
     ["id", "command", "database", "client", "door", "done", "total", "elapsed"];
 
-/// More than is made before it is ended.
+/// More keys than POPULATE makes before the test ends it.
 const MANY: i64 = 30_000_000;
 
-/// A client whose POPULATE in database 2 runs.
+/// A client with a running POPULATE in database 2.
 fn populating(server: &Server) -> Client {
     let mut client = server.client();
     client.ok("SELECT 2");

@@ -1,13 +1,13 @@
-//! The promise: settings come from load arguments, redis.conf and CONFIG, what
-//! is wrong is refused in clear words, limits hold and are named when they are
-//! met, and midi tells about itself: COMMAND, ACL, INFO, MIDI.INFO, JOBS, HELP.
+//! The promise: settings come from load arguments, redis.conf and CONFIG. Wrong settings are
+//! refused with a clear message. Limits hold, and refusals name them. COMMAND, ACL, INFO,
+//! MIDI.INFO, JOBS and HELP report on midi.
 
 use crate::common::hosts::has_newer_tips;
 use crate::common::{
     Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until,
 };
 
-/// Every MIDI command that has a stock command of the same kind.
+/// Every MIDI command with a stock command of the same kind.
 const STOCK: [&str; 56] = [
     "get",
     "set",
@@ -67,7 +67,7 @@ const STOCK: [&str; 56] = [
     "bitfield_ro",
 ];
 
-/// Those that are midi's own, or newer hosts', or have subcommands where the stock has commands.
+/// Commands that only midi or newer hosts have, or that have subcommands in stock servers only.
 const OWN: [&str; 12] = [
     "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex",
     "object", "memory",
@@ -285,8 +285,8 @@ fn limits_are_kept_and_named() {
     });
 }
 
-/// A command that is atomic over its keys holds all their shards in one go, so
-/// there may not be any number of them.
+/// A command that is atomic over its keys holds all their shards at once, so their number is
+/// limited.
 #[test]
 fn atomic_commands_have_so_many_keys_at_most() {
     in_all_modes(|_, server| {
@@ -316,7 +316,7 @@ fn atomic_commands_have_so_many_keys_at_most() {
     });
 }
 
-/// The host's strings are held to midi's limits when they are imported.
+/// Imported strings must respect midi's limits.
 #[test]
 fn imported_strings_are_held_to_the_limits() {
     in_all_modes(|_, server| {
@@ -401,8 +401,8 @@ fn maxmemory_stops_writes_and_nothing_else() {
     });
 }
 
-/// How far above `maxmemory` a long write may end: room for what the host
-/// itself needs, and far from what the command asks for.
+/// How far above `maxmemory` a long write may end. It leaves room for what the host itself needs,
+/// and is far less than the command asks for.
 const OVERSHOOT: i64 = 32 << 20;
 
 #[test]
@@ -411,12 +411,12 @@ fn populate_stops_at_maxmemory() {
         let mut client = server.client();
         let limit = client.info_number("memory", "used_memory") + (40 << 20);
         client.ok(&format!("CONFIG SET maxmemory {limit}"));
-        // 400 MB if nothing stops it.
+        // This would take 400 MB if nothing stopped it.
         assert_eq!(client.run("MIDI.POPULATE 400000 p 1000"), Value::error(OOM));
         let used = client.info_number("memory", "used_memory");
         assert!(used < limit + OVERSHOOT, "{} MB above maxmemory", (used - limit) >> 20);
         assert!(client.integer("MIDI.DBSIZE") > 1000, "there was room for some");
-        // What the job itself took has been given back: there may be a little room.
+        // The job has freed its own memory, so there may be a little room.
         let value = "v".repeat(100_000);
         let full = (0..100).any(|number| {
             client.call(&["MIDI.SET", &format!("x{number}"), &value]) == Value::error(OOM)
@@ -427,7 +427,7 @@ fn populate_stops_at_maxmemory() {
     });
 }
 
-/// Transactions and scripts, too, must not walk far beyond `maxmemory`.
+/// Transactions and scripts must not go far beyond `maxmemory` either.
 #[test]
 fn populate_stops_at_maxmemory_where_it_cannot_block() {
     in_all_modes(|_, server| {
@@ -462,7 +462,7 @@ fn command_info_is_that_of_the_stock_command() {
         let native = command_info(&mut client, name);
         let mut midi = command_info(&mut client, &format!("midi.{name}"));
         if ["set", "bitfield"].contains(&name) {
-            // A module's command can only tell what its options do to a key by giving the key
+            // A module's command can only report what its options do to a key if it reports the key
             // itself.
             let at = midi
                 .1
@@ -481,7 +481,7 @@ fn command_info_is_that_of_the_stock_command() {
     }
 }
 
-/// Tips, for clients of clusters and proxies.
+/// Tips for clients of clusters and proxies.
 #[test]
 fn tips_are_those_of_the_stock_command() {
     let server = Mode::Adaptive.server();
@@ -490,7 +490,7 @@ fn tips_are_those_of_the_stock_command() {
         let info = client.run(&format!("COMMAND INFO {name}")).array().remove(0).array();
         info[7].clone().sorted()
     };
-    // Redis tells those of OBJECT's subcommands, which midi has none of.
+    // Redis also reports tips of OBJECT's subcommands, and midi has none.
     for name in STOCK.into_iter().chain(["info"]).filter(|name| !has_newer_tips(name)) {
         assert_eq!(tips(&format!("midi.{name}")), tips(name), "{name}");
     }
@@ -520,7 +520,7 @@ fn key_specs_are_those_of_the_stock_command() {
     };
     let mut differences = Vec::new();
     for name in STOCK {
-        // SET's depends on its GET option; ours says the most that it may do.
+        // SET's spec depends on its GET option. midi's spec declares the most that SET may do.
         let (native, midi) =
             (without_notes(specs(name)), without_notes(specs(&format!("midi.{name}"))));
         if native != midi && name != "set" {
@@ -589,7 +589,7 @@ fn command_docs_has_every_command() {
     );
 }
 
-/// Rules for users, each command of the stock and midi's.
+/// ACL rules, each for the stock command and for midi's.
 const RULES: [&str; 9] = [
     "+get ~key*",
     "+get +set ~key1 ~other*",
@@ -602,7 +602,7 @@ const RULES: [&str; 9] = [
     "-@all ~*",
 ];
 
-/// The rule for both families.
+/// The rule for both families of commands.
 fn for_both(rule: &str) -> String {
     let twice = rule.split(' ').map(|word| match word.split_at(1) {
         (sign @ ("+" | "-"), name) if !name.starts_with('@') => format!("{word} {sign}midi.{name}"),
@@ -611,9 +611,9 @@ fn for_both(rule: &str) -> String {
     twice.collect::<Vec<_>>().join(" ")
 }
 
-/// Whoever may (or may not) run a stock command on a key may (or may not) run
-/// midi's. SET is left out where reading and writing differ: the stock one
-/// looks at its GET option before it asks for the right to read.
+/// A user has the same right to run midi's command on a key as to run the stock command. SET is
+/// left out where reading and writing differ: stock SET checks its GET option before it requires
+/// the right to read.
 #[test]
 fn acl_rules_count_as_for_stock_commands() {
     let server = Mode::Adaptive.server();
@@ -672,7 +672,7 @@ fn acl_rules_count_as_for_stock_commands() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// On hosts that let modules name categories.
+/// On hosts where modules may name ACL categories.
 #[test]
 fn acl_categories_are_those_of_the_stock_command() {
     let server = Mode::Adaptive.server();
@@ -694,7 +694,7 @@ fn dry_run(client: &mut Client, line: &str) -> String {
     client.run(&format!("ACL DRYRUN alice {line}")).text().replace("midi.", "")
 }
 
-/// A logged-in user, as the issue has it: `+midi.get ~key*`.
+/// A logged-in user as in the issue: `+midi.get ~key*`.
 #[test]
 fn a_restricted_user_is_restricted() {
     in_all_modes(|_, server| {
@@ -828,7 +828,7 @@ fn midi_jobs_shows_what_runs() {
         let mut client = server.client();
         client.ok("SELECT 3");
         let id = client.id();
-        // More than is made before it is ended.
+        // More keys than POPULATE makes before the test ends it.
         client.send_line("MIDI.POPULATE 30000000");
         wait_until("the job runs", || !jobs_of(&server, false).is_empty());
         let mut number = 0;
@@ -867,7 +867,7 @@ fn midi_jobs_shows_what_runs() {
     }
 }
 
-/// POPULATE makes what DEBUG POPULATE makes.
+/// MIDI.POPULATE makes the same keys as DEBUG POPULATE.
 #[test]
 fn populate_is_debug_populate() {
     in_all_modes(|_, server| {
@@ -886,7 +886,7 @@ fn populate_is_debug_populate() {
                 );
             }
         }
-        // What is there stays.
+        // Existing keys keep their values.
         client.ok("MIDI.SET key:7 mine");
         client.ok("MIDI.POPULATE 200");
         assert_eq!(client.run("MIDI.GET key:7"), Value::bulk("mine"));

@@ -1,6 +1,6 @@
-//! The promise: MIDI.IMPORT copies the host's strings into midi, MIDI.EXPORT
-//! midi's into the host: values and expiry whole, counts right, encodings of
-//! the host untouched, and the host goes on answering.
+//! The promise: MIDI.IMPORT copies the host's strings into midi, and MIDI.EXPORT copies midi's into
+//! the host. Values and expiry stay intact, counts are right, the host's encodings do not change,
+//! and the host keeps answering.
 
 use crate::common::{
     Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, now_ms, wait_until,
@@ -11,7 +11,7 @@ fn counts(copied: i64, present: i64, not_strings: i64) -> Value {
     Value::integers(&[copied, present, not_strings])
 }
 
-/// Values of every encoding and of sizes around every border.
+/// Values of every encoding, with sizes around every boundary.
 fn values() -> Vec<(String, Vec<u8>)> {
     let mut values: Vec<(String, Vec<u8>)> = [
         "",
@@ -86,7 +86,7 @@ fn export_gives_every_value() {
     });
 }
 
-/// Keys in one keyspace, the copy's command, and commands to look on the other side.
+/// Keys in one keyspace, the copy command, and commands that read the other keyspace.
 struct Way {
     copy: &'static str,
     from: &'static str,
@@ -200,8 +200,8 @@ fn import_counts_what_is_not_a_string() {
     });
 }
 
-/// Without REPLACE any key of that name stays as it is; with it, a list becomes a string, as by
-/// SET.
+/// Without REPLACE any existing key of that name stays as it is. With it, a list becomes a string,
+/// as with SET.
 #[test]
 fn export_meets_keys_that_are_not_strings() {
     in_all_modes(|_, server| {
@@ -312,7 +312,7 @@ fn several_copies_at_once_beside_clients() {
     });
 }
 
-/// What is there all the time is copied, whatever else the host's keyspace does.
+/// A key that exists the whole time is copied, whatever else happens in the host's keyspace.
 #[test]
 fn stable_keys_are_copied_while_others_come_and_go() {
     in_both_ways(|client, _| client.ok("FLUSHALL"));
@@ -352,7 +352,7 @@ fn stable_keys_are_copied_while_others_come_and_go() {
     });
 }
 
-/// Flushes and swaps in the midst of copies confuse nobody.
+/// Flushes and swaps during copies do no harm.
 #[test]
 fn flushes_and_swaps_beside_copies() {
     in_all_modes(|_, server| {
@@ -377,7 +377,7 @@ fn flushes_and_swaps_beside_copies() {
     });
 }
 
-/// A paused host must not be written to; the copy goes on afterwards.
+/// A copy must not write to a paused host. It continues afterwards.
 #[test]
 fn a_pause_holds_export_up() {
     for mode in [Mode::Adaptive, Mode::Pool] {

@@ -1,6 +1,6 @@
-//! The promise: MIDI.IMPORT and MIDI.EXPORT touch no key that their user may
-//! not, bring nothing back that was flushed or has expired, leave the host free
-//! to answer others while they run, and end when their client is gone.
+//! The promise: MIDI.IMPORT and MIDI.EXPORT touch no key that their user may not touch. They
+//! restore nothing that was flushed or has expired. The host can answer others while they run. They
+//! end when their client disconnects.
 
 use crate::common::{Client, Mode, Server, Value, at_once, in_all_modes, wait_until};
 
@@ -9,7 +9,7 @@ fn check(client: &mut Client, line: &str, expected: [i64; 3]) {
     assert_eq!(client.run(line), Value::integers(&expected), "{line}");
 }
 
-/// Long after this test.
+/// A time long after this test.
 const FAR: i64 = 4_102_444_800_000;
 
 #[test]
@@ -27,7 +27,7 @@ fn expiry_goes_there_and_back_to_the_millisecond() {
         assert_eq!(client.integer("PEXPIRETIME forever"), -1);
         assert_eq!(client.integer("PEXPIRETIME far"), FAR);
         assert_eq!(client.integer("PEXPIRETIME large"), FAR + 1);
-        // What is skipped keeps its own.
+        // A skipped key keeps its own expiry.
         client.run("PERSIST far");
         check(&mut client, "MIDI.EXPORT far", [0, 1, 0]);
         assert_eq!(client.integer("PEXPIRETIME far"), -1);
@@ -36,7 +36,7 @@ fn expiry_goes_there_and_back_to_the_millisecond() {
     });
 }
 
-/// What has expired but still lies in the host is neither copied nor counted.
+/// A key that has expired, but that the host has not removed yet, is neither copied nor counted.
 #[test]
 fn expired_keys_are_not_there() {
     in_all_modes(|_, server| {
@@ -82,7 +82,7 @@ fn three_ways(client: &mut Client, line: &str) -> [(&'static str, Value); 3] {
     [("alone", alone), ("in MULTI", in_multi), ("in a script", in_script)]
 }
 
-/// A user's keys are all that a user can copy, whichever way the command comes.
+/// Users can copy only keys that they may access, however the command arrives.
 #[test]
 fn rights_are_kept() {
     in_all_modes(|_, server| {
@@ -108,7 +108,7 @@ fn rights_are_kept() {
     });
 }
 
-/// Rights that are taken away while a copy runs end it.
+/// A running copy ends when its user loses the rights to it.
 #[test]
 fn rights_can_be_taken_away() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -122,7 +122,7 @@ fn rights_can_be_taken_away() {
             client.send_line("MIDI.IMPORT *");
             wait_until("it runs", || admin.integer("MIDI.DBSIZE") > 0);
             assert!(!admin.run(change).is_error());
-            // DELUSER ends the connection as well.
+            // DELUSER also closes the connection.
             if let Ok(reply) = client.try_read() {
                 assert!(reply.text().starts_with("NOPERM"), "{change}: {reply:?}");
             }
@@ -133,7 +133,7 @@ fn rights_can_be_taken_away() {
     }
 }
 
-/// Starts a copy and waits until it runs; the client and its id.
+/// Starts a copy and waits until it runs. Returns the client and its id.
 fn start(server: &Server, line: &str) -> (Client, i64) {
     let mut client = server.client();
     let id = client.id();
@@ -167,7 +167,7 @@ fn others_are_answered_meanwhile() {
     }
 }
 
-/// The same keys copied both ways at once: copies are of whole values.
+/// The same keys are copied both ways at once. Every copy is of a whole value.
 #[test]
 fn both_ways_at_once() {
     in_all_modes(|_, server| {
@@ -228,8 +228,8 @@ fn a_copy_can_be_cancelled() {
     }
 }
 
-/// The host's flushes empty both keyspaces: a copy that runs must not bring back
-/// what was there before them.
+/// The host's flushes empty both keyspaces. A running copy must not restore what existed before
+/// them.
 #[test]
 fn no_key_survives_a_flush_in_a_copy() {
     let mut zombies = Vec::new();
@@ -254,7 +254,7 @@ fn no_key_survives_a_flush_in_a_copy() {
     assert!(zombies.is_empty(), "{zombies:#?}");
 }
 
-/// How many keys there are when both keyspaces were flushed after so many copies.
+/// How many keys remain if both keyspaces are flushed after this many copies.
 fn left_after_flush(
     server: &Server,
     fill: &str,
@@ -275,7 +275,7 @@ fn left_after_flush(
     left
 }
 
-/// SWAPDB moves both keyspaces; a copy goes on and mixes nothing up.
+/// SWAPDB swaps both keyspaces. A running copy continues and mixes nothing up.
 #[test]
 fn a_swap_during_a_copy_harms_nobody() {
     for mode in [Mode::Adaptive, Mode::Pool] {

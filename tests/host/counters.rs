@@ -1,9 +1,9 @@
-//! The promise: INCR, DECR, INCRBY, DECRBY and INCRBYFLOAT answer and store
-//! exactly what the stock commands do, to the last digit.
+//! The promise: INCR, DECR, INCRBY, DECRBY and INCRBYFLOAT answer and store exactly what the stock
+//! commands do, to the last digit.
 
 use crate::common::{Mode, Random, Twin, in_all_modes_and_protocols};
 
-/// Integers as people and programs get them right and wrong.
+/// Integers, valid and invalid, as people and programs write them.
 const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -87,7 +87,7 @@ fn wrong_arities_are_refused_in_the_same_words() {
     });
 }
 
-/// Numbers for INCRBYFLOAT that are at some edge.
+/// Edge cases for INCRBYFLOAT.
 fn edges() -> Vec<String> {
     let mut texts: Vec<String> = [
         "0",
@@ -241,7 +241,7 @@ fn edges() -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    // The longest texts that are numbers, and the shortest that are too long.
+    // The longest texts that are valid numbers, and the shortest that are too long.
     for len in [5118, 5119, 5120, 6000] {
         texts.push("1".repeat(len));
         texts.push("0".repeat(len - 1) + "7");
@@ -290,7 +290,7 @@ fn random_digits(random: &mut Random, most: usize) -> String {
     (0..random.below(most + 1)).map(|_| char::from(b'0' + random.below(10) as u8)).collect()
 }
 
-/// A text that is a number more often than not.
+/// A text that is usually a number.
 fn random_number(random: &mut Random) -> String {
     let sign = random.pick(&["", "", "-", "+"]);
     let text = match random.below(8) {
@@ -313,7 +313,7 @@ fn random_number(random: &mut Random) -> String {
             let exponent = random.below(33_200) as i64 - 16_600;
             format!("0X{:X}p{exponent}", random.next() >> random.below(64))
         }
-        // Halfway between two numbers of 64 bits, or nearly so.
+        // Halfway between two 64-bit numbers, or nearly so.
         _ => {
             let odd = (u128::from(random.next() | 1 << 63) << 1 | 1) << random.below(60);
             (odd + random.below(3) as u128 - 1).to_string()
@@ -323,7 +323,7 @@ fn random_number(random: &mut Random) -> String {
     if random.below(50) > 0 {
         return text;
     }
-    // With one byte of it changed.
+    // The text with one byte changed.
     let at = random.below(text.len().max(1));
     let other = *b"0159.eEpPx-+ \0"[random.below(14)..].first().unwrap_or(&b'0');
     text.char_indices()
@@ -340,7 +340,7 @@ fn fractions_at_random() {
         let (before, step) = (random_number(&mut random), random_number(&mut random));
         push_sum(twin, &before, &step);
     }
-    // Running sums, whose small errors add up to the same.
+    // Running sums, whose small errors must add up to the same result.
     for step in ["0.1", "-0.3", "1e-5", "1234567.89", "1e15", "-1e15"] {
         twin.push_line("SET k 0");
         for _ in 0..500 {

@@ -1,12 +1,10 @@
-//! The promise: a client that puts `MIDI.` in front of its commands, or takes midi's port
-//! instead of the host's, sees no other reply than before, whatever it sends. Random
-//! commands run both ways, alone, in transactions and from scripts, with RESP2 and RESP3,
-//! in several databases.
+//! The promise: a client that puts `MIDI.` in front of its commands, or uses midi's port instead of
+//! the host's, gets the same replies as before, whatever it sends. Random commands run on both
+//! sides: alone, in transactions and from scripts, with RESP2 and RESP3, in several databases.
 //!
-//! Environment: `MIDI_DIFFERENTIAL_COMMANDS` (how many in each mode) and
-//! `MIDI_DIFFERENTIAL_SEED` (the number of the first episode). An episode starts with
-//! empty databases and follows from its number alone. The first difference is cut
-//! down to the steps that it needs.
+//! Environment: `MIDI_DIFFERENTIAL_COMMANDS` (how many in each mode) and `MIDI_DIFFERENTIAL_SEED`
+//! (the number of the first episode). An episode starts with empty databases, and its number alone
+//! determines it. The test reduces the first difference to the steps that cause it.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +16,10 @@ use crate::common::{
 /// Steps in an episode.
 const EPISODE: usize = 1000;
 
-/// Steps sent in one go.
+/// Steps sent at once.
 const BATCH: usize = 100;
 
-/// Databases with keys; that of [`short_lives`] is another.
+/// Databases with keys. [`short_lives`] uses another one.
 const DATABASES: usize = 3;
 
 fn from_environment(name: &str, default: u64) -> u64 {
@@ -63,13 +61,13 @@ fn port_with_the_prefix() {
     run(Mode::Adaptive, Door::PortPrefixed);
 }
 
-/// Where commands run both ways.
+/// Where commands run on both sides.
 struct Arena {
-    /// The way to midi's.
+    /// How clients reach midi's commands.
     door: Door,
     server: Server,
-    /// For the stock commands, where midi's have connections of their own: what empties
-    /// the host's databases would empty midi's, too.
+    /// For the stock commands, where midi's have their own connections: a command that empties the
+    /// host's databases would empty midi's too.
     stock: Option<Server>,
 }
 
@@ -119,7 +117,7 @@ fn run(mode: Mode, door: Door) {
     }
 }
 
-/// The steps of that number.
+/// The steps of the episode with that number.
 fn episode(grammar: &Grammar, number: u64) -> Vec<Step> {
     let mut random = Random::new(number);
     (0..EPISODE).flat_map(|_| some_step(grammar, &mut random)).collect()
@@ -139,8 +137,8 @@ fn some_step(grammar: &Grammar, random: &mut Random) -> Vec<Step> {
     }
 }
 
-/// A command that does not ask whether keys have expired gets a look at every key in
-/// front of it: expired keys count until somebody meets them.
+/// Puts a read of every key in front of a command that does not check expiry. Such a command counts
+/// expired keys until something finds them.
 fn with_look(args: Words) -> Vec<Words> {
     let name = args[0].to_ascii_lowercase();
     if matches!(
@@ -154,7 +152,7 @@ fn with_look(args: Words) -> Vec<Words> {
     }
 }
 
-/// Runs the steps both ways on empty databases.
+/// Runs the steps on both sides, on empty databases.
 fn play(arena: &Arena, steps: &[Step]) -> Result<(), Difference> {
     let mut twin = arena.twin();
     for (number, batch) in steps.chunks(BATCH).enumerate() {
@@ -164,7 +162,7 @@ fn play(arena: &Arena, steps: &[Step]) -> Result<(), Difference> {
     Ok(())
 }
 
-/// What a person needs who wants to know why.
+/// What a person needs to find the cause.
 fn report(arena: &Arena, number: u64, steps: &[Step], difference: &Difference) -> String {
     let failed = &steps[difference.step];
     let related: Vec<&Step> =
@@ -195,11 +193,11 @@ fn meet(step: &Step, other: &Step) -> bool {
     words(step).iter().any(|key| others.contains(key))
 }
 
-/// Longest time that cutting down may take.
+/// The longest time that the reduction may take.
 const CUTTING: Duration = Duration::from_secs(30);
 
-/// Leaves out steps, in ever smaller pieces, as long as there is a difference.
-/// None where there is none when all are run again.
+/// Leaves out ever smaller groups of steps as long as a difference remains. Returns None if a
+/// second run of all steps shows no difference.
 fn cut_down(arena: &Arena, steps: &[Step]) -> Option<Vec<Step>> {
     let started = Instant::now();
     play(arena, steps).err()?;
@@ -222,8 +220,8 @@ fn cut_down(arena: &Arena, steps: &[Step]) -> Option<Vec<Step>> {
     }
 }
 
-/// Keys that live for milliseconds. While they end, either server may be the first to
-/// say so, and nobody may take it back; then both must have forgotten them.
+/// Keys that live for milliseconds. While they expire, either server may be the first to report it,
+/// and neither may take it back. Then both must have removed them.
 fn short_lives(twin: &mut Twin, random: &mut Random) {
     twin.each("SELECT 9");
     let keys: Vec<String> = (0..8).map(|number| format!("short{number}")).collect();
@@ -234,7 +232,7 @@ fn short_lives(twin: &mut Twin, random: &mut Random) {
             1 => vec![format!("SET {key} v EX 1000"), format!("PEXPIRE {key} {ms}")],
             _ => vec![format!("SET {key} old PX {ms}"), format!("SET {key} v KEEPTTL XX")],
         };
-        // The second line of each may find the key gone already, on either side.
+        // The second line of each may find that the key has already expired, on either side.
         let (native, midi) = twin.both(&lines[0]);
         assert_eq!(native, midi, "{}", lines[0]);
         lines[1..].iter().for_each(|line| drop(twin.both(line)));
@@ -270,14 +268,13 @@ fn a_difference_is_found_and_cut_down() {
     let grammar = Grammar::ask(&mut arena.server.client());
     let mut steps = episode(&grammar, 1);
     play(&arena, &steps).expect("no difference of its own");
-    // A write that only midi sees, in the middle, and a look at it at the end, both in one
-    // database.
+    // A write in the middle that only midi sees, and a read of it at the end, in the same database.
     steps.insert(500, Step::Alone(words("SELECT 0")));
     steps.insert(501, Step::Alone(words("MIDI.SET planted there")));
     steps.push(Step::Alone(words("SELECT 0")));
     steps.push(Step::Plain(words("EXISTS planted")));
     steps.retain(|step| {
-        // Nothing may take the planted key away.
+        // Nothing may remove the planted key.
         !step.commands().iter().any(|args| {
             let name = args[0].to_ascii_lowercase();
             name.starts_with(b"flush") || name == b"swapdb"

@@ -1,7 +1,6 @@
-//! The promise: whichever way a command is executed, its client gets the right
-//! reply, in order, beside any number of others; inside MULTI, scripts and
-//! functions nothing blocks; a client that is paused, unblocked or killed
-//! harms nobody.
+//! The promise: however a command is executed, its client gets the right reply, in order, beside
+//! any number of other clients. Nothing blocks inside MULTI, scripts and functions. A paused,
+//! unblocked or killed client does not affect others.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -16,7 +15,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// One client's pipeline over keys that are its own, and what it must answer.
+/// One client's pipeline over its own keys, and the replies that it must get.
 fn own_pipeline(client: usize, round: usize) -> (Vec<Vec<String>>, Vec<Value>) {
     let (mut commands, mut replies) = (Vec::new(), Vec::new());
     let mut add = |line: String, reply: Value| {
@@ -75,8 +74,8 @@ fn clients_without_pipelining_are_answered_too() {
     });
 }
 
-/// Everybody writes the same key with SET ... GET: each value is given back
-/// exactly once, so no write was lost or done twice.
+/// All clients write the same key with SET ... GET. Each value is returned exactly once, so no
+/// write was lost or done twice.
 #[test]
 fn writes_of_one_key_are_serial() {
     in_all_modes(|_, server| {
@@ -155,7 +154,7 @@ fn adaptive_runs_short_commands_at_once() {
     for number in 0..100 {
         client.ok(&format!("MIDI.SET key:{number} v"));
     }
-    // A worker may just have looked after a shard.
+    // A worker may just have been maintaining a shard.
     assert!(client.info_number("midi_dispatch", "midi_ran_at_once") > 50);
 }
 
@@ -165,8 +164,8 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {name} in {line}")).1
 }
 
-/// With one cron tick a second, whoever sleeps through a wake-up loses a
-/// second: thousands of commands would take longer than any client waits.
+/// With one cron tick a second, a missed wake-up costs a second. Thousands of commands would then
+/// take longer than any client waits.
 #[test]
 fn no_wake_up_is_lost() {
     for mode in Mode::ALL {
@@ -218,7 +217,7 @@ fn a_pipeline_is_answered_in_order_whatever_takes_long() {
     });
 }
 
-/// Work of others that keeps tokens and workers busy.
+/// Work of other clients that keeps tokens and workers busy.
 fn noise(client: &mut Client, random: &mut Random) {
     let mut commands: Vec<_> =
         (0..20).map(|_| words(&format!("MIDI.SET n:{} x", random.below(3000)))).collect();
@@ -229,7 +228,7 @@ fn noise(client: &mut Client, random: &mut Random) {
     }
 }
 
-/// Commands of all kinds and their replies in an otherwise empty database 5.
+/// Commands of all kinds and their replies. Database 5 holds nothing else.
 fn all_kinds() -> Vec<(&'static str, Value)> {
     let null = || Value::NullBulk;
     let strings = |texts: &[&str]| Value::Array(texts.iter().map(Value::bulk).collect());
@@ -268,7 +267,7 @@ fn all_kinds() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// EXPORT meets keys in an order of its own, so a count of those present may vary.
+/// EXPORT visits keys in its own order, so a count of present keys may vary.
 fn without_present(reply: &Value, line: &str) -> Value {
     match reply {
         Value::Array(list) if line.contains("COUNT 7") => {
@@ -323,7 +322,7 @@ fn transactions_scripts_and_functions_never_block() {
             client.call(&args).array()
         };
         for with_noise in [false, true] {
-            // The noise must stay out of the way of MIDI.FLUSHALL's check.
+            // The noise must not disturb the check of MIDI.FLUSHALL.
             let threads = if with_noise { 3 } else { 0 };
             beside(server, threads, noise, || {
                 for _ in 0..10 {
@@ -337,7 +336,7 @@ fn transactions_scripts_and_functions_never_block() {
     });
 }
 
-/// What stands inside a transaction or a script happens at one moment.
+/// All commands in a transaction or a script happen at one moment.
 fn check_isolation(server: &Server) {
     let write = |client: &mut Client, random: &mut Random| {
         let commands: Vec<_> =
@@ -414,7 +413,7 @@ fn fill_both(client: &mut Client) {
     }
 }
 
-/// What both keyspaces hold: the native and midi's `k` of each database.
+/// What both keyspaces hold: the native `k` and midi's `k` of each database.
 fn both(client: &mut Client) -> Vec<(Value, Value)> {
     (0..3)
         .map(|db| {
@@ -457,7 +456,7 @@ fn flushes_and_swapdb_of_the_host_act_on_both() {
     });
 }
 
-/// Counters and tables still agree after flushes and swaps beside everything.
+/// Counters and tables still agree after flushes and swaps under load.
 #[test]
 fn flushes_and_swaps_beside_work_leave_no_ghosts() {
     in_all_modes(|_, server| {
@@ -517,10 +516,10 @@ fn a_pause_beside_work_stops_nobody_for_good() {
     });
 }
 
-/// How many keys take long enough to be met half-way.
+/// How many keys take long enough to be interrupted.
 const MANY: i64 = 3_000_000;
 
-/// A client whose POPULATE of so many keys has begun, and its id.
+/// A client whose POPULATE of this many keys has begun, and its id.
 fn populating(server: &Server, count: i64) -> (Client, i64) {
     let mut client = server.client();
     let id = client.id();
@@ -550,7 +549,7 @@ fn client_unblock_leaves_what_has_begun_alone() {
     }
 }
 
-/// A write that was unblocked has no effect; one that was not has its reply.
+/// An unblocked write has no effect. Any other write has its reply.
 #[test]
 fn client_unblock_and_the_effect_agree() {
     for mode in BLOCKING {
@@ -596,7 +595,7 @@ fn a_killed_client_takes_its_job_with_it() {
     }
 }
 
-/// Clients that are killed in the midst of pipelines.
+/// Clients that are killed in the middle of pipelines.
 #[test]
 fn killing_clients_with_queued_commands_harms_nobody() {
     in_all_modes(|_, server| {
@@ -642,7 +641,7 @@ fn killing_clients_with_queued_commands_harms_nobody() {
     });
 }
 
-/// Switching while clients are at work loses and swaps nothing.
+/// A change of `midi.dispatch` under load loses and mixes up nothing.
 #[test]
 fn dispatch_can_change_under_load() {
     let server = Mode::Adaptive.server();

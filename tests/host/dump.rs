@@ -1,6 +1,5 @@
-//! The promise: what MIDI.DUMP gives is what the stock DUMP gives, byte for byte,
-//! each side restores what the other dumped, and nothing that a payload claims
-//! can do harm.
+//! The promise: MIDI.DUMP gives the same bytes as the stock DUMP. Each side restores what the other
+//! dumped. No claim in a payload can do harm.
 
 use crate::common::{
     Client, Mode, Random, Value, in_all_modes, in_all_modes_and_protocols, now_ms, wait_until,
@@ -78,7 +77,7 @@ fn each_side_restores_what_the_other_dumped() {
             assert_eq!(restored, Value::ok());
             assert_eq!(client.run("GET r").bytes(), value);
         }
-        // What the host does not pack is taken too.
+        // midi also accepts what the host does not compress.
         client.ok("CONFIG SET rdbcompression no");
         client.ok(&format!("SET k {}", "a".repeat(50_000)));
         let native = client.run("DUMP k");
@@ -91,7 +90,7 @@ fn each_side_restores_what_the_other_dumped() {
     });
 }
 
-/// Where no client may be blocked, large values are worked on there and then.
+/// Where no client may be blocked, midi processes large values at once.
 #[test]
 fn large_values_go_through_transactions_and_scripts() {
     in_all_modes_and_protocols(|twin| {
@@ -113,7 +112,7 @@ fn large_values_go_through_transactions_and_scripts() {
     });
 }
 
-/// CRC-64 as Redis has it, bit by bit.
+/// CRC-64 as in Redis, bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ u64::from(byte), |crc, _| {
@@ -122,7 +121,7 @@ fn crc64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A payload with a right footer.
+/// A payload with a correct footer.
 fn sealed(content: &[u8], version: u16) -> Vec<u8> {
     let payload = [content, &version.to_le_bytes()].concat();
     [&payload[..], &crc64(&payload).to_le_bytes()].concat()
@@ -169,7 +168,7 @@ fn options_and_order_of_refusals_are_the_same() {
             for ttl in ["0", "-1", "x", "", "4000000000123", "1", "01"] {
                 for payload in [&good, &wrong, &Vec::new(), &vec![b'x'; 9]] {
                     for options in options {
-                        // A key with a relative time of one millisecond is there or not.
+                        // With a relative time of one millisecond, the key may or may not exist.
                         if ttl == "1"
                             && !options.iter().any(|word| word.eq_ignore_ascii_case("absttl"))
                         {
@@ -292,13 +291,12 @@ fn limits_hold_for_restored_values() {
     });
 }
 
-/// Bytes that a length or an encoding begins with.
+/// First bytes of a length or an encoding.
 const HEADS: [u8; 8] = [0, 0x3f, 0x40, 0x80, 0x81, 0xc0, 0xc3, 0xff];
 
-/// Damaged content under a right footer: what the stock refuses, midi refuses in
-/// the same words, and what it takes is the same value. Two kinds differ, and are
-/// told apart here: strings that reach into the footer, which midi refuses, and
-/// other types.
+/// Damaged content with a correct footer: midi refuses what stock refuses, in the same words. What
+/// it accepts is the same value. Two kinds differ and are handled separately: strings that reach
+/// into the footer, which midi refuses, and other types.
 #[test]
 fn damaged_payloads_do_no_harm() {
     for mode in Mode::ALL {
@@ -348,7 +346,7 @@ fn damaged_payloads_do_no_harm() {
         }
         println!("{taken} taken, {refused} refused");
         assert!(taken > 500 && refused > 500, "{taken} {refused}");
-        // And bytes that are nothing at all.
+        // Random bytes as well.
         for _ in 0..2000 {
             let noise: Vec<u8> = (0..random.below(60)).map(|_| random.next() as u8).collect();
             let reply = client.call(&[b"MIDI.RESTORE".as_slice(), b"r", b"0", &noise, b"REPLACE"]);
@@ -357,7 +355,7 @@ fn damaged_payloads_do_no_harm() {
     }
 }
 
-/// What claims to be large is refused before memory is taken for it.
+/// midi refuses a payload that claims to be large before it allocates memory for it.
 #[test]
 fn claims_take_no_memory() {
     in_all_modes(|_, server| {

@@ -1,5 +1,5 @@
-//! The promise: a key whose time is over is seen by nobody from then on, and is
-//! removed soon, whether or not anybody looks.
+//! The promise: from the moment a key expires, no client sees it. midi removes it soon, whether or
+//! not a client accesses it.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn set_until(client: &mut Client, prefix: &str, count: usize, at: i64) {
     }
 }
 
-/// Nothing but `there` can be seen by any command.
+/// No command sees any key but `there`.
 #[track_caller]
 fn check_only(client: &mut Client, gone: &str, there: &[&str]) {
     assert!(client.run(&format!("MIDI.GET {gone}")).is_null());
@@ -56,7 +56,7 @@ fn expired_keys_are_not_visible() {
         let mut client = server.client();
         client.ok("MIDI.SET lasting v");
         for round in 0..15 {
-            // Before active expiry comes by, and after.
+            // Before an active expiry cycle, and after it.
             let at = now_ms() + 20;
             set_until(&mut client, "short", 200, at);
             while now_ms() <= at {
@@ -120,7 +120,7 @@ fn keys_are_removed_without_being_looked_at() {
     });
 }
 
-/// Each key is judged by the time that it has now, not one that it had.
+/// Each key is judged by its current expiry time, not by an earlier one.
 #[test]
 fn changed_times_count() {
     in_all_modes(|_, server| {
@@ -137,7 +137,7 @@ fn changed_times_count() {
             .map(|line| line.split(' ').map(str::to_owned).collect())
             .collect();
         changes.push(["MIDI.MSET", "new", "1", "k:3", "set-again"].map(str::to_owned).into());
-        // In one go, long before the first time is over.
+        // In one pipeline, long before the first key expires.
         client.pipeline(&changes);
         wait_until("the others are gone", || client.integer("MIDI.DBSIZE") == 242);
         sleep_ms(300);
@@ -149,7 +149,7 @@ fn changed_times_count() {
     });
 }
 
-/// Swapped databases take their expiries along.
+/// Swapped databases keep their keys' expiry times.
 #[test]
 fn expiry_follows_swapdb_and_copies() {
     in_all_modes(|_, server| {
@@ -166,7 +166,7 @@ fn expiry_follows_swapdb_and_copies() {
     });
 }
 
-/// Keys come to their end while everybody works on them.
+/// Keys expire while all clients work on them.
 #[test]
 fn expiry_beside_work_shows_no_old_value() {
     in_all_modes(|_, server| {
@@ -195,7 +195,7 @@ fn expiry_beside_work_shows_no_old_value() {
     });
 }
 
-/// So many at once that one round of expiry is not enough.
+/// More keys at once than one expiry cycle can remove.
 #[test]
 fn very_many_keys_at_once_are_removed_while_clients_are_served() {
     for mode in Mode::ALL {

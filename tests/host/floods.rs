@@ -1,5 +1,5 @@
-//! The promise: the host's main thread is nobody's victim. Whatever a client sends, the host goes
-//! on answering the others, and what waits for its main thread takes bounded memory.
+//! The promise: no client can block the host's main thread. Whatever a client sends, the host keeps
+//! answering the others, and what waits for its main thread takes bounded memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ fn used_memory(client: &mut Client) -> i64 {
     client.info_number("memory", "used_memory")
 }
 
-/// Sends these bytes on two connections of midi's port over and over, and reads what comes, while
+/// Sends these bytes repeatedly on two connections of midi's port, and reads the replies, while
 /// `body` runs.
 fn flooded(ported: &Ported, bytes: &[u8], replies: usize, body: impl FnOnce()) {
     let stop = AtomicBool::new(false);
@@ -47,7 +47,7 @@ fn sets(count: usize) -> Vec<u8> {
     (0..count).flat_map(|number| encoded(&["SET", &key(number), "v"])).collect()
 }
 
-/// The largest `used_memory` that the host tells of in 300 answers, over what it was.
+/// The largest `used_memory` in 300 of the host's answers, minus its value before.
 fn growth(ported: &Ported) -> i64 {
     let mut host = ported.host();
     let before = used_memory(&mut host);
@@ -66,7 +66,7 @@ fn changes_that_nobody_can_tell_of_so_fast_wait() {
     let ported = Ported::start(Mode::Adaptive.builder());
     let mut host = ported.host();
     host.ok("CONFIG SET notify-keyspace-events KEA");
-    // Another module, or a script, keeps the main thread from telling.
+    // Another module, or a script, keeps the main thread from sending notifications.
     let mut sleeper = ported.host();
     sleeper.send_line("DEBUG SLEEP 2");
     thread::sleep(Duration::from_millis(100));
@@ -79,7 +79,7 @@ fn changes_that_nobody_can_tell_of_so_fast_wait() {
     assert!(grown < 64 * MIB, "{} MiB of news", grown / MIB);
 }
 
-/// What the server's process holds, without asking it.
+/// The memory of the server's process, measured without asking the server.
 fn resident(server: &Server) -> i64 {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("its status");
@@ -160,7 +160,7 @@ fn flushed_kept_arguments_are_freed_without_anybody_turning_the_main_loop() {
     }
     assert!(used_memory(&mut host) - before > 30 * MIB);
     host.ok("MIDI.FLUSHALL SYNC");
-    // A look turns the main loop: so there are few.
+    // Each check wakes the main loop, so there are few.
     for _ in 0..10 {
         thread::sleep(Duration::from_secs(1));
         if used_memory(&mut host) - before < 12 * MIB {
@@ -189,8 +189,8 @@ fn an_administrator_can_flush_whatever_jobs_there_are() {
     }
 }
 
-/// A client that is logged in at a server whose clients need a password from now on; strangers have
-/// none.
+/// A logged-in client of a server that requires a password from now on. Other new clients are not
+/// logged in.
 fn administrator(ported: &Ported) -> Client {
     let mut host = ported.host();
     host.ok("CONFIG SET requirepass secret");
@@ -215,7 +215,7 @@ fn a_stranger_pauses_nobody() {
         assert_eq!(port.run("GET k"), Value::bulk("v"), "{line}");
     }
     host.ok("CLIENT UNPAUSE");
-    // The host says that these have been carried out.
+    // The host reports that it has carried these out.
     for lines in [&["CLIENT PAUSE 1500 ALL"][..], &["MULTI", "CLIENT PAUSE 1500", "EXEC"]] {
         for line in lines {
             assert!(!host.run(line).is_error());
@@ -245,7 +245,7 @@ fn who_reads_in_the_same_breath_as_it_asks_hears_of_changes() {
     }
 }
 
-/// Commands in one go; their replies, whatever they say.
+/// Sends commands at once and returns their replies, errors included.
 fn say(client: &mut Client, commands: impl Iterator<Item = Vec<u8>>) -> Vec<Value> {
     let commands: Vec<Vec<u8>> = commands.collect();
     client.send(&commands.concat());
@@ -279,10 +279,10 @@ fn names_that_a_stranger_watches_are_forgotten() {
     let mut watching = ported.host();
     watching.ok("AUTH secret");
     watching.ok("WATCH mine");
-    // Who is refused beside one who is not may be taken for that one: midi asks ten times a second.
+    // midi checks ten times a second, so it may mistake a refused client for the one beside it.
     thread::sleep(Duration::from_millis(300));
     for round in 0..3 {
-        // Some more than are marked at once, and not so many that their errors end the connection.
+        // A few more than are marked at once, and too few for their errors to close the connection.
         for names in [1, 25] {
             let names = (0..names).map(|name| format!("{round}:{name}:{}", "n".repeat(1000)));
             let replies = say(&mut stranger, names.map(|name| encoded(&["WATCH", &name])));
@@ -295,7 +295,7 @@ fn names_that_a_stranger_watches_are_forgotten() {
     open_again(host);
 }
 
-/// However many are named in one go, and whatever follows in the same turn.
+/// However many names arrive at once, and whatever follows in the same turn of the main loop.
 #[test]
 fn of_many_watches_at_once_none_is_forgotten() {
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -328,7 +328,7 @@ fn long_names_are_let_go_when_they_are_watched_no_longer() {
     }
 }
 
-/// However many names are watched: none of their changes is missed.
+/// However many names are watched, no change to them is missed.
 #[test]
 fn a_name_that_is_given_up_counts_as_changed() {
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -347,7 +347,7 @@ fn a_name_that_is_given_up_counts_as_changed() {
     }
     writer.ok("SET first changed");
     assert!(!goes_through(&mut watching));
-    // One WATCH of more than is remembered.
+    // One WATCH of more names than midi remembers.
     let names: Vec<String> = (0..40).map(|name| format!("{name}{}", "n".repeat(1 << 20))).collect();
     for changed in [0, 39] {
         watch(&mut watching, &names);
@@ -364,7 +364,7 @@ fn goes_through(client: &mut Client) -> bool {
     !client.run("EXEC").is_null()
 }
 
-/// The same on the port, where a flush may change any key whose name is not kept.
+/// The same on the port, where a flush may change any key whose name midi does not keep.
 #[test]
 fn changes_of_long_names_are_seen() {
     let ported = Ported::start(Mode::Adaptive.builder());

@@ -1,10 +1,10 @@
-//! The promise: midi loads and works where an operator has renamed the server's commands away; what
-//! it logs is said once and plainly; and it warns of settings under which its growth harms the
+//! The promise: midi loads and works where an operator has renamed the server's commands. It logs
+//! each message once and in plain words. It warns of settings under which its growth harms the
 //! server's own keys.
 
 use crate::common::{Builder, Client, Server, Value, module, wait_until};
 
-/// Takes these commands from the server.
+/// Removes these commands from the server.
 fn without(commands: &[&str]) -> Builder {
     commands
         .iter()
@@ -22,7 +22,7 @@ fn it_counts_the_databases_itself_where_config_is_renamed() {
         let server = builder.start();
         let mut client = server.client();
         assert_eq!(client.run("MIDI.SET k v"), Value::ok());
-        // Native and midi's agree on the last database, and on the first that is not there.
+        // Stock and midi agree on the last database and on the first that does not exist.
         for db in [databases - 1, databases] {
             client.ok("SET k v");
             client.ok("MIDI.SET k v");
@@ -61,7 +61,7 @@ fn it_does_without_any_command_of_the_server() {
     assert_eq!(client.run("MIDI.GET k"), Value::bulk("v"));
     assert_eq!(client.integer("MIDI.INCR n"), 1);
     assert_eq!(client.run("MIDI.KEYS k").array().len(), 1);
-    // IMPORT takes short values by GET where it can.
+    // IMPORT reads short values with GET where it can.
     client.ok("SET native 1");
     client.ok("SET long 12345678901234567890");
     assert_eq!(client.run("MIDI.IMPORT *").array()[0], Value::Integer(2));
@@ -86,7 +86,7 @@ fn log_lines_name_midi_once() {
     assert!(lines.contains(&&*version), "{lines:#?}");
 }
 
-/// As Redis's own modules count: 1.2.3 is 10203.
+/// Encoded as in Redis's own modules: 1.2.3 is 10203.
 #[test]
 fn module_list_tells_the_version() {
     let server = Builder::new().start();
@@ -99,7 +99,7 @@ fn module_list_tells_the_version() {
     assert_eq!(ours.expect("midi is loaded")["ver"], Value::Integer(version));
 }
 
-/// Some hosts ask modules to unload themselves at the end.
+/// Some hosts ask modules to unload themselves at shutdown.
 #[test]
 fn shutdown_is_no_refused_unload() {
     let mut server = Builder::new().start();
@@ -122,7 +122,7 @@ fn a_maxmemory_policy_that_evicts_is_warned_of() {
     let server = Builder::new().start();
     let mut client = server.client();
     assert_eq!((victims(&server), warnings(&server)), ("none".into(), 0));
-    // One warning for each change to the worse or to another kind.
+    // One warning for each change to a worse policy or to one of another kind.
     for (line, expected, so_far) in [
         ("maxmemory-policy allkeys-lru", "none", 0),
         ("maxmemory 1gb", "all", 1),
@@ -161,7 +161,7 @@ fn the_policy_is_looked_at_when_midi_is_loaded() {
     }
 }
 
-/// midi must see who watches, wants to be told of changes, or runs a transaction.
+/// midi must know which clients watch keys, track changes, or run a transaction.
 #[test]
 fn watch_exec_and_client_are_known_under_any_name() {
     let lines = ["WATCH lookout", "EXEC go", "CLIENT customer"];
@@ -173,7 +173,7 @@ fn watch_exec_and_client_are_known_under_any_name() {
         ("MIDI.SET k v", Value::NullArray),
         ("MIDI.SET another v", Value::Array(vec![Value::ok()])),
     ] {
-        // What is no whole command is not taken for another one.
+        // A line that is not exactly one of the commands is not taken for one.
         for wrong in ["lookout", "go now", "customer", "nosuch", "WATCH k"] {
             assert!(client.run(wrong).is_error(), "{wrong}");
         }

@@ -1,6 +1,5 @@
-//! The promise: what MIDI.* commands do to keys whatever their value (delete,
-//! expire, list, scan, flush) is exactly what the stock commands do, in
-//! single commands, transactions and scripts.
+//! The promise: MIDI.* commands that handle keys regardless of their values (delete, expire, list,
+//! scan, flush) do exactly what the stock commands do: alone, in transactions and in scripts.
 
 use crate::common::hosts::same_answer;
 use crate::common::{
@@ -214,7 +213,7 @@ fn ttl_and_persist_follow_the_expiry() {
     });
 }
 
-/// Keys that patterns may trip over.
+/// Keys that are hard for pattern matching.
 fn odd_keys() -> Vec<Vec<u8>> {
     let texts = [
         "",
@@ -321,7 +320,7 @@ fn keys_matches_long_and_binary_patterns_as_redis_does() {
                 .collect();
             twin.push(&[b"KEYS".as_slice(), &pattern]);
         }
-        // What takes a naive matcher for ever, and many stars in a row.
+        // Patterns that take a naive matcher forever, and long runs of stars.
         twin.push(&["KEYS", &"*a".repeat(20)]);
         twin.push(&["KEYS", &"*".repeat(2000)]);
         twin.push(&["KEYS", &format!("{}[", "*[a]".repeat(50))]);
@@ -367,7 +366,7 @@ fn scan_refuses_the_same_arguments() {
         ] {
             twin.same(&args);
         }
-        // On an empty database all ends at once, whatever the cursor.
+        // On an empty database every scan ends at once, whatever the cursor.
         for line in [
             "SCAN 0",
             "scan 0 count 1 match x",
@@ -387,7 +386,7 @@ fn scan_refuses_the_same_arguments() {
     });
 }
 
-/// All keys of a full SCAN by either family, sorted and each once.
+/// All keys of a full SCAN by either family, sorted and without duplicates.
 fn scanned(twin: &mut Twin, command: &str, options: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut cursor = b"0".to_vec();
@@ -490,7 +489,7 @@ fn flushes_of_midi_leave_the_host_alone() {
     });
 }
 
-/// A random command on a few keys. Times are either over or far away.
+/// A random command on a few keys. Expiry times are either past or far in the future.
 fn random_command(random: &mut Random) -> Vec<Vec<u8>> {
     const KEYS: &[&str] =
         &["a", "b", "c", "d", "", "\0\u{1}", "key:with:a:long:name:of:more:than:forty:bytes", "z"];
@@ -519,7 +518,7 @@ fn random_command(random: &mut Random) -> Vec<Vec<u8>> {
         11 => add(&["EXISTS", &key, random.pick(KEYS)]),
         12 => add(&["TYPE", &key]),
         13..=15 => {
-            // No two times are near each other, so that GT and LT see the same on both sides.
+            // No two times are close to each other, so GT and LT decide the same on both sides.
             let far = 1000 + random.below(1_000_000);
             let (name, far) = match random.below(2) {
                 0 => ("EXPIRE", far.to_string()),
@@ -545,7 +544,7 @@ fn random_command(random: &mut Random) -> Vec<Vec<u8>> {
     args.into_iter().map(String::into_bytes).collect()
 }
 
-/// Words in one argument are several.
+/// Splits an argument of several words.
 fn spread(args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     match args.as_slice() {
         [one] => one.split(|&byte| byte == b' ').map(<[u8]>::to_vec).collect(),
@@ -595,7 +594,7 @@ fn a_random_run_is_the_same_in_safemode() {
     random_run(&Mode::Safe.server(), 2006, 10_000);
 }
 
-/// With one shard only, every command meets every other in the same table.
+/// With one shard, all commands work on the same table.
 #[test]
 fn a_random_run_is_the_same_with_one_shard_and_many() {
     random_run(&Mode::Adaptive.builder().load("shards 1").start(), 2007, 10_000);

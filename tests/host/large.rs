@@ -1,12 +1,12 @@
-//! The promise: values of 32 KiB and more are kept, not copied, and come back
-//! whole in every mode, also while they are overwritten, deleted, expired or
-//! flushed under those who read them.
+//! The promise: midi keeps values of 32 KiB and more without copying them. They are returned whole
+//! in every mode, even if they are overwritten, deleted, expired or flushed while clients read
+//! them.
 
 use crate::common::{
     Client, Mode, Random, Server, Value, at_once, beside, in_all_modes, wait_until,
 };
 
-/// A value that says what it is: any mixture of two is noticed.
+/// A value whose bytes all carry its tag, so that any mixture of two values is noticed.
 fn value(tag: u8, len: usize) -> Vec<u8> {
     vec![tag; len]
 }
@@ -48,7 +48,7 @@ fn large_arguments_are_kept_and_small_ones_are_not() {
     });
 }
 
-/// Memory of kept values is counted, and given back by every way of losing them.
+/// Memory of kept values is counted. Every way of losing them frees it.
 #[test]
 fn kept_values_are_given_back() {
     in_all_modes(|_, server| {
@@ -92,7 +92,7 @@ fn replies_of_every_size_are_whole() {
         for (number, &len) in lengths.iter().enumerate() {
             set(&mut client, &format!("k{number}"), &value(b'a' + number as u8, len));
         }
-        // Small and large replies, one after the other, in one go.
+        // Alternating small and large replies in one pipeline.
         let mut commands: Vec<Vec<String>> = Vec::new();
         for round in 0..20 {
             for number in 0..lengths.len() {
@@ -154,7 +154,7 @@ fn large_values_in_units() {
 
 const LENGTHS: [usize; 5] = [100, 20_000, 40_000, 200_000, 1_000_000];
 
-/// Everything that can happen to a value under its readers.
+/// Everything that can happen to a value while clients read it.
 fn disturb(client: &mut Client, random: &mut Random) {
     let key = format!("k{}", random.below(4));
     match random.below(16) {
@@ -199,7 +199,7 @@ fn readers_see_whole_values_whatever_happens_to_them() {
     });
 }
 
-/// Readers that vanish while their large reply is on its way.
+/// Readers that disconnect while their large reply is being sent.
 #[test]
 fn readers_of_large_values_may_vanish() {
     in_all_modes(|_, server| {
@@ -222,8 +222,8 @@ fn readers_of_large_values_may_vanish() {
     });
 }
 
-/// The same argument stored by the host and by midi is one buffer, and the
-/// host may change its own: midi's must stay as it was.
+/// The host and midi store the same argument in one buffer. The host may change its own value, and
+/// midi's must not change.
 #[test]
 fn what_the_host_does_to_its_strings_does_not_reach_midis() {
     in_all_modes(|_, server| {

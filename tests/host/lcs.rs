@@ -1,9 +1,9 @@
-//! The promise: LCS answers exactly what the stock command answers, for short
-//! values and for long ones, which other commands need not wait for.
+//! The promise: LCS answers exactly what the stock command answers, for short and long values.
+//! Other commands need not wait for long ones.
 
 use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes_and_protocols};
 
-/// Right options and wrong ones.
+/// Valid and invalid options.
 const OPTIONS: &[&str] = &[
     "",
     "LEN",
@@ -75,7 +75,7 @@ fn short_values_with_all_options() {
     });
 }
 
-/// Bytes from an alphabet of so many letters; few letters make for many ties.
+/// Bytes from an alphabet of this many letters. Few letters cause many ties.
 fn letters(random: &mut Random, count: usize, len: usize) -> Vec<u8> {
     (0..len).map(|_| b'a'.wrapping_add(random.below(count) as u8)).collect()
 }
@@ -110,7 +110,7 @@ fn random_values() {
 fn long_values() {
     in_all_modes_and_protocols(|twin| {
         let mut random = Random::new(6);
-        // One that is kept and one that is copied; a very short one beside a very long one.
+        // A kept value with a copied one, and a very short value with a very long one.
         for (a, b) in
             [(40_000, 300), (300, 40_000), (2000, 2000), (1, 200_000), (200_000, 2), (0, 200_000)]
         {
@@ -132,8 +132,8 @@ fn long_values() {
 #[test]
 fn too_large_a_table_is_refused_in_the_same_words() {
     in_all_modes_and_protocols(|twin| {
-        // 4 bytes for each of 11,586 × 11,585 cells are more than 512 MB; the
-        // setting that bounds them is midi.max-value-bytes in midi.
+        // At 4 bytes each, 11,586 × 11,585 cells take more than 512 MB. In midi,
+        // midi.max-value-bytes bounds them.
         let value = vec![b'x'; 11_585];
         twin.push(&[b"SET", &b"a"[..], &value]);
         twin.push(&[b"SET", &b"b"[..], &value]);
@@ -175,7 +175,7 @@ fn long_values_in_transactions_and_scripts() {
     });
 }
 
-/// Long ones beside writers of their keys: an answer for some state of both.
+/// Long LCS calls beside writers of their keys: each answer fits some state of both.
 #[test]
 fn values_that_change_meanwhile_are_seen_at_one_moment() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -198,7 +198,7 @@ fn values_that_change_meanwhile_are_seen_at_one_moment() {
     }
 }
 
-/// Several at once, while others go away before their reply is there.
+/// Several at once, while other clients disconnect before their reply is ready.
 #[test]
 fn many_at_once_and_clients_that_leave() {
     let server = Mode::Adaptive.server();

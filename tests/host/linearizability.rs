@@ -1,10 +1,9 @@
-//! The promise: a command takes effect at one moment between its call and its reply,
-//! and the commands of one connection take effect in their order, whichever doors the
-//! clients take. Real clients on real threads write down what they did and saw; a
-//! checker looks for one order that explains it. No verdict depends on how long
-//! anything took.
+//! The promise: a command takes effect at one moment between its call and its reply. The commands
+//! of one connection take effect in order, whichever doors the clients use. Real clients on real
+//! threads record what they did and saw. A checker then searches for one order that explains the
+//! record. No verdict depends on how long anything took.
 //!
-//! Environment: `MIDI_LINEARIZABILITY_ROUNDS` (histories for each test, mode and way in).
+//! Environment: `MIDI_LINEARIZABILITY_ROUNDS` (histories for each test, mode and door).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +15,14 @@ use crate::common::{Client, Door, Mode, Random, Server, Value, Words, beside, en
 /// Clients at once.
 const CLIENTS: usize = 6;
 
-/// The doors that the clients of a history take, one after the other, round and round.
+/// The doors that the clients of a history use, in rotation.
 const WAYS_IN: [&[Door]; 3] =
     [&[Door::Host], &[Door::Port], &[Door::Host, Door::Port, Door::PortPrefixed]];
 
 /// How often each client sends in a history.
 const SENDS: usize = 12;
 
-/// A clock that every event reads once. Its order is one that everybody agrees on.
+/// A clock that every event reads once. All threads agree on its order.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 fn tick() -> u64 {
@@ -35,13 +34,13 @@ fn rounds() -> usize {
     text.map_or(25, |text| text.parse().expect("MIDI_LINEARIZABILITY_ROUNDS"))
 }
 
-/// What one client does next: commands that go over the wire together.
+/// What one client does next: commands that are sent together.
 type Plan<'a> = dyn Fn(&mut Random, u64) -> Vec<Unit> + Sync + 'a;
 
 /// Commands that take effect together: one, or those between MULTI and EXEC.
 type Unit = Vec<Words>;
 
-/// Runs many histories of clients that do what `plan` says, and checks each.
+/// Runs many histories of clients that follow `plan`, and checks each.
 fn check(
     mode: Mode,
     load: &str,
@@ -51,7 +50,7 @@ fn check(
     let server = mode.builder().load(load).with_port().start();
     let mut client = server.client();
     client.ok("MIDI.POPULATE 20000 other");
-    // Sweeps hold shards for slices, so that commands find them taken and are queued.
+    // Sweeps hold shards for slices of time, so that commands find them taken and are queued.
     let sweep = |client: &mut Client, random: &mut Random| {
         let line =
             ["MIDI.KEYS nosuch*", "MIDI.POPULATE 3000 more", "MIDI.SCAN 0 COUNT 5000 MATCH nosuch"];
@@ -73,7 +72,7 @@ fn check(
     println!("{mode:?} {load}: {} were queued", client.info_number("midi_dispatch", "midi_queued"));
 }
 
-/// One history, from empty keys on.
+/// One history that starts with empty keys.
 fn record(server: &Server, doors: &[Door], round: usize, plan: &Plan) -> Vec<Operation> {
     let mut client = server.client();
     client.run(&format!("MIDI.DEL {}", KEYS.join(" ")));
@@ -86,7 +85,7 @@ fn record(server: &Server, doors: &[Door], round: usize, plan: &Plan) -> Vec<Ope
         let mut own = Vec::new();
         start.wait();
         for send in 0..SENDS {
-            // No value is written twice: a reply tells which write it has seen.
+            // No value is written twice, so a reply identifies the write that it has seen.
             let unique = (number * SENDS + send) as u64;
             own.extend(send_units(&mut client, door, number, plan(&mut random, unique)));
         }
@@ -95,7 +94,7 @@ fn record(server: &Server, doors: &[Door], round: usize, plan: &Plan) -> Vec<Ope
     history.into_inner().expect("no panic")
 }
 
-/// Sends units in one go, and waits for their replies.
+/// Sends units in one pipeline, and waits for their replies.
 fn send_units(client: &mut Client, door: Door, number: usize, units: Vec<Unit>) -> Vec<Operation> {
     let mut operations: Vec<Operation> = units
         .into_iter()
@@ -155,11 +154,11 @@ fn shown(history: &[Operation], best: &[Operation]) -> String {
     )
 }
 
-/// Few keys, so that clients meet.
+/// Few keys, so that clients conflict.
 const KEYS: [&str; 3] = ["x", "y", "z"];
 
-/// What is drawn for one key; `K` is the key, `V` a value of its own. A command that
-/// midi does not have is left out.
+/// Random commands on one key. `K` is the key, and `V` is a unique value. Commands that midi does
+/// not have are left out.
 const ON_ONE_KEY: [&str; 23] = [
     "GET K",
     "GET K",
@@ -186,10 +185,10 @@ const ON_ONE_KEY: [&str; 23] = [
     "BITFIELD K INCRBY u8 #1 7 INCRBY u8 #6 1",
 ];
 
-/// For keys that are numbers only.
+/// For keys that hold only numbers.
 const ON_A_COUNTER: [&str; 4] = ["INCR K", "INCR K", "GET K", "DEL K"];
 
-/// What is drawn for several keys at once.
+/// Random commands on several keys at once.
 const ON_SEVERAL_KEYS: [&str; 17] = [
     "MSET x V y V z V",
     "MSET z V x V",
@@ -210,7 +209,7 @@ const ON_SEVERAL_KEYS: [&str; 17] = [
     "SETBIT y 5 0",
 ];
 
-/// Those of the lines whose command midi has.
+/// The lines whose command midi has.
 fn present(lines: &[&'static str]) -> Vec<&'static str> {
     let server = Mode::Adaptive.server();
     let names: HashSet<String> = server
@@ -232,7 +231,7 @@ fn command(line: &str, key: &str, unique: u64) -> Words {
     words(&line.replace('K', key).replace('V', &format!("v{unique}")))
 }
 
-/// One to four commands on single keys in a go.
+/// One to four commands on single keys, sent at once.
 fn single_keys(lines: &[&'static str], random: &mut Random, unique: u64) -> Vec<Unit> {
     let one = |at: usize, random: &mut Random| {
         let key = KEYS[random.below(KEYS.len())];
@@ -251,8 +250,8 @@ fn commands_on_one_key() {
     }
 }
 
-/// The same with all keys judged together: a client's commands on different keys keep
-/// their order too.
+/// The same with all keys judged together: a client's commands on different keys also keep their
+/// order.
 #[test]
 fn pipelines_over_keys() {
     let lines = present(&["GET K", "SET K V", "SET K V GET", "DEL K"]);
@@ -307,11 +306,11 @@ fn transactions() {
     }
 }
 
-/// The checker itself, on histories that were made by hand.
+/// The checker itself, on histories made by hand.
 mod checker {
     use super::*;
 
-    /// `client called..returned command -> reply`, a reply being a number, nil, OK or a text.
+    /// `client called..returned command -> reply`, where a reply is a number, nil, OK or a text.
     fn history(lines: &[&str]) -> Vec<Operation> {
         lines.iter().map(|line| operation(line)).collect()
     }
@@ -370,7 +369,7 @@ mod checker {
     fn a_stale_read_is_refused() {
         does_not_fit(&["1 1..2 SET x a -> OK", "2 3..4 GET x -> nil"]);
         does_not_fit(&["1 1..2 SET x a -> OK", "1 3..4 SET x b -> OK", "2 5..6 GET x -> a"]);
-        // The write is still under way, but somebody has seen it already.
+        // The write is still in progress, but another client has already seen its value.
         does_not_fit(&["1 1..9 SET x a -> OK", "2 2..3 GET x -> a", "3 4..5 GET x -> nil"]);
     }
 
@@ -427,7 +426,7 @@ mod checker {
 
     #[test]
     fn a_connection_keeps_its_order() {
-        // In one go: the second is called before the first has returned.
+        // In one pipeline: the second is called before the first has returned.
         does_not_fit(&["1 1..3 SET x a -> OK", "1 2..4 GET x -> nil"]);
         fits(&["1 1..3 SET x a -> OK", "2 2..4 GET x -> nil"]);
         does_not_fit(&[

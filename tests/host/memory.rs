@@ -1,11 +1,11 @@
-//! The promise: whatever midi has no more use for is given back, and a client
-//! that has asked for a value gets it whole, although it is gone by then.
+//! The promise: midi frees everything that it no longer needs. A client that has requested a value
+//! gets it whole, even if it is deleted meanwhile.
 
 use crate::common::{Client, Random, Server, Value, in_all_modes, wait_until};
 
 const MIB: usize = 1 << 20;
 
-/// Bytes that tell their place: a shifted or torn copy shows.
+/// Bytes that depend on their position, so that a shifted or torn copy is noticed.
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -20,7 +20,7 @@ fn set(client: &mut Client, key: &str, value: &[u8]) {
     assert_eq!(client.call(&[b"MIDI.SET".as_slice(), key.as_bytes(), value]), Value::ok());
 }
 
-/// Without printing megabytes.
+/// Fails without printing megabytes.
 #[track_caller]
 fn check(reply: Value, expected: &[u8], what: &str) {
     assert!(reply == Value::bulk(expected), "{what}: not the value");
@@ -30,13 +30,13 @@ fn used(client: &mut Client) -> usize {
     client.info_number("memory", "used_memory") as usize
 }
 
-/// Waits until less than this is used.
+/// Waits until the server uses less memory than this.
 fn memory_comes_back(server: &Server, below: usize) {
     let mut client = server.client();
     wait_until("memory is back", || used(&mut client) < below);
 }
 
-/// What the server may use when it is empty again.
+/// The memory that the server may use when it is empty again.
 fn empty(client: &mut Client) -> usize {
     set(client, "warm", &pattern(MIB, 0));
     client.ok("MIDI.FLUSHALL SYNC");
@@ -85,7 +85,7 @@ fn replaced_values_are_freed() {
     });
 }
 
-/// Expired, and never looked at again.
+/// Expired, and never accessed again.
 #[test]
 fn expired_values_are_freed() {
     in_all_modes(|_, server| {
@@ -100,7 +100,7 @@ fn expired_values_are_freed() {
     });
 }
 
-/// Of what was refused or had no effect nothing stays.
+/// Nothing remains of a command that was refused or had no effect.
 #[test]
 fn refused_values_are_freed() {
     in_all_modes(|_, server| {
@@ -148,7 +148,7 @@ fn values_in_transactions_and_scripts_are_freed() {
         check(client.run("MIDI.GET b"), &reversed, "after the script");
         client.ok("MIDI.FLUSHALL");
         client.ok("SCRIPT FLUSH");
-        // Lua collects its own garbage when it likes.
+        // Lua's garbage collector runs at its own pace.
         memory_comes_back(server, start + 2 * MIB);
     });
 }
@@ -165,7 +165,7 @@ fn many_small_keys_are_freed() {
             memory_comes_back(server, start);
             assert_eq!(client.info_number("midi_memory", "midi_table_bytes"), 0, "{gone}");
         }
-        // One by one, with the tables they stood in.
+        // One by one, until their tables are freed too.
         client.ok("MIDI.POPULATE 100000");
         let keys: Vec<Vec<String>> = (0..100)
             .map(|part| (0..1000).map(|number| format!("key:{}", part * 1000 + number)).collect())
@@ -177,7 +177,7 @@ fn many_small_keys_are_freed() {
     });
 }
 
-/// A client that has asked for much and reads nothing of it, while all goes away.
+/// A client that requests much and reads nothing, while all the values are deleted.
 #[test]
 fn values_go_before_their_reader_reads() {
     in_all_modes(|_, server| {

@@ -1,12 +1,12 @@
-//! The promise: where the host has keyspace notifications or client-side caching
-//! switched on, midi's keys take part, with the events of the same command without
-//! the prefix; whichever thread ran the command.
+//! The promise: where the host's keyspace notifications or client-side caching are on, they include
+//! midi's keys. The events are those of the same command without the prefix, whichever thread ran
+//! the command.
 
 use crate::common::hosts::host;
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Server, Value, in_all_modes, wait_until};
 
-/// A subscriber to everything that is told of keys.
+/// A subscriber to all keyspace notifications.
 fn subscriber(server: &Server) -> Client {
     let mut client = server.client();
     client.send_line("PSUBSCRIBE __key*");
@@ -14,9 +14,9 @@ fn subscriber(server: &Server) -> Client {
     client
 }
 
-/// What was told so far: channel and message of each, in order.
+/// The notifications so far, in order: channel and message of each.
 fn told(server: &Server, subscriber: &mut Client) -> Vec<(String, String)> {
-    // What comes after everything else. The workers may still have some to tell.
+    // This message marks the end. The workers may still have some notifications to send.
     std::thread::sleep(std::time::Duration::from_millis(20));
     server.client().run("PUBLISH __key_end end");
     let mut all = Vec::new();
@@ -30,7 +30,7 @@ fn told(server: &Server, subscriber: &mut Client) -> Vec<(String, String)> {
     }
 }
 
-/// Runs the lines twice, natively and as midi's, and compares what is told.
+/// Runs the lines twice, as stock and as midi's commands, and compares the notifications.
 #[track_caller]
 fn same_events(server: &Server, subscriber: &mut Client, lines: &[&str]) {
     let mut run = |prefix: &str| {
@@ -44,7 +44,7 @@ fn same_events(server: &Server, subscriber: &mut Client, lines: &[&str]) {
     };
     let mut native = run("");
     let midi = run("MIDI.");
-    // Valkey calls a time to live that is over at once `expired`; midi says `del`, as Redis does.
+    // Valkey calls a time to live that is over at once `expired`. midi sends `del`, as Redis does.
     if host().valkey {
         for (channel, message) in &mut native {
             *channel = channel.replace(":expired", ":del");
@@ -134,7 +134,7 @@ const EVERY_COMMAND: &[&[&str]] = &[
     &["SET k 1", "MOVE k 3", "SET k 2", "DEL k", "SELECT 3", "DEL k"],
 ];
 
-/// Times that are over.
+/// Times in the past.
 const TOO_LATE: &[&str] =
     &["SET k 1", "EXPIREAT k 1", "SET k 1", "PEXPIREAT k 1", "SET k 1", "GETEX k EXAT 1"];
 
@@ -157,7 +157,7 @@ fn events_are_those_of_the_host() {
     });
 }
 
-/// RESTORE takes bytes that no line of words has.
+/// RESTORE takes binary data, which a line of words cannot hold.
 fn restored_keys(server: &Server, listener: &mut Client) {
     let mut client = server.client();
     client.ok("SET k value");
@@ -176,7 +176,7 @@ fn restored_keys(server: &Server, listener: &mut Client) {
     }
 }
 
-/// Of keys that expire, found by a reader or by midi's own search.
+/// Keys that expire, found by a reader or by midi's own search.
 #[test]
 fn expired_keys() {
     in_all_modes(|mode, server| {
@@ -224,7 +224,7 @@ fn jobs_and_copies() {
     });
 }
 
-/// Each of a pipeline's changes is told once, in the order of the key's changes.
+/// Each change in a pipeline is notified once, in the order of the key's changes.
 #[test]
 fn order_and_number() {
     in_all_modes(|mode, server| {
@@ -253,7 +253,7 @@ fn order_and_number() {
     });
 }
 
-/// The keys of the invalidations that a client with tracking got, after `PING`.
+/// The keys of the invalidations that a tracking client has received before the reply to `PING`.
 #[track_caller]
 fn invalidated(client: &mut Client) -> Vec<String> {
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -296,11 +296,11 @@ fn check_tracking(mode: Mode, server: &Server) {
         assert!(!other.run(change).is_error());
         assert!(invalidated(&mut client).is_empty(), "{mode:?}: {change} again");
     }
-    // Expired, found by midi's own search.
+    // A key that expires, found by midi's own search.
     other.ok("MIDI.SET k 1 PX 1500");
     client.run("MIDI.GET k");
     wait_until("its expiry is told", || invalidated(&mut client) == ["k"]);
-    // Within a transaction, after a while without any tracking client.
+    // In a transaction, after some time without a tracking client.
     client.ok("CLIENT TRACKING OFF");
     std::thread::sleep(std::time::Duration::from_millis(300));
     client.ok("MULTI");
@@ -316,12 +316,12 @@ fn client_side_caching() {
     in_all_modes(check_tracking);
 }
 
-/// What two clients that cache hear of what the first one and a third one change, step by step.
+/// What two caching clients are notified of, step by step, when the first and a third make changes.
 fn heard(server: &Server, options: &str, prefix: &str) -> Vec<[Vec<String>; 2]> {
     let (mut first, mut second) = (server.client().resp3(), server.client().resp3());
     let mut third = server.client();
     third.ok(&format!("{prefix}MSET k 1 l 1 m 1"));
-    // Nobody has news of before.
+    // No client is notified of earlier changes.
     invalidated(&mut third);
     for client in [&mut first, &mut second] {
         client.ok(&format!("CLIENT TRACKING ON {options}"));
@@ -361,12 +361,12 @@ fn heard(server: &Server, options: &str, prefix: &str) -> Vec<[Vec<String>; 2]> 
     told
 }
 
-/// NOLOOP: a client hears of others' changes and not of its own, as with the host's keys.
+/// NOLOOP: a client is notified of others' changes and not of its own, as for the host's keys.
 #[test]
 fn own_changes_are_no_news_to_who_wants_none() {
     in_all_modes(|mode, server| {
         for options in ["BCAST NOLOOP", "BCAST", "NOLOOP"] {
-            // Without BCAST a host takes nobody for the author of what a worker has changed.
+            // Without BCAST a host attributes a worker's changes to no client.
             if mode == Mode::Pool && options == "NOLOOP" {
                 continue;
             }
@@ -376,10 +376,10 @@ fn own_changes_are_no_news_to_who_wants_none() {
     });
 }
 
-/// Names that are in midi, before a flush, in database 0.
+/// Names that are in midi's database 0 before a flush.
 const FLUSHED: [&str; 4] = ["k", "key:17", "key:4999", "l"];
 
-/// Makes them, among many others, and one in database 3.
+/// Creates them among many others, and one key in database 3.
 fn fill(host: &mut Client) {
     host.ok("MIDI.MSET k 1 l 1");
     host.ok("MIDI.POPULATE 5000");
@@ -388,7 +388,7 @@ fn fill(host: &mut Client) {
     host.ok("SELECT 0");
 }
 
-/// A client's cache learns which keys are gone, and nothing of the host's own keys.
+/// A client's cache is notified of the keys that are gone, and of none of the host's own keys.
 fn check_flush(mode: Mode, ported: &Ported) {
     let (mut host, mut port) = (ported.host(), ported.client());
     host.ok("SET native 1");
@@ -397,7 +397,7 @@ fn check_flush(mode: Mode, ported: &Ported) {
     broadcast.ok("CLIENT TRACKING ON BCAST PREFIX l PREFIX native");
     let mut check = |what: &str, flush: &mut dyn FnMut(&mut Client), all: bool| {
         fill(&mut host);
-        // What the last flush has left is told of here.
+        // Reads the notifications that remain from the last flush.
         invalidated(&mut client);
         invalidated(&mut broadcast);
         client.run("GET native");
@@ -444,8 +444,8 @@ fn flushes_reach_caches() {
     }
 }
 
-/// A flush of the host's is told as ever: everything is gone. The host tells nothing of SWAPDB, and
-/// neither does midi.
+/// The host's own flush is notified as always: all keys are gone. Neither the host nor midi
+/// notifies clients of SWAPDB.
 #[test]
 fn the_hosts_flush_and_exchanges() {
     in_all_modes(|mode, server| {
@@ -465,7 +465,7 @@ fn the_hosts_flush_and_exchanges() {
     });
 }
 
-/// Listening changes nothing for WATCH.
+/// Notifications do not change how WATCH works.
 #[test]
 fn watch_beside_listeners() {
     in_all_modes(|mode, server| {

@@ -1,5 +1,5 @@
-//! The promise: MIDI.OBJECT and MIDI.MEMORY answer and refuse as the stock
-//! commands do, where midi knows the answer, and say so where it does not.
+//! The promise: MIDI.OBJECT and MIDI.MEMORY answer and refuse as the stock commands do where midi
+//! knows the answer, and report it where midi does not.
 
 use crate::common::{Client, Value, in_all_modes, in_all_modes_and_protocols};
 
@@ -48,8 +48,8 @@ fn encoding_and_refcount_are_those_of_a_value_that_was_set() {
     });
 }
 
-/// What a value came of decides, too: APPEND, SETRANGE and what writes bits leave `raw`,
-/// INCRBYFLOAT never leaves `int`.
+/// A value's history also decides: APPEND, SETRANGE and bit writes leave `raw`, and INCRBYFLOAT
+/// never leaves `int`.
 #[test]
 fn encoding_is_that_of_a_value_that_was_made() {
     let beginnings = [
@@ -120,8 +120,7 @@ fn check(client: &mut Client, args: &[&[u8]], error: &str) {
     assert_eq!(reply, Value::error(error), "{}", crate::common::shown(args));
 }
 
-/// The stock says the same of its own commands; with the prefix the names differ in two cases of
-/// letters.
+/// Stock replies the same for its own commands. The prefix appears in upper and lower case.
 #[test]
 fn wrong_subcommands_are_refused_in_redis_words() {
     in_all_modes(|_, server| {
@@ -227,7 +226,7 @@ fn memory_usage_is_what_a_key_takes() {
         for number in 0..200 {
             sum += client.integer(&format!("MIDI.MEMORY USAGE p:{}", number * 997));
         }
-        // Every table's share is its own; the mean over many keys is the mean over all.
+        // Each table has its own overhead. The mean over many keys is the mean over all.
         let (told, taken) = (sum as f64 / 200.0, bytes as f64 / 200_000.0);
         assert!((told / taken - 1.0).abs() < 0.1, "{told} {taken}");
         for len in [10, 1000, 32_768, 1_000_000] {

@@ -1,5 +1,5 @@
-//! The promise: where the host has a hard limit of what may wait for its clients, replies for them
-//! are not made beyond it; and nothing is kept from a client that the host would have let pass.
+//! The promise: where the host has a hard limit for a client's pending output, midi makes no
+//! replies beyond it. A client gets every reply that the host would have let pass.
 
 use crate::common::{Client, Mode, Server, Value};
 
@@ -9,7 +9,7 @@ fn server(mode: Mode, limits: &str) -> Server {
     mode.builder().config(format!("client-output-buffer-limit {limits}")).start()
 }
 
-/// The most memory that the server has had so far, in bytes.
+/// The server's peak memory so far, in bytes.
 fn peak(server: &Server) -> usize {
     let path = format!("/proc/{}/status", server.pid());
     let status = std::fs::read_to_string(path).expect("the server's status");
@@ -33,7 +33,7 @@ fn fill(client: &mut Client) {
     assert_eq!(client.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
 }
 
-/// MGET of so many of the values.
+/// MGET of this many of the values.
 fn mget(values: usize) -> String {
     let keys: String = (0..values).map(|number| format!(" v{number}")).collect();
     format!("MIDI.MGET{keys}")
@@ -79,7 +79,7 @@ fn what_is_more_than_may_wait_is_not_made() {
     }
 }
 
-/// Replies around what the host lets pass: midi and the host must agree, but for what lies in
+/// Replies of sizes near the host's limit: midi and the host must agree, except for what is in
 /// buffers.
 #[test]
 fn the_limit_is_the_hosts() {
@@ -97,7 +97,7 @@ fn the_limit_is_the_hosts() {
     assert!(hosts < 1100 && (hosts..=hosts + 30).contains(&midis), "{hosts}, {midis}");
 }
 
-/// Some hosts do not block clients with subscriptions: their commands run at once, to the end.
+/// Some hosts do not block clients with subscriptions. Their commands run to the end at once.
 #[test]
 fn a_subscriber_is_answered_whatever_it_asks() {
     for mode in [Mode::Adaptive, Mode::Pool] {

@@ -1,5 +1,5 @@
-//! The promise: APPEND, STRLEN, GETRANGE, SUBSTR and SETRANGE answer and store
-//! exactly what the stock commands do, small values and large ones.
+//! The promise: APPEND, STRLEN, GETRANGE, SUBSTR and SETRANGE answer and store exactly what the
+//! stock commands do, for small and large values.
 
 use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
 
@@ -49,7 +49,7 @@ fn parts_are_read_at_any_offsets() {
 fn parts_are_written_at_any_offset() {
     in_all_modes_and_protocols(|twin| {
         for before in ["DEL k", "SET k 0123456789ab", "SET k 17 EX 1000", "SET k old PXAT 1"] {
-            // The refusal of a length names the setting, which is another one in midi.
+            // The error for a length names the setting, which is a different one in midi.
             for offset in OFFSETS.iter().filter(|offset| **offset != "9223372036854775807") {
                 for value in ["", "x", "\0\r\n", "a longer one that goes beyond the end"] {
                     twin.push_line(before);
@@ -100,7 +100,7 @@ fn large_values_are_read_and_changed_in_parts() {
     in_all_modes_and_protocols(|twin| {
         for len in [16_383, 16_384, 40_000, 300_000, 1_000_000] {
             let value: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            // From a value of the host's, from one of midi's, and from nothing.
+            // From a value of the host, from one of midi, and from a missing key.
             twin.push(&[b"SET", &b"big"[..], &value]);
             twin.push_line("GETRANGE big 100 -100");
             twin.push_line("GETRANGE big -20 -1");
@@ -128,7 +128,7 @@ fn large_values_are_read_and_changed_in_parts() {
     });
 }
 
-/// The same random steps both ways, across the sizes at which values change their form.
+/// The same random steps on both sides, across the sizes at which values change their form.
 #[test]
 fn values_change_at_random() {
     in_all_modes(|_, server| {
@@ -180,7 +180,7 @@ fn values_grow_up_to_the_limit_only() {
     });
 }
 
-/// A reply under way shows the value as it was, whoever changes the value meanwhile.
+/// A reply in progress shows the value as it was, even if other clients change it meanwhile.
 #[test]
 fn replies_under_way_do_not_change() {
     let server = Mode::Adaptive.server();

@@ -1,6 +1,6 @@
-//! The promise: RENAME, RENAMENX, COPY, MOVE and SWAPDB do to midi's keys what
-//! the stock commands do to the host's: value and expiry go along, nobody sees
-//! half of it, and the books of both databases stay right.
+//! The promise: RENAME, RENAMENX, COPY, MOVE and SWAPDB do to midi's keys what the stock commands
+//! do to the host's. Value and expiry move together, no client sees a partial move, and the
+//! counters of both databases stay right.
 
 use crate::common::{
     Client, Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols,
@@ -119,7 +119,7 @@ fn the_same_is_refused_in_the_same_words() {
     });
 }
 
-/// Short, long, kept: every shape of an entry goes along with its expiry.
+/// Short, long, kept: every form of an entry moves together with its expiry.
 #[test]
 fn every_shape_of_value_goes_along() {
     in_all_modes_and_protocols(|twin| {
@@ -196,7 +196,7 @@ fn swapdb_exchanges_midis_keys_alone() {
     });
 }
 
-/// A random command on few keys in few databases.
+/// A random command on a few keys in a few databases.
 fn random_command(random: &mut Random) -> Vec<String> {
     const KEYS: &[&str] = &["a", "b", "c", "d", "e"];
     const DBS: &[&str] = &["0", "1", "2", "2", "1", "0", "99", "x"];
@@ -229,7 +229,7 @@ fn a_random_run_is_the_same() {
                 let db = random.below(3);
                 twin.client().ok(&format!("SELECT {db}"));
             }
-            // Both halves of a swap, so that the two families stay together.
+            // Swaps and swaps back, so that the two families stay together.
             if number % 333 == 0 {
                 twin.client().ok("MIDI.SWAPDB 0 1");
                 twin.client().ok("MIDI.SWAPDB 1 0");
@@ -263,7 +263,7 @@ fn a_random_run_is_the_same() {
     }
 }
 
-/// One value goes round and round; whoever looks finds it under exactly one name.
+/// One value moves in a circle. Every reader finds it under exactly one name.
 #[test]
 fn a_renamed_key_is_never_there_twice_nor_not_at_all() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -286,7 +286,7 @@ fn a_renamed_key_is_never_there_twice_nor_not_at_all() {
     }
 }
 
-/// One key moves between two databases; a swap of both sees it in one of them.
+/// One key moves between two databases. A swap of both sees it in one of them.
 #[test]
 fn the_books_stay_right_beside_moves() {
     for mode in Mode::ALL {

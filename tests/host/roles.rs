@@ -1,6 +1,5 @@
-//! The promise: a server that turns AOF on, gets a replica, becomes one, or
-//! reloads its data in the midst of midi's work ends that work with a word that
-//! says why, and goes on.
+//! The promise: when a server turns AOF on, gets a replica, becomes one, or reloads its data during
+//! midi's work, midi ends that work with an error that gives the reason. The server continues.
 
 use crate::common::{
     Builder, Client, Mode, Random, Server, Value, beside, in_all_modes, redis_server, wait_until,
@@ -62,7 +61,7 @@ fn the_host_writes_on_with_aof() {
         client.info_number("persistence", "aof_rewrite_in_progress") == 0
     });
     client.ok("SET native 1");
-    // What goes into the host is logged as the host's own.
+    // Writes to the host's keyspace are logged like the host's own.
     assert_eq!(client.run("MIDI.EXPORT *"), Value::integers(&[3, 0, 0]));
     server.restart(redis_server());
     let mut client = server.client();
@@ -82,7 +81,7 @@ fn the_hosts_flushall_acts_on_both_with_aof() {
         client.ok("FLUSHALL");
         assert_eq!(client.integer("MIDI.DBSIZE"), 0);
         assert_eq!(client.integer("DBSIZE"), 0);
-        // A server that writes its first AOF does not let itself be ended.
+        // A server that is writing its first AOF refuses to shut down.
         client.ok("CONFIG SET appendonly no");
     });
 }
@@ -98,7 +97,7 @@ fn start(server: &Server, line: &str) -> Client {
     client
 }
 
-/// A job that is refused half-way is over: nothing of it goes on afterwards.
+/// A job that is refused in the middle ends, and no part of it continues.
 #[test]
 fn a_refused_populate_does_not_go_on() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -141,7 +140,7 @@ fn running_populate_ends_when_a_replica_comes() {
     }
 }
 
-/// What EXPORT writes, alone or in a unit, reaches a replica that has never heard of midi.
+/// What EXPORT writes, alone or in a unit, reaches a replica without midi.
 #[test]
 fn export_is_replicated() {
     in_all_modes(|_, server| {
@@ -170,7 +169,7 @@ fn export_is_replicated() {
     });
 }
 
-/// A server that becomes a replica in the midst of work.
+/// A server that becomes a replica during midi's work.
 #[test]
 fn work_ends_well_when_the_role_changes() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -202,7 +201,7 @@ fn work_ends_well_when_the_role_changes() {
     }
 }
 
-/// Reloading is a restart for midi: what is in the file are the host's keys.
+/// For midi a reload is a restart: the file holds only the host's keys.
 #[test]
 fn debug_reload_harms_nobody() {
     in_all_modes(|_, server| {

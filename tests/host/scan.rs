@@ -1,5 +1,5 @@
-//! The promise: what is there all the time is seen exactly once, by KEYS and by a
-//! full SCAN, while tables grow, shrink and are flushed; what never existed is not.
+//! The promise: KEYS and a full SCAN return each key that exists the whole time exactly once, while
+//! tables grow, shrink and are flushed. They never return a key that never existed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ fn set_stable(client: &mut Client) {
     client.pipeline(&commands);
 }
 
-/// Every key has a name that somebody gave once.
+/// Every returned key has a name that a client has used.
 #[track_caller]
 fn check_known(keys: &[Vec<u8>]) {
     for key in keys {
@@ -103,7 +103,7 @@ fn stable_keys_are_seen_beside_churn() {
     in_all_modes(|_, server| scan_beside_churn(server, 4));
 }
 
-/// In one shard everything happens in one table.
+/// With one shard, everything happens in one table.
 #[test]
 fn stable_keys_are_seen_beside_churn_in_one_shard() {
     for mode in Mode::ALL {
@@ -111,7 +111,7 @@ fn stable_keys_are_seen_beside_churn_in_one_shard() {
     }
 }
 
-/// SCAN step by step, the table growing and shrinking between the steps.
+/// SCAN step by step, while the table grows and shrinks between the steps.
 fn scan_between_steps(server: &Server, count: usize, grow: bool) {
     let mut client = server.client();
     client.ok("MIDI.FLUSHALL SYNC");
@@ -221,7 +221,7 @@ fn at_rest_every_key_is_given_whatever_the_options() {
     });
 }
 
-/// A reply is of the order of COUNT, as SCAN promises.
+/// The size of a reply is of the order of COUNT, as SCAN promises.
 #[test]
 fn count_bounds_the_reply() {
     in_all_modes(|_, server| {
@@ -236,7 +236,7 @@ fn count_bounds_the_reply() {
     });
 }
 
-/// Cursors that SCAN never gave are no danger.
+/// Cursors that SCAN never returned do no harm.
 #[test]
 fn invented_cursors_do_no_harm() {
     in_all_modes(|_, server| {
@@ -254,7 +254,7 @@ fn invented_cursors_do_no_harm() {
     });
 }
 
-/// Two iterations at once, of different databases, over one connection.
+/// Two iterations at once over one connection, in different databases.
 #[test]
 fn iterations_do_not_mix() {
     in_all_modes(|_, server| {

@@ -1,12 +1,12 @@
-//! The promise: SETNX, SETEX, PSETEX, GETSET, GETDEL, GETEX and MSETNX answer and
-//! store exactly what the stock commands do; the conditions of SET, and DELEX,
-//! DIGEST and MSETEX, do what Redis 8.4 does.
+//! The promise: SETNX, SETEX, PSETEX, GETSET, GETDEL, GETEX and MSETNX answer and store exactly
+//! what the stock commands do. The conditions of SET, and DELEX, DIGEST and MSETEX, do what Redis
+//! 8.4 does.
 
 use crate::common::{
     Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms,
 };
 
-/// Numbers as people and programs get them wrong, for an expiry. None is over during a run.
+/// Invalid and unusual numbers for an expiry. None expires during a run.
 const NUMBERS: &[&str] = &[
     "10000000",
     "100000",
@@ -29,7 +29,7 @@ const NUMBERS: &[&str] = &[
     "1000\0",
 ];
 
-/// What may be under the key before.
+/// What the key may hold before.
 const BEFORE: [&str; 5] =
     ["DEL k", "SET k old", "SET k old EX 500", "SET k old PXAT 1", "SET k 12345"];
 
@@ -73,7 +73,7 @@ fn getdel_takes_keys_out() {
     });
 }
 
-/// GETEX's options, right ones and wrong ones.
+/// GETEX's options, valid and invalid.
 fn getex_options() -> Vec<Vec<String>> {
     let (seconds, ms) = (now_ms() / 1000 + 1000, now_ms() + 1_000_000);
     let lines = [
@@ -238,12 +238,12 @@ const SYNTAX: &str = "-ERR syntax error";
 const DIGEST_WANTED: &str = "-ERR must be exactly 16 hexadecimal characters";
 const CONDITION_WANTED: &str = "-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE";
 
-/// The XXH3 digest of `hello`, and that of nothing stored here.
+/// The XXH3 digest of `hello`, and a digest of no value stored here.
 const HELLO: &str = "9555e8555c62dcfd";
 const OTHER: &str = "0123456789abcdef";
 
-/// Runs lines of `command -> reply`; a reply is `-error`, `:number`, `nil`, `+status` or a value;
-/// `:~100` is a hundred seconds some of which may be over.
+/// Runs lines of `command -> reply`. A reply is `-error`, `:number`, `nil`, `+status` or a value.
+/// `:~100` is a hundred seconds, of which some may have passed.
 fn check_table(client: &mut Client, table: &str) {
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (command, expected) = line.split_once(" -> ").expect("a command and its reply");
@@ -509,13 +509,13 @@ fn large_values_are_compared() {
     });
 }
 
-/// A string command on one of a few keys, with arguments that fit more often than not.
+/// A string command on one of a few keys, with arguments that are usually valid.
 fn random_command(random: &mut Random) -> Vec<String> {
     const NUMBERS: &[&str] =
         &["0", "1", "-1", "7", "100", "-100", "9223372036854775807", "0.5", "x", "1e3"];
     const TEXTS: &[&str] =
         &["", "a", "12", "-7", "3.25", "hello world", "9223372036854775800", "\0"];
-    // Seconds or milliseconds, over at once or not during a run.
+    // Seconds or milliseconds, which either expire at once or not during a run.
     const TIMES: &[&str] = &["10000000", "20000000", "0", "-5", "x"];
     let key = |random: &mut Random| random.pick(&["a", "b", "c", "d", "e", "f"]).to_owned();
     let text = |random: &mut Random| match random.below(6) {

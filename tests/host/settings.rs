@@ -1,6 +1,6 @@
-//! The promise: what is wrong with a setting is said where it is set, and leaves
-//! nothing behind; what was set last is what counts after CONFIG REWRITE and a
-//! restart; limits on jobs and memory hold while long commands run.
+//! The promise: an invalid setting is reported where it is set, and leaves nothing behind. The last
+//! value set is the one that counts after CONFIG REWRITE and a restart. Limits on jobs and memory
+//! hold while long commands run.
 
 use std::sync::Mutex;
 
@@ -23,7 +23,7 @@ fn check_settings(client: &mut Client, expected: &[(&str, &str)]) {
     }
 }
 
-/// The engine works with this.
+/// The engine works with these settings.
 #[track_caller]
 fn smoke(client: &mut Client) {
     client.ok("MIDI.SET smoke 1");
@@ -69,7 +69,7 @@ fn the_least_and_the_most_work() {
     }
 }
 
-/// Sizes are written with units everywhere else.
+/// Sizes are written with units in all other places.
 #[test]
 fn load_arguments_take_units() {
     let server = Builder::new().load("keep-bytes 64kb max-value-bytes 1mb").start();
@@ -149,8 +149,8 @@ fn module_loadex() {
     smoke(&mut client);
 }
 
-/// The host notices a name that nobody knows after the module is loaded, and
-/// wants to unload it again, which is refused. Redis from 8 on would end then.
+/// After the module is loaded, the host finds an unknown setting and tries to unload the module,
+/// which is refused. Redis from 8 on would then exit.
 #[test]
 fn module_loadex_with_an_unknown_setting_harms_nobody() {
     let server = Builder::plain().start();
@@ -263,7 +263,7 @@ fn config_rewrite_keeps_safemode() {
     check_settings(&mut server.client(), &[("safemode", "yes"), ("threads", "2")]);
 }
 
-/// What was set last and rewritten counts, also where a load argument said otherwise.
+/// The last value set and rewritten counts, even if a load argument differs.
 #[test]
 fn config_rewrite_outlives_load_arguments() {
     let mut server = Builder::new().load("dispatch adaptive max-jobs 9").start();
@@ -278,7 +278,7 @@ fn max_jobs_is_kept() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = mode.builder().load("max-jobs 2").start();
         let (mut one, mut two, mut three) = (server.client(), server.client(), server.client());
-        // More than is made before they are ended.
+        // More keys than the jobs make before they are ended.
         one.send_line("MIDI.POPULATE 30000000 a");
         two.send_line("MIDI.POPULATE 30000000 b");
         wait_until("two jobs run", || three.run("MIDI.JOBS").array().len() == 2);
@@ -288,7 +288,7 @@ fn max_jobs_is_kept() {
         for line in ["MIDI.KEYS *", "MIDI.POPULATE 1000", "MIDI.IMPORT *", "MIDI.EXPORT nosuch"] {
             assert_eq!(three.run(line), refused, "{line}");
         }
-        // Short ones go on.
+        // Short commands still run.
         three.ok("MIDI.SET smoke 1");
         assert_eq!(three.run("MIDI.GET smoke"), Value::bulk("1"));
         three.ok("CONFIG SET midi.max-jobs 3");
@@ -300,7 +300,7 @@ fn max_jobs_is_kept() {
     }
 }
 
-/// Commands that come in one turn of the main loop wait together.
+/// Commands that arrive in one turn of the main loop wait together.
 #[test]
 fn max_queued_commands_is_kept() {
     let server = Mode::Pool.builder().load("max-queued-commands 5").start();
@@ -342,7 +342,7 @@ fn unloading_is_refused_beside_work() {
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// How far a long write may go beyond `maxmemory`, and what there is to fill.
+/// How far a long write may go beyond `maxmemory`, and how much room there is to fill.
 const OVERSHOOT: i64 = 10 << 20;
 const ROOM: i64 = 40 << 20;
 
@@ -350,7 +350,7 @@ fn used_memory(client: &mut Client) -> i64 {
     client.info_number("memory", "used_memory")
 }
 
-/// Fills the server by `line` until it is refused; how far beyond `maxmemory` it went.
+/// Fills the server with `line` until it is refused. Returns how far it went beyond `maxmemory`.
 fn fill(server: &Server, line: &str) -> i64 {
     let mut client = server.client();
     let limit = used_memory(&mut client) + ROOM;

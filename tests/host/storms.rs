@@ -1,5 +1,5 @@
-//! The promise: clients that vanish, whatever they have asked for and however
-//! far they have got, harm nobody; their jobs stop; jobs can be listed and cancelled.
+//! The promise: clients that disconnect, whatever they have requested and at whatever point, do no
+//! harm. Their jobs stop. Jobs can be listed and cancelled.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::common::{
 /// The modes in which long commands are jobs.
 const WITH_JOBS: [Mode; 2] = [Mode::Adaptive, Mode::Pool];
 
-/// The server is as it was: nobody blocked, nothing queued, no jobs, and it works.
+/// The server is as before: no blocked client, no queue, no jobs, and it works.
 fn check_healthy(server: &Server) {
     server.wait_until_idle();
     let mut client = server.client();
     wait_until("nobody is blocked", || client.info_number("clients", "blocked_clients") == 0);
     wait_until("the dead are gone", || client.info_number("clients", "connected_clients") == 1);
-    // What the last of the dead had queued may still be on its way.
+    // The last commands of disconnected clients may still be in the queue.
     wait_until("nothing is queued", || {
         client.info_number("midi_dispatch", "midi_queue_depth") == 0
     });
@@ -52,7 +52,7 @@ fn clients_that_send_and_vanish() {
                 let commands: Vec<_> =
                     (0..1 + random.below(40)).map(|_| short_command(&mut random)).collect();
                 let bytes = commands.concat();
-                // Often the last command is not whole.
+                // Often the last command is incomplete.
                 let end =
                     if random.below(2) == 0 { bytes.len() } else { random.below(bytes.len()) };
                 let _ = client.try_send(&bytes[..end]);
@@ -115,7 +115,7 @@ fn clients_that_ask_for_long_work_and_vanish() {
     });
 }
 
-/// A client that wants much and never reads.
+/// A client that requests much and never reads.
 #[test]
 fn clients_that_never_read_their_long_replies() {
     in_all_modes(|_, server| {
@@ -133,7 +133,7 @@ fn clients_that_never_read_their_long_replies() {
     });
 }
 
-/// A client with a running POPULATE of that many keys, and the job's number.
+/// A client with a running POPULATE of this many keys, and the job's number.
 fn populating(server: &Server, count: i64) -> (Client, i64) {
     let mut client = server.client();
     let id = client.id();
@@ -155,7 +155,7 @@ fn job_of(server: &Server, client: i64) -> i64 {
     found.expect("just found")
 }
 
-/// More than is made before it is ended.
+/// More keys than POPULATE makes before the test ends it.
 const MANY: i64 = 30_000_000;
 
 #[test]
@@ -219,7 +219,7 @@ fn other_kinds_of_jobs_can_be_cancelled() {
     }
 }
 
-/// SAFEMODE, too, must survive clients that are gone when the reply is ready.
+/// SAFEMODE must also survive clients that are gone when the reply is ready.
 #[test]
 fn vanished_clients_of_safemode() {
     let server = Mode::Safe.server();
@@ -231,7 +231,7 @@ fn vanished_clients_of_safemode() {
     assert_eq!(server.client().integer("MIDI.DBSIZE"), 100_001);
 }
 
-/// More long commands than allowed are refused, and those running go on.
+/// Long commands beyond the limit are refused, and the running ones continue.
 #[test]
 fn a_storm_of_jobs_meets_its_limit() {
     for mode in WITH_JOBS {
@@ -265,7 +265,7 @@ fn a_storm_of_jobs_meets_its_limit() {
     }
 }
 
-/// A flush that is refused has not been done.
+/// A refused flush has no effect.
 #[test]
 fn a_refused_flush_has_no_effect() {
     for mode in WITH_JOBS {
@@ -286,7 +286,7 @@ fn a_refused_flush_has_no_effect() {
     }
 }
 
-/// Connections that come and go by the hundreds while others work.
+/// Hundreds of connections open and close while others work.
 #[test]
 fn a_storm_of_connections_beside_work() {
     in_all_modes(|_, server| {
@@ -308,7 +308,7 @@ fn a_storm_of_connections_beside_work() {
     });
 }
 
-/// Each sets keys of its own and reads them back, in one pipeline.
+/// Each client sets its own keys and reads them back, in one pipeline.
 fn set_and_get(client: &mut Client, random: &mut Random) {
     let key = random.next();
     let commands: Vec<Vec<String>> = (0..20)

@@ -1,11 +1,11 @@
-//! The promise: MIDI.GET, SET, MGET and MSET answer exactly what the stock
-//! commands answer, in RESP2 and RESP3, whatever their arguments.
+//! The promise: MIDI.GET, SET, MGET and MSET answer exactly what the stock commands answer, in
+//! RESP2 and RESP3, whatever their arguments.
 
 use crate::common::{
     Client, Mode, Random, Twin, Value, in_all_modes, in_all_modes_and_protocols, now_ms,
 };
 
-/// Numbers as people and programs get them wrong.
+/// Invalid and unusual numbers, as people and programs write them.
 const NUMBERS: &[&str] = &[
     "1",
     "0",
@@ -68,7 +68,7 @@ fn get_and_set_take_any_bytes() {
     });
 }
 
-/// SET's options, right ones and wrong ones.
+/// SET's options, valid and invalid.
 fn set_options() -> Vec<Vec<String>> {
     let (seconds, ms) = (now_ms() / 1000 + 1000, now_ms() + 1_000_000);
     let lines = [
@@ -89,7 +89,7 @@ fn set_options() -> Vec<Vec<String>> {
     lines.iter().map(|line: &String| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
-/// What may be under the key before.
+/// What the key may hold before.
 const BEFORE: [&str; 3] = ["DEL k", "SET k old", "SET k old EX 500"];
 
 fn set_with(twin: &mut Twin, options: &[&Vec<String>]) {
@@ -140,7 +140,7 @@ fn set_reads_numbers_as_redis_does() {
             for number in NUMBERS {
                 twin.push_line("SET k old");
                 twin.push(&["SET", "k", "new", option, number]);
-                // Short times are over sooner or later, for one of the two before the other.
+                // Short times expire during the run, on one side before the other.
                 if ["1", "100"].contains(number) {
                     continue;
                 }
@@ -271,7 +271,7 @@ fn redis_rs_works() -> redis::RedisResult<()> {
     Ok(())
 }
 
-/// A client that sends commands as plain lines, and one byte at a time.
+/// A client that sends commands as plain lines, one byte at a time.
 #[test]
 fn inline_commands_and_trickling_bytes_work() {
     in_all_modes(|_, server| {
@@ -286,7 +286,7 @@ fn inline_commands_and_trickling_bytes_work() {
     });
 }
 
-/// Values of random length, so that every size class of an entry is met.
+/// Values of random length, which cover every size class of an entry.
 #[test]
 fn overwriting_with_other_sizes_keeps_the_rest() {
     in_all_modes(|mode, server| {

@@ -1,11 +1,11 @@
-//! The promise: what EXEC, a script or a function does happens at one moment, for
-//! clients of every kind, for jobs and for the clock; and nothing is left behind.
+//! The promise: what EXEC, a script or a function does happens at one moment, for all kinds of
+//! clients, for jobs and for the clock. Nothing is left behind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Client, Mode, Random, Server, Value, beside, wait_until};
 
-/// Servers with few shards, so that everybody is in everybody's way.
+/// Servers with few shards, so that clients often conflict.
 fn in_all_crowded_modes(body: impl Fn(Mode, &Server)) {
     for mode in Mode::ALL {
         println!("mode: {mode:?}");
@@ -17,7 +17,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Runs the commands as one transaction; their replies.
+/// Runs the commands as one transaction and returns their replies.
 #[track_caller]
 fn exec(client: &mut Client, lines: &[&str]) -> Vec<Value> {
     let mut commands = vec![words("MULTI")];
@@ -26,10 +26,10 @@ fn exec(client: &mut Client, lines: &[&str]) -> Vec<Value> {
     client.pipeline(&commands).pop().expect("EXEC's reply").array()
 }
 
-/// The main thread does nothing for a while, so that the workers can.
+/// The main thread does nothing for a while, so that the workers can run.
 const PAUSE: &str = "DEBUG SLEEP 0.001";
 
-/// Sets `a` and `b` to the same number and reads both; it takes its time.
+/// Sets `a` and `b` to the same number and reads both, with a delay between.
 const SET_BOTH: &str = "redis.call('MIDI.SET', 'a', ARGV[1]) \
     for i = 1, 100 do redis.call('PING') end \
     redis.call('MIDI.SET', 'b', ARGV[1]) \
@@ -39,7 +39,7 @@ const SET_BOTH: &str = "redis.call('MIDI.SET', 'a', ARGV[1]) \
 const LIBRARY: &str =
     "#!lua name=midilib\n redis.register_function('set_both', function(KEYS, ARGV) BODY end)";
 
-/// One unit in each of the ways; what it read.
+/// Runs one unit in each of the ways, and returns what it read.
 fn set_both(client: &mut Client, random: &mut Random, number: u64) -> Value {
     let number = number.to_string();
     let set = |key: &str| format!("MIDI.SET {key} {number}");
@@ -51,7 +51,7 @@ fn set_both(client: &mut Client, random: &mut Random, number: u64) -> Value {
         1 => client.call(&["EVAL", SET_BOTH, "0", &number]),
         2 => client.call(&["FCALL", "set_both", "0", &number]),
         _ => {
-            // A script within a transaction, between commands of its own.
+            // A script in a transaction, between commands of the transaction's own.
             let commands = [
                 words("MULTI"),
                 words(&set("a")),
@@ -68,7 +68,7 @@ fn set_both(client: &mut Client, random: &mut Random, number: u64) -> Value {
     }
 }
 
-/// Many clients with units, and many that look or write from outside.
+/// Many clients with units, and many that read or write from outside.
 #[test]
 fn no_unit_sees_a_mixture_and_nobody_sees_half_a_unit() {
     in_all_crowded_modes(|_, server| {
@@ -109,7 +109,7 @@ fn no_unit_sees_a_mixture_and_nobody_sees_half_a_unit() {
     });
 }
 
-/// Clients that were paused: newer hosts go on with their commands without a filter.
+/// Paused clients: newer hosts resume their commands without a filter.
 #[test]
 fn pauses_do_not_break_units() {
     in_all_crowded_modes(|_, server| {
@@ -146,7 +146,7 @@ fn pauses_do_not_break_units() {
     });
 }
 
-/// Single writes from many pipelines; what a unit reads twice must not change.
+/// Single writes from many pipelines. What a unit reads twice must not change.
 #[test]
 fn what_a_unit_has_read_does_not_change() {
     in_all_crowded_modes(|_, server| {
@@ -172,8 +172,8 @@ fn what_a_unit_has_read_does_not_change() {
     });
 }
 
-/// Jobs of other clients (a DEL of more keys than run at once, POPULATE) do not
-/// get at a shard between a unit's commands.
+/// Jobs of other clients (a DEL of more keys than run at once, POPULATE) cannot use a shard between
+/// a unit's commands.
 #[test]
 fn jobs_stay_out_of_units() {
     in_all_crowded_modes(|_, server| {
@@ -236,7 +236,7 @@ fn flushes_and_swaps_are_part_of_their_unit() {
     });
 }
 
-/// The clock stands still in a unit, as the host's does. Scripts that take time count: newer hosts
+/// The clock stops in a unit, as the host's does. The scripts wait by counting steps: newer hosts
 /// stop TIME while a script runs.
 #[test]
 fn nothing_expires_within_a_unit() {
@@ -255,9 +255,9 @@ fn nothing_expires_within_a_unit() {
     });
 }
 
-/// While a script is busy others are told so, commands that the host lets through
-/// do no harm, and the script is still one unit. The host looks at its time every 100,000 steps
-/// of Lua: the empty loop takes care that there are so many, however slow the commands are.
+/// While a script is busy other clients get an error, commands that the host lets through do no
+/// harm, and the script is still one unit. The host checks its time every 100,000 steps of Lua. The
+/// empty loop runs this many, however slow the commands are.
 #[test]
 fn a_script_that_yields_stays_one_unit() {
     const SCRIPT: &str = "redis.call('MIDI.SET', 'k', 'mine') \
@@ -269,7 +269,7 @@ fn a_script_that_yields_stays_one_unit() {
     for mode in Mode::ALL {
         let server = mode.builder().load("shards 4").config("busy-reply-threshold 20").start();
         let write = |client: &mut Client, random: &mut Random| {
-            // Let through while a script is busy; WATCH concerns the unit's own shard.
+            // The host lets these through while a script is busy. WATCH uses the unit's own shard.
             if random.below(10) == 0 {
                 assert_eq!(
                     client.pipeline(&[words("WATCH k"), words("UNWATCH")]),
@@ -288,7 +288,7 @@ fn a_script_that_yields_stays_one_unit() {
     }
 }
 
-/// A script that is killed ends its unit too.
+/// A killed script ends its unit too.
 #[test]
 fn a_killed_script_leaves_nothing_behind() {
     for mode in Mode::ALL {
@@ -308,12 +308,12 @@ fn a_killed_script_leaves_nothing_behind() {
     }
 }
 
-/// What is queued behind a unit's shards runs when the unit is over, also where
-/// it is the last thing in a turn of the main loop that would else have slept.
+/// Commands queued behind a unit's shards run when the unit ends. This also holds for a unit that
+/// ends a turn of the main loop, which would otherwise sleep.
 #[test]
 fn tokens_are_given_back_at_the_end_of_each_unit() {
     for mode in [Mode::Adaptive, Mode::Pool] {
-        // The main loop wakes by itself once a second only.
+        // The main loop wakes by itself only once a second.
         let server = mode.builder().load("shards 4").config("hz 1").start();
         let mut client = server.client();
         let mut other = server.client();
@@ -367,11 +367,11 @@ fn units_may_hold_anything() {
     });
 }
 
-/// Copies between the keyspaces run to their end inside a unit, at one moment.
+/// Inside a unit, copies between the keyspaces run to their end at one moment.
 #[test]
 fn copies_are_part_of_their_unit() {
     in_all_crowded_modes(|_, server| {
-        // Jobs that look for the key again and again.
+        // Jobs that look up the same key repeatedly.
         let names: Vec<String> = (0..3000)
             .map(|number| if number % 2 == 0 { "c:7".into() } else { format!("n:{number}") })
             .collect();

@@ -1,6 +1,5 @@
-//! The promise: WATCH covers midi's keys as it covers the host's. Whatever changed a
-//! watched key makes EXEC answer nil, whoever did it on whichever thread, and
-//! nothing else does.
+//! The promise: WATCH covers midi's keys as it covers the host's. Any change to a watched key makes
+//! EXEC answer nil, whichever client or thread made it. Nothing else does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +11,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// EXEC of a transaction with one write. True where it was carried out.
+/// EXEC of a transaction with one write. Returns whether it ran.
 #[track_caller]
 fn exec(client: &mut Client) -> bool {
     let commands = ["MULTI", "MIDI.SET done 1", "EXEC"].map(words);
@@ -26,7 +25,7 @@ fn exec(client: &mut Client) -> bool {
     }
 }
 
-/// `before` is set up, `key` watched, `then` is run by another client. Whether EXEC goes through.
+/// Runs `before`, watches `key`, and another client runs `then`. Whether EXEC goes through.
 #[track_caller]
 fn survives(server: &Server, before: &[&str], key: &str, then: &[&str]) -> bool {
     let (mut client, mut other) = (server.client(), server.client());
@@ -100,7 +99,7 @@ fn every_kind_of_change_is_seen() {
         ("k", &["MIDI.SWAPDB 0 1"]),
         ("k", &["MIDI.EXPIREAT k 4102444800"]),
         ("k", &["MIDI.DELEX k IFEQ 1"]),
-        // The host's own key of that name is watched too, as ever.
+        // The host's own key of that name is still watched too.
         ("k", &["SET k native"]),
         ("a", &["MIDI.SET k 2", "MIDI.GET k", "MIDI.SET a 2"]),
     ];
@@ -198,7 +197,7 @@ fn nothing_else_is() {
     });
 }
 
-/// One's own changes between WATCH and EXEC count; those inside EXEC do not.
+/// A client's own changes between WATCH and EXEC count. Those inside EXEC do not.
 #[test]
 fn ones_own_changes() {
     in_all_modes(|_, server| {
@@ -228,7 +227,7 @@ fn expiry_is_a_change() {
     in_all_modes(|mode, server| {
         let mut client = server.client();
         for touch in [false, true] {
-            // In one go, so that it is still there.
+            // In one pipeline, so that the key still exists.
             let lines =
                 ["MIDI.SET k 1 PX 400", "WATCH k", "MULTI", "MIDI.SET done 1", "EXEC", "WATCH k"];
             let replies = client.pipeline(&lines.map(words));
@@ -283,8 +282,8 @@ fn jobs_that_change_watched_keys() {
     });
 }
 
-/// Optimistic locking: many clients count with WATCH, GET and EXEC, while the same
-/// number is changed by plain writes, queued ones among them. No step is lost.
+/// Optimistic locking: many clients count with WATCH, GET and EXEC, while plain writes, some of
+/// them queued, change the same number. No step is lost.
 #[test]
 fn no_update_is_lost() {
     for mode in Mode::ALL {
@@ -323,7 +322,7 @@ fn no_update_is_lost() {
     }
 }
 
-/// A lock that plain writes break: the transaction reads what was watched, or is not carried out.
+/// A lock that plain writes break: the transaction reads the watched value or does not run.
 #[test]
 fn what_was_watched_is_what_exec_finds() {
     for mode in Mode::ALL {
@@ -351,7 +350,7 @@ fn what_was_watched_is_what_exec_finds() {
     }
 }
 
-/// More watched names than are remembered: nothing is missed, nothing grows for ever.
+/// More watched names than midi remembers: no change is missed, and nothing grows forever.
 #[test]
 fn very_many_watched_keys() {
     for mode in [Mode::Adaptive, Mode::Pool] {

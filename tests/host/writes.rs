@@ -1,5 +1,5 @@
-//! The promise: where the host has AOF on or replicas attached, every write of
-//! midi answers MISCONF and says why, and reads go on; afterwards writes go on.
+//! The promise: where the host has AOF on or replicas attached, every write of midi answers MISCONF
+//! with the reason, and reads still work. Afterwards writes work again.
 
 use crate::common::{Builder, Client, Mode, Server, Value, beside, in_all_modes, wait_until};
 
@@ -35,7 +35,7 @@ fn set_up(client: &mut Client) {
     client.ok("SET native v");
 }
 
-/// Every write is refused for this reason and has no effect; reads are not refused.
+/// Every write is refused for this reason and has no effect. Reads are not refused.
 #[track_caller]
 fn check_refused(client: &mut Client, reason: &str) {
     for line in WRITES {
@@ -107,7 +107,7 @@ fn aof_from_the_start() {
     }
 }
 
-/// A server without data of its own that follows `of`.
+/// A server without its own data that follows `of`.
 fn replica(of: &Server, mode: Mode) -> Server {
     let replica = mode.builder().config(format!("replicaof 127.0.0.1 {}", of.port())).start();
     let (mut client, mut master) = (replica.client(), of.client());
@@ -151,7 +151,7 @@ fn a_replica_that_dies() {
     check_allowed(&mut client);
 }
 
-/// A replica without the module may follow: nothing of midi's is sent to it.
+/// A replica without the module may follow, because midi sends none of its data to it.
 #[test]
 fn a_replica_without_the_module_follows() {
     let server = Mode::Adaptive.server();
@@ -211,8 +211,8 @@ fn exported_keys_are_in_the_aof() {
     });
 }
 
-/// The gate closes while writes are on their way: each answers either way,
-/// and says truly what it did.
+/// The gate closes while writes are in progress. Each write succeeds or is refused, and its reply
+/// is true.
 #[test]
 fn the_gate_moves_under_load() {
     in_all_modes(|_, server| {
@@ -240,7 +240,7 @@ fn the_gate_moves_under_load() {
     });
 }
 
-/// A POPULATE that is at work when AOF is turned on stops with the same error.
+/// A running POPULATE stops with the same error when AOF is turned on.
 #[test]
 fn long_writes_stop_when_the_gate_closes() {
     for mode in [Mode::Adaptive, Mode::Pool] {
@@ -257,7 +257,7 @@ fn long_writes_stop_when_the_gate_closes() {
     }
 }
 
-/// Saves of the host go on beside midi's work, and midi's keys stay.
+/// The host's saves continue beside midi's work, and midi's keys stay.
 #[test]
 fn background_saves_disturb_nobody() {
     in_all_modes(|_, server| {
@@ -282,7 +282,7 @@ fn background_saves_disturb_nobody() {
     });
 }
 
-/// The log says at load what is not covered.
+/// At load the log reports what is not covered.
 #[test]
 fn the_load_log_says_what_is_not_saved() {
     let server = Mode::Adaptive.server();

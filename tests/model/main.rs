@@ -1,4 +1,4 @@
-//! What is promised of the commands, shown against plain models in memory.
+//! The promises about commands, checked against plain models in memory.
 #![cfg(not(loom))]
 
 mod strings_and_keys;

@@ -1,8 +1,8 @@
 //! The promise: commands answer what Redis 7.0 answers.
 //!
-//! Random programs run on the engine, on one thread with a clock of their own,
-//! and on a plain map that does what Redis's t_string.c, bitops.c, expire.c and db.c say.
-//! Replies must be the same, and the engine's books must be right at the end.
+//! Random programs run on the engine, on one thread with its own clock, and on a plain map that
+//! follows Redis's t_string.c, bitops.c, expire.c and db.c. Replies must be the same, and the
+//! engine's counts must be right at the end.
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +19,7 @@ thread_local! {
 
 const START: UnixMs = 1_600_000_000_000;
 
-/// From here on values are kept, not copied.
+/// From this size on values are kept, not copied.
 const KEEP_BYTES: usize = 600;
 
 const MAX_VALUE_BYTES: usize = 10_000;
@@ -69,7 +69,7 @@ fn error(text: &str) -> Vec<Said> {
     vec![Said::Error(text.into())]
 }
 
-/// Writes a reply down.
+/// Records a reply.
 #[derive(Default)]
 struct Record(Vec<Said>);
 
@@ -109,14 +109,14 @@ impl Keep for Keeper<'_> {
     }
 }
 
-/// The global lock: there is no host, and an engine for each test.
+/// The global lock: there is no host, and each test has its own engine.
 fn locked<'a>() -> Locked<'a> {
     // SAFETY: each engine is used by one thread.
     unsafe { Locked::assume() }
 }
 
-/// Runs a command as the host door does: at once where that goes, else to its
-/// end. Every other reply goes by way of a transcript.
+/// Runs a command as the host door does: at once if possible, else to its end. Every other reply
+/// goes through a transcript.
 fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Vec<Said> {
     let list: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     let keeper = Keeper(&list);
@@ -161,8 +161,8 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
 /// One database of the model: values, and when they expire.
 type Database = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>;
 
-/// What Redis would hold. Keys that are due stay until somebody looks, as in
-/// Redis, which only DBSIZE shows.
+/// What Redis would hold. Keys that are due stay until a command reads them, as in Redis; only
+/// DBSIZE shows that.
 #[derive(Default)]
 struct Model {
     dbs: [Database; DATABASES as usize],
@@ -307,7 +307,7 @@ impl Model {
         })
     }
 
-    /// The key's value, made so many bytes long at least, or made anew.
+    /// The key's value, extended to at least this many bytes, or a new one.
     fn lengthened(&mut self, db: u32, key: &[u8], len: usize) -> &mut Vec<u8> {
         let (mut value, at) = self.live(db, key).cloned().unwrap_or_default();
         value.resize(value.len().max(len), 0);
@@ -331,7 +331,7 @@ impl Model {
         integer(old.into())
     }
 
-    /// A value, and the bits that two offsets and BIT are about; none where there is no key.
+    /// A value, and the bits that two offsets and BIT select; `None` if there is no key.
     fn range_of_bits(
         &self,
         db: u32,
@@ -565,8 +565,8 @@ impl Model {
     }
 }
 
-/// Whether both offsets count from the end, and the range is the wrong way round: BITCOUNT judges
-/// that as they are written, and BITPOS where they come to lie.
+/// Whether both offsets count from the end and the range is the wrong way round: BITCOUNT checks
+/// the offsets as written, BITPOS after it has resolved them.
 fn is_backwards(range: &[Vec<u8>]) -> bool {
     let numbers: Vec<i64> = range.iter().filter_map(|word| integer_argument(word)).collect();
     numbers.len() == 2 && numbers[1] < 0 && numbers[0] < 0 && numbers[0] > numbers[1]
@@ -610,7 +610,7 @@ enum Step {
     DbSize,
     RandomKey,
     Keys(&'static str, fn(&[u8]) -> bool),
-    /// A whole SCAN with commands between its calls.
+    /// A whole SCAN, with commands between its calls.
     Scan(usize, Vec<Vec<Vec<u8>>>),
 }
 
@@ -618,8 +618,8 @@ fn words(words: &[&str]) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Few keys, so that commands meet each other's: most are short, and some of
-/// every shape that an entry has.
+/// Few keys, so that commands hit each other's: most are short, and some have every shape of an
+/// entry.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         40 => (0..30u32).prop_map(|n| format!("key:{n}").into_bytes()),
@@ -660,7 +660,7 @@ fn number() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An expiry as a moment, near the start of the clock.
+/// An expiry time, near the start of the clock.
 fn moment() -> impl Strategy<Value = String> {
     (-5_000..30_000i64).prop_map(|ms| (START + ms).to_string())
 }
@@ -697,7 +697,7 @@ fn expire_conditions() -> impl Strategy<Value = Vec<Vec<u8>>> {
     proptest::collection::vec(word.prop_map(|word| word.as_bytes().to_vec()), 0..3)
 }
 
-/// The number of a database, as a rule.
+/// Usually the number of a database.
 fn db_number() -> impl Strategy<Value = Vec<u8>> {
     const ODD: &[&str] =
         &["-1", "3", "01", "x", "2147483648", "-2147483649", "9223372036854775808"];
@@ -886,7 +886,7 @@ impl Tested {
         assert_eq!(bulks(&got[1..]), expected);
     }
 
-    /// A key that is there all the time is seen, once; one that never is, is not.
+    /// A key that exists all the time is seen once; one that never exists is not seen.
     fn scan(&mut self, count: usize, between: &[Vec<Vec<u8>>]) {
         let mut always = self.model.live_keys(self.db);
         let mut ever = always.clone();
@@ -925,7 +925,7 @@ impl Tested {
         }
     }
 
-    /// The books say what the tables hold, and the tables hold what the model does.
+    /// The counts match the tables, and the tables match the model.
     fn end(&mut self) {
         let mut sums = [Census::default(); DATABASES as usize];
         for shard in 0..self.engine.shard_count() {
@@ -983,7 +983,7 @@ fn check(shards: usize, max_reply_bytes: usize, steps: &[Step]) {
 }
 
 proptest! {
-    // PROPTEST_CASES for more.
+    // PROPTEST_CASES sets more.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -1005,7 +1005,7 @@ fn a_long_program_answers_as_redis_does() {
     check(4, 500, &proptest::strategy::ValueTree::current(&tree));
 }
 
-/// Few keys in many shards are the hard case for a draw.
+/// Few keys in many shards are the hard case for a random draw.
 #[test]
 fn a_random_key_is_found_where_there_is_one() {
     for shards in [1, 4, 1024] {
@@ -1040,7 +1040,7 @@ fn random_keys_are_drawn_evenly() {
         }
     }
     assert_eq!(drawn.len(), keys, "keys never drawn");
-    // Redis's own draw of a bucket, then of a key in it, is no more even than this.
+    // Redis draws a bucket, then a key in it, which is no more even than this.
     let (least, most) = (drawn.values().min().unwrap(), drawn.values().max().unwrap());
     assert!(*most < 100 * least, "from {least} to {most} of {draws} draws for each of {keys} keys");
 }

@@ -1,5 +1,5 @@
-//! The promise: midi's port lets in whom the host would let in, and they may do there
-//! what they may do here, from the next command after a change of their rules.
+//! The promise: midi's port admits the users that the host would admit, and gives them the rights
+//! they have at the host. A change of their rules holds from the next command on.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ fn logins_are_answered_as_by_the_host() {
     same(&ported, &["PING", "AUTH secret", "MIDI.GET k"]);
 }
 
-/// Who is not asked for a password is let in, and stays in when one is asked for later.
+/// A client that connects when no password is set stays logged in when one is set later.
 #[test]
 fn a_password_concerns_newcomers() {
     let ported = ported();
@@ -136,7 +136,7 @@ fn commands_of_the_port_have_their_own_names() {
     }
 }
 
-/// A reply that is no refusal says nothing about rights.
+/// A reply that is not a refusal proves nothing about rights.
 fn refusal(reply: Value) -> Option<Value> {
     reply.text_if_error().is_some_and(|text| text.starts_with("NOPERM")).then_some(reply)
 }
@@ -186,8 +186,8 @@ fn rules_hold_from_the_next_command_on() {
     assert!(port.run("GET k").is_error());
 }
 
-/// Whoever has the reply to a change has the change: also in a transaction, beside others'
-/// transactions, and whatever the connections are at.
+/// Once the reply to a change has arrived, the change holds: also in a transaction, beside others'
+/// transactions, and whatever the connections are doing.
 #[test]
 fn no_command_after_the_reply_is_judged_by_old_rules() {
     let ported = ported();
@@ -225,7 +225,7 @@ fn no_command_after_the_reply_is_judged_by_old_rules() {
     });
 }
 
-/// What was said of the same user before does not hide a change, be it in one breath or in a
+/// Earlier ACL commands about the same user do not hide a change, be it in one pipeline or in a
 /// transaction whose EXEC comes later.
 #[test]
 fn a_change_among_many_that_are_none_is_seen() {
@@ -253,7 +253,7 @@ fn a_change_among_many_that_are_none_is_seen() {
     }
 }
 
-/// Selectors are one word.
+/// A selector is one word.
 fn split_rules(rules: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = rules;
@@ -286,7 +286,7 @@ fn who_is_deleted_is_sent_away() {
     clients.iter_mut().for_each(|client| client.ok("SET k v"));
     admin.integer("ACL DELUSER u nobody");
     is_closed(&mut clients[0]);
-    // A user of the same name is another one.
+    // A new user of the same name is a different user.
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let lines = ["ACL DELUSER v", "ACL SETUSER v on >v +@all ~*a"].map(words);
     admin.pipeline(&lines);
@@ -296,7 +296,7 @@ fn who_is_deleted_is_sent_away() {
     assert!(ported.client_of("v").run("GET k").is_error());
 }
 
-/// Hosts before 7.2 do not tell whose EXEC it is, so it might be one that replaces a user.
+/// Hosts before 7.2 do not report whose EXEC runs, so it might be one that replaces a user.
 #[test]
 fn who_is_changed_stays_whatever_was_deleted_before() {
     let ported = ported();
@@ -313,14 +313,14 @@ fn who_is_changed_stays_whatever_was_deleted_before() {
         admin.pipeline(&transaction);
         admin.ok(&change.join(" "));
         assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
-        // All in one go.
+        // All in one pipeline.
         admin.pipeline(&[transaction.to_vec(), vec![change]].concat());
         assert_eq!(!client.run("GET k").is_error(), allowed, "{rule}");
     }
 }
 
-/// As on the host, whoever is deleted and made again has to log in again, whatever is the same
-/// about it.
+/// As on the host, a user that is deleted and created again has to log in again, even if nothing
+/// about it has changed.
 #[test]
 fn who_is_made_anew_is_another() {
     let ported = ported();
@@ -345,7 +345,7 @@ fn who_is_made_anew_is_another() {
     }
 }
 
-/// Whose sessions ACL LOAD ends is not the same on all hosts.
+/// Hosts differ in which sessions ACL LOAD ends.
 #[test]
 fn acl_load_is_seen() {
     let (ported, file) = users_file::start();
@@ -387,7 +387,7 @@ fn acl_load_is_seen() {
     assert_eq!(ported.client_of("stays").run("GET k"), Value::bulk("v"));
 }
 
-/// Nobody who comes early, before the host serves its own clients, is sent away for want of a
+/// A client that connects before the host serves its own clients is not refused for lack of a
 /// password.
 #[test]
 fn who_comes_early_is_let_in() {
@@ -405,8 +405,8 @@ fn who_comes_early_is_let_in() {
     });
 }
 
-/// Connects again and again; each connection asks until it is served, or the server ends. How many
-/// were served.
+/// Connects again and again; each connection asks until it is served or the server ends. Returns
+/// how many were served.
 fn come_and_ask(number: u16, stop: &AtomicBool) -> usize {
     let mut served = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -488,7 +488,7 @@ fn random_rules_are_judged_as_by_the_host() {
             let (there, here) = (refusal(host.call(&call)), refusal(port.call(&call)));
             assert_eq!(here.is_some(), there.is_some(), "{call:?} with {rules:?}");
             if let (Some(there), Some(here)) = (&there, &here) {
-                // Redis 7.0 has its say on keys before midi has its own on commands.
+                // Redis 7.0 checks keys before midi checks commands.
                 let other_reason = here.text().contains("to run the");
                 let same = other_reason || same_answer(call[0].as_ref(), there, here);
                 assert!(same, "{call:?} with {rules:?}: {here:?}, and not {there:?}");
@@ -522,10 +522,10 @@ fn random_selector(random: &mut Random) -> Vec<String> {
         let right = random.pick(&["~", "~", "%R~", "%W~", "%RW~"]);
         rules.push(format!("{right}{}", random.pick(&PATTERNS)));
     }
-    // The host shows `%RW~*` as `~*`, but differs about the empty key then.
+    // The host shows `%RW~*` as `~*`, but treats the empty key differently then.
     rules.retain(|rule| rule != "%RW~*");
     if rules.iter().any(|rule| rule == "~*") {
-        // After this the host takes no more of them.
+        // After `~*` the host accepts no more key patterns.
         rules.retain(|rule| rule == "~*" || !rule.contains('~'));
     }
     rules

@@ -1,6 +1,6 @@
-//! The promise: an ordinary client library takes midi's port for a Redis, with either
-//! protocol, over TCP or a unix socket, without a word in its settings. Here
-//! redis-rs; `tests/tools/programs.rs` has those of other languages.
+//! The promise: an ordinary client library works with midi's port as with a Redis, with either
+//! protocol, over TCP or a unix socket, without special settings. Here redis-rs;
+//! `tests/tools/programs.rs` tests those of other languages.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn pipelines_are_answered_in_order() {
         }
         let numbers: Vec<i64> = pipeline.query(redis).unwrap();
         assert_eq!(numbers, (0..10_000).collect::<Vec<_>>());
-        // One that takes long between short ones.
+        // A long command between short ones.
         let (before, keys, after): (i64, Vec<String>, i64) =
             redis::pipe().get("key:1").keys("*").get("key:2").query(redis).unwrap();
         assert_eq!((before, keys.len(), after), (9001, 1000, 9002));
@@ -147,7 +147,7 @@ fn transactions_are_carried_out_or_not() {
             .query(redis)
             .unwrap();
         assert_eq!((one, two), (1, vec!["x".to_owned(); 2]));
-        // A command that is refused when queued spoils all.
+        // A command that is refused when queued aborts the whole transaction.
         let mut spoilt = redis::pipe();
         spoilt.atomic().set("a", "y").ignore().cmd("SET").arg("a");
         let error = spoilt.query::<()>(redis).expect_err("EXECABORT");
@@ -156,7 +156,7 @@ fn transactions_are_carried_out_or_not() {
     });
 }
 
-/// Optimistic locking, as the library has it: no step is lost.
+/// Optimistic locking, as the library offers it: no increment is lost.
 #[test]
 fn watch_loses_no_update() {
     in_all_modes(|_, server| {
@@ -241,7 +241,7 @@ fn connections_have_names_and_numbers() {
         let fields: HashMap<&str, &str> =
             info.split_whitespace().filter_map(|field| field.split_once('=')).collect();
         assert_eq!((fields["id"], fields["name"]), (&*id.to_string(), "tester"));
-        // What the library said of itself when it connected.
+        // What the library sent about itself when it connected.
         assert_eq!(fields["lib-name"], "redis-rs", "{info}");
         let list: String = redis::cmd("CLIENT").arg("LIST").query(redis).unwrap();
         assert!(list.lines().any(|line| line.starts_with(&format!("id={id} "))), "{list}");
@@ -249,7 +249,7 @@ fn connections_have_names_and_numbers() {
     });
 }
 
-/// Values above every limit of buffers on the way.
+/// Values larger than every buffer on the way.
 #[test]
 fn large_values_come_back_whole() {
     on_every_connection(|_, redis| {
@@ -261,7 +261,7 @@ fn large_values_come_back_whole() {
     });
 }
 
-/// A connection that the server has closed is found out, and a new one works.
+/// The library notices that the server has closed a connection, and a new one works.
 #[test]
 fn a_killed_connection_is_told() {
     in_all_modes(|_, server| {

@@ -1,6 +1,6 @@
-//! The promise: whatever one client of midi's port does (nonsense, halves, absurd
-//! lengths, never reading, vanishing), it gets an error or loses its connection, and
-//! everybody else is served; nothing of it stays.
+//! The promise: whatever one client of midi's port does (nonsense, halves, absurd lengths, never
+//! reading, vanishing), it gets an error or loses its connection. All other clients are served, and
+//! nothing of it is left behind.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -23,7 +23,7 @@ fn in_all_modes(body: impl Fn(&Server)) {
     }
 }
 
-/// Others are served, and nothing of those who are gone is left.
+/// Other clients are served, and nothing is left of those that have gone.
 #[track_caller]
 fn check_healthy(server: &Server) {
     let mut client = server.midi_client();
@@ -40,7 +40,7 @@ fn check_healthy(server: &Server) {
     wait_until("their buffers are given back", || buffers(server) == 0);
 }
 
-/// How many clients the port has, as the host's INFO tells it.
+/// How many clients the port has, according to the host's INFO.
 fn connections(server: &Server) -> i64 {
     server.client().info_number("midi_net", "midi_net_connections")
 }
@@ -61,7 +61,7 @@ fn open(server: &Server) -> TcpStream {
     stream
 }
 
-/// Sends bytes as they are, and nothing more; all that is said until the connection ends.
+/// Sends exactly these bytes. Returns all that arrives until the connection ends.
 #[track_caller]
 fn said_to(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = open(server);
@@ -82,7 +82,7 @@ fn said(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Protocol errors, in the words of Redis 7.0; the connection ends after each.
+/// Protocol errors, in Redis 7.0's words; the connection ends after each.
 #[test]
 fn nonsense_is_answered_and_the_connection_closed() {
     in_all_modes(|server| {
@@ -101,12 +101,12 @@ fn nonsense_is_answered_and_the_connection_closed() {
             (b"SET \"k\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
             (&endless, "-ERR Protocol error: too big bulk count string\r\n"),
             (&too_long_inline, "-ERR Protocol error: too big inline request\r\n"),
-            // What came before has been answered.
+            // The commands before it have been answered.
             (
                 b"*1\r\n$4\r\nPING\r\n*x\r\n",
                 "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n",
             ),
-            // Nothing at all is no command.
+            // An empty request is not a command.
             (b"\r\n*0\r\n*-5\r\n\r\nPING\r\n", "+PONG\r\n"),
         ] {
             let reply = said_to(server, bytes);
@@ -115,7 +115,7 @@ fn nonsense_is_answered_and_the_connection_closed() {
     });
 }
 
-/// Bytes from nowhere: whatever is said, others do not notice.
+/// Random bytes: whatever is sent, other clients do not notice.
 #[test]
 fn noise_harms_nobody() {
     in_all_modes(|server| {
@@ -124,7 +124,7 @@ fn noise_harms_nobody() {
             for _ in 0..150 {
                 let bytes: Vec<u8> = match random.below(3) {
                     0 => (0..random.below(5000)).map(|_| random.next() as u8).collect(),
-                    // Nearly commands.
+                    // Almost commands.
                     1 => {
                         let mut bytes =
                             encoded(&["SET", "noise", &"v".repeat(random.below(300))]).repeat(3);
@@ -160,7 +160,7 @@ fn noise_harms_nobody() {
     });
 }
 
-/// A connection may end after any byte, and in the midst of any reply.
+/// A connection may end after any byte, and in the middle of any reply.
 #[test]
 fn halves_of_commands_are_no_commands() {
     in_all_modes(|server| {
@@ -169,7 +169,7 @@ fn halves_of_commands_are_no_commands() {
             let mut stream = open(server);
             stream.write_all(&whole[..end]).expect("sent");
         }
-        // Byte by byte it is one.
+        // Sent byte by byte, it is a whole command.
         let mut client = server.midi_client();
         assert_eq!(client.run("EXISTS half"), Value::Integer(0));
         for byte in &whole {
@@ -179,7 +179,7 @@ fn halves_of_commands_are_no_commands() {
     });
 }
 
-/// Lengths that are allowed, and for which nothing ever comes: memory is taken for what has come.
+/// Lengths that are allowed, but whose bytes never arrive: memory is taken only for received bytes.
 #[test]
 fn promises_of_much_take_no_memory() {
     in_all_modes(|server| {
@@ -208,8 +208,8 @@ fn promises_of_much_take_no_memory() {
     });
 }
 
-/// A pipeline larger than all buffers of sockets, sent whole before anything is read, as
-/// libraries do: the server may not wait for its client to read.
+/// A pipeline larger than all socket buffers, sent whole before anything is read, as libraries do:
+/// the server must not wait for its client to read.
 #[test]
 fn a_long_pipeline_is_read_to_its_end() {
     in_all_modes(|server| {
@@ -247,7 +247,7 @@ fn nobody_waits_for_slow_readers() {
         }
         println!("{mode:?}: {} MiB for slow readers", most / MIB);
         assert!(most < 4 * 70 * MIB, "{} MiB for slow readers", most / MIB);
-        // Those who have not been cut off are answered when they read at last.
+        // Clients that were not cut off get their replies when they read at last.
         for slow in &mut deaf {
             let mut replies = 0;
             while replies < 200 && slow.try_read().is_ok_and(|reply| reply.bytes().len() == MIB) {
@@ -261,7 +261,7 @@ fn nobody_waits_for_slow_readers() {
     }
 }
 
-/// A client that sends without end and reads nothing.
+/// A client that sends without end and never reads.
 #[test]
 fn endless_senders_are_cut_off() {
     for mode in Mode::ALL {
@@ -313,7 +313,7 @@ fn resets_in_the_midst_of_replies() {
     });
 }
 
-/// The connection's end is a reset, not an orderly one.
+/// Ends the connection with a reset, not in order.
 fn reset(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
@@ -330,7 +330,7 @@ fn reset(stream: &TcpStream) {
     assert_eq!(done, 0);
 }
 
-/// More than the sockets hold: the last of it is sent when there is room.
+/// More than the sockets hold: the rest is sent when there is room.
 #[test]
 fn half_closed_connections_are_answered_to_the_end() {
     in_all_modes(|server| {
@@ -352,7 +352,7 @@ fn half_closed_connections_are_answered_to_the_end() {
     });
 }
 
-/// A long command whose client sends no more answers in full or with an error, never in part.
+/// A half-closed client of a long command gets the full reply or an error, never a part.
 #[test]
 fn half_closed_connections_get_no_half_replies() {
     in_all_modes(|server| {
@@ -389,8 +389,8 @@ fn half_closed_connections_get_no_half_replies() {
     });
 }
 
-/// A client that says it has nothing more to send still gets its replies. (Not those of jobs: for
-/// all that can be seen it has gone away, and jobs end then. So no KEYS here.)
+/// A client that shuts down its sending side still gets its replies. (Not those of jobs: the server
+/// cannot tell it from a client that has gone, and ends its jobs. So no KEYS here.)
 #[test]
 fn half_closed_connections_are_answered() {
     in_all_modes(|server| {
@@ -398,7 +398,7 @@ fn half_closed_connections_are_answered() {
         for number in 0..1000 {
             all.extend(encoded(&["SET", &format!("k{number}"), "v"]));
         }
-        // Over several shards, and on its way elsewhere in some modes.
+        // Over several shards; in some modes other threads run it.
         let names: Vec<String> = (990..1000).map(|number| format!("k{number}")).collect();
         all.extend(encoded(
             &[&["MGET"], &names.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
@@ -409,13 +409,13 @@ fn half_closed_connections_are_answered() {
         assert!(reply.starts_with(&oks), "{}", text(&reply));
         let values = format!("*10\r\n{}", "$1\r\nv\r\n".repeat(11));
         assert_eq!(text(&reply[oks.len()..]), text(values.as_bytes()));
-        // Nothing at all, and half of a command.
+        // An empty request, and half a command.
         assert_eq!(said_to(server, b""), b"");
         assert_eq!(said_to(server, b"*2\r\n$3\r\nGET\r\n"), b"");
     });
 }
 
-/// Programs that are killed while they are at work.
+/// Client processes that are killed while they work.
 #[test]
 fn killed_programs_leave_nothing() {
     if !Command::new("redis-benchmark")
@@ -460,7 +460,7 @@ fn killed_programs_leave_nothing() {
 /// How many descriptors this process may have; raised as far as possible.
 fn descriptors() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls read or write one rlimit, which is ours.
+    // SAFETY: both calls read or write one rlimit, which we own.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
         limit.rlim_cur = limit.rlim_max;
@@ -469,7 +469,7 @@ fn descriptors() -> usize {
     limit.rlim_cur as usize
 }
 
-/// Descriptors of the port's clients are not in the way of the host's.
+/// Descriptors of the port's clients do not get in the way of the host's.
 #[test]
 fn ten_thousand_idle_connections_beside_the_hosts_clients() {
     let spare = descriptors().saturating_sub(1200);
@@ -502,7 +502,7 @@ fn ten_thousand_idle_connections_beside_the_hosts_clients() {
     check_healthy(&server);
 }
 
-/// More clients than allowed are told so, and those who are in stay.
+/// Clients above the limit get an error, and those that are connected stay.
 #[test]
 fn too_many_clients_are_refused() {
     for mode in Mode::ALL {
@@ -528,7 +528,7 @@ fn too_many_clients_are_refused() {
     }
 }
 
-/// Idle clients are closed after the time that is set; those who ask for anything are not.
+/// Idle clients are closed after the time that is set; active ones are not.
 #[test]
 fn idle_connections_end_when_that_is_set() {
     let server = Mode::Adaptive.builder().load("timeout 1").with_port().start();

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, HANG, Mode, Server, Value, encoded, wait_until};
 
-/// A server whose port has one worker: everybody is in everybody's way.
+/// A server whose port has one worker, which all clients share.
 fn narrow(builder: Builder) -> Ported {
     Ported::start(builder.load("threads 1"))
 }
 
-/// MULTI, so many times the command, and EXEC, as they are sent.
+/// MULTI, this many times the command, and EXEC, as they are sent.
 fn transaction(command: &str, times: usize) -> Vec<u8> {
     format!("MULTI\r\n{}EXEC\r\n", format!("{command}\r\n").repeat(times)).into_bytes()
 }
 
-/// What EXEC answers to so many commands.
+/// What EXEC answers to this many commands.
 #[track_caller]
 fn executed(client: &mut Client, times: usize) -> Vec<Value> {
     assert_eq!(client.read(), Value::ok());
@@ -48,7 +48,7 @@ fn the_ports_own_commands_in_a_large_transaction_leave_others_their_turns() {
             assert_eq!(other.run("PING").text(), "PONG");
             pings += 1;
         }
-        // One that had to wait for the whole transaction would come to few of them.
+        // A client that had to wait for the whole transaction would get few PINGs answered.
         assert!(pings > 20, "{pings}");
     });
 }
@@ -73,7 +73,7 @@ fn replies_of_a_transaction_that_nobody_reads_are_not_made() {
     let (mut large, mut other) = (ported.client(), ported.client());
     let (id, before) = (large.id(), peak(&ported.server));
     large.send(&transaction("COMMAND DOCS", 2000));
-    // Its EXEC has begun when nothing of it is left to be received or run.
+    // EXEC has begun once the worker has received and queued everything.
     for _ in 0..200 {
         assert_eq!(other.run("PING").text(), "PONG");
     }
@@ -97,7 +97,7 @@ fn who_has_not_logged_in_takes_no_memory() {
     }
     let taken = peak(&ported.server) - before;
     assert!(taken < 32 << 20, "{taken} bytes");
-    // Whoever reads what they are told, is told all of it.
+    // A client that reads gets every refusal.
     let mut reader = ported.client();
     let replies = reader.pipeline(&vec![vec!["GET", "x"]; 300]);
     assert!(replies.iter().all(|reply| reply.text().starts_with("NOAUTH")), "{replies:?}");
@@ -119,7 +119,7 @@ fn who_leaves_during_a_pause_leaves_their_place_and_their_commands() {
     wait_until("all are there", || listed(&mut reader) == 20);
     drop(leavers);
     wait_until("all have gone", || listed(&mut reader) == 1);
-    // To send no more is to leave, as far as can be seen: so it is in Redis.
+    // To shut down the sending side looks like leaving: Redis treats it so, too.
     for port in [ported.number(), ported.server.port()] {
         let mut half = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         half.write_all(&encoded(&["MIDI.SET", "left:half", "v"])).expect("sent");
@@ -184,7 +184,7 @@ fn a_reply_beyond_the_limit_is_not_made() {
     let all = [
         mget.clone(),
         exec("", "at-once"),
-        // With a command of the port's own, and with one that the main thread runs.
+        // With one of the port's own commands, and with one that the main thread runs.
         exec("PING\r\n", "later"),
         exec("MIDI.JOBS\r\n", "on-main"),
     ];
@@ -199,7 +199,7 @@ fn a_reply_beyond_the_limit_is_not_made() {
         Value::Integer(3),
         "EXEC does all or nothing"
     );
-    // Who wants no reply gets none, however large.
+    // A client that has switched replies off gets none, however large.
     other.send(format!("CLIENT REPLY OFF\r\n{mget}CLIENT REPLY ON\r\n").as_bytes());
     assert_eq!(other.read(), Value::ok());
     let taken = peak(&ported.server) - before;
@@ -235,7 +235,7 @@ fn floods_leave_others_their_turns() {
     });
 }
 
-/// The same where each command takes long.
+/// The same flood, of commands that each take long.
 #[test]
 fn floods_of_long_commands_leave_others_their_turns() {
     let ported = narrow(Mode::Adaptive.builder());
@@ -253,11 +253,11 @@ fn floods_of_long_commands_leave_others_their_turns() {
     assert!(others < 60, "{others} commands of others for each");
 }
 
-/// Each that the host is told of costs its main thread as much as a command, and its list ends.
+/// Each refusal reported to the host costs its main thread a command's time; its list is finite.
 #[test]
 fn of_very_many_refusals_the_host_is_told_as_many_as_its_list_keeps() {
     const USUAL_LIST: u64 = 128;
-    // A longer list shows how many it was told of; and one tick a second, how often.
+    // A longer list shows how many were reported; one tick a second shows how often.
     let longer = Mode::Adaptive.builder().config("acllog-max-len 1000000").config("hz 1");
     let ported = Ported::start(longer.config("dynamic-hz no"));
     let mut host = ported.host();
@@ -269,13 +269,13 @@ fn of_very_many_refusals_the_host_is_told_as_many_as_its_list_keeps() {
         let gets: Vec<_> =
             (0..200).map(|number| vec!["GET".to_owned(), format!("{round}:{number}")]).collect();
         assert!(mallory.pipeline(&gets).iter().all(|reply| reply.text().starts_with("NOPERM")));
-        // The host's main loop turns meanwhile.
+        // The host's main loop runs meanwhile.
         assert_eq!(host.run("PING").text(), "PONG");
     }
     assert_eq!(host.info_number("midi_net", "midi_net_denied"), 20_000);
     wait_until("it was told of some", || told(&mut host) >= USUAL_LIST);
     let (all, ticks) = (told(&mut host), began.elapsed().as_secs() + 2);
     assert!(all <= USUAL_LIST * ticks, "{all} in {ticks} ticks");
-    // What was left over is not forgotten, though nobody is refused any more.
+    // The rest is reported later, even if there are no new refusals.
     wait_until("it is told of more", || told(&mut host) > USUAL_LIST);
 }

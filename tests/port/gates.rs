@@ -1,5 +1,5 @@
-//! The promise: what the host would not let through at its own port, does not get through
-//! at midi's: while it loads, is paused, a replica, short of memory, of disk or of replicas.
+//! The promise: what the host would refuse at its own port is refused at midi's: while it loads, is
+//! paused, is a replica, or is short of memory, of disk or of replicas.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ fn ported() -> Ported {
     Ported::start(Mode::Adaptive.builder())
 }
 
-/// Commands that read, write, may need memory, and the port's own.
+/// Commands that read, write or may need memory, and the port's own.
 const LINES: [&str; 7] = [
     "PING",
     "ECHO x",
@@ -25,7 +25,7 @@ const LINES: [&str; 7] = [
     "MIDI.DBSIZE",
 ];
 
-/// Both ports answer the same; the errors among the answers.
+/// Both ports answer the same. Returns the errors among the answers.
 #[track_caller]
 fn same(host: &mut Client, port: &mut Client) -> Vec<String> {
     let mut errors = Vec::new();
@@ -75,7 +75,7 @@ fn a_replica_is_read_only_and_perhaps_stale() {
     host.ok("REPLICAOF NO ONE");
 }
 
-/// What EXEC answers to these commands where the gate closed after they were queued.
+/// What EXEC answers to these commands if the gate was closed after they were queued.
 fn exec_behind(
     client: &mut Client,
     host: &mut Client,
@@ -153,7 +153,7 @@ fn too_few_replicas_are_too_few_here() {
 fn a_failed_save_stops_writes() {
     let ported = ported();
     let (mut host, mut port) = (ported.host(), ported.client());
-    // Nothing can be renamed to a folder's name.
+    // No file can be renamed over a folder.
     let in_the_way = ported.server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
     host.ok("SET k v");
@@ -208,10 +208,10 @@ fn a_replica_has_no_limit_of_memory_unless_it_is_set_to() {
     host.ok("REPLICAOF NO ONE");
 }
 
-/// How far memory may go beyond the limit.
+/// How far memory use may exceed the limit.
 const OVERSHOOT: i64 = 12 << 20;
 
-/// Fills the server through the port; how far beyond `maxmemory` it went.
+/// Fills the server through the port. Returns by how much memory use exceeded `maxmemory`.
 fn overshoot(ported: &Ported, command: impl Fn(usize) -> Vec<String> + Sync) -> i64 {
     let mut host = ported.host();
     let limit = host.info_number("memory", "used_memory") + (60 << 20);
@@ -272,7 +272,7 @@ fn aof_and_replicas_stop_writes_until_midi_can_log_them() {
     assert_eq!(kinds(&same(&mut host, &mut port)), ["MISCONF"; 3]);
 }
 
-/// Whether a reply comes at once.
+/// Whether a reply arrives at once.
 fn answers(client: &mut Client, line: &str) -> bool {
     client.send_line(line);
     let answers = client.has_reply_within(Duration::from_millis(300));
@@ -373,13 +373,13 @@ fn a_server_that_starts_says_so() {
 const BUSY: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// Whether the host says so, in words of its own.
+/// Whether the host answers BUSY, in its own words.
 fn is_busy(host: &mut Client, line: &str) -> bool {
     let reply = host.run(line);
     reply.is_error() && reply.text().starts_with("BUSY ")
 }
 
-/// Has the server run a script until it is killed.
+/// Makes the server run a script until it is killed.
 fn never_end(host: &mut Client) {
     host.send(&encoded(&["EVAL", "while true do end", "0"]));
 }
@@ -395,12 +395,12 @@ fn a_script_that_takes_too_long_keeps_what_needs_the_host() {
     never_end(&mut host);
     let mut killer = ported.host();
     wait_until("the script is too slow", || is_busy(&mut killer, "PING"));
-    // What the workers can do by themselves, they do.
+    // The workers still run what needs no main thread.
     assert_eq!(port.run("GET k"), Value::bulk("v"));
     port.ok("SET k w");
     assert_eq!(port.run("AUTH u u"), Value::error(BUSY));
     assert_eq!(port.run("GET k"), Value::bulk("w"));
-    // A change of users that the host refuses keeps nobody waiting.
+    // A user change that the host refuses blocks no client.
     assert!(is_busy(&mut killer, "ACL SETUSER u -@all"));
     assert_eq!(port.run("GET k"), Value::bulk("w"));
     queued.send_line("MIDI.GET k");
@@ -427,8 +427,8 @@ fn safemode_is_busy_as_a_whole() {
     assert_eq!(port.run("GET k"), Value::bulk("v"));
 }
 
-/// Commands of the host's own door that wait for a worker outlive a script that yields, each
-/// with one reply.
+/// Commands at the host's own door that wait for a worker outlive a script that yields, each with
+/// one reply.
 #[test]
 fn the_hosts_own_commands_wait_for_the_script() {
     let ported = Ported::start(Mode::Pool.builder());
@@ -462,10 +462,10 @@ fn a_cluster_node_does_not_open_it() {
     assert!(ported.server.log().contains("cluster-enabled is yes"));
 }
 
-/// An address of this machine's that is not 127.0.0.1, if it has one.
+/// An address of this machine other than 127.0.0.1, if it has one.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent; TEST-NET-1 is nobody's.
+    // Nothing is sent; nobody owns TEST-NET-1.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback()).then_some(address)

@@ -1,6 +1,6 @@
-//! The promise: what an operator has taken from the server by `rename-command` is not to be had on
-//! midi's port, and the port opens, with what it can know, where CONFIG is gone or `bind` names no
-//! address.
+//! The promise: what an operator has removed from the server with `rename-command` is not available
+//! on midi's port. Where CONFIG is gone or `bind` names no address, the port still opens, with what
+//! it can find out.
 
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, Value, free_port, module};
@@ -34,11 +34,11 @@ fn what_is_renamed_to_nothing_is_unknown() {
     for line in
         ["FLUSHALL", "flushall ASYNC", "DEBUG POPULATE 10", "TIME", "TIME too many", "MULTI"]
     {
-        // Newer hosts put it into other words.
+        // Newer hosts word it differently.
         is_unknown(&mut host, line);
         is_unknown(&mut client, line);
     }
-    // MIDI.* at the host's port are commands of their own there.
+    // MIDI.* at the host's port are separate commands.
     is_unknown(&mut client, "MIDI.FLUSHALL");
     assert_eq!(client.integer("DBSIZE"), 1);
     assert_eq!(host.run("MIDI.FLUSHALL"), Value::ok());
@@ -98,7 +98,7 @@ fn what_has_another_name_keeps_its_own_on_the_port() {
     assert!(!Ported::start(Builder::new()).server.log().contains("rename-command"));
 }
 
-/// A command that this host never had (DELEX and its like on most) is midi's own.
+/// A command that this host never had (DELEX, for example, on most) is midi's own.
 #[test]
 fn what_the_host_never_had_is_there() {
     let ported = hardened();
@@ -109,7 +109,7 @@ fn what_the_host_never_had_is_there() {
     assert_eq!(client.integer("DBSIZE"), 3);
 }
 
-/// Nobody can tell then what has only got another name.
+/// midi cannot tell then which commands only have another name.
 #[test]
 fn without_command_all_that_is_renamed_is_gone() {
     let builder =
@@ -122,7 +122,7 @@ fn without_command_all_that_is_renamed_is_gone() {
     client.ok("SET k v");
 }
 
-/// Hosts from 8.2 or so on tell modules their settings whatever CONFIG is called.
+/// Hosts from about 8.2 on give modules their settings whatever CONFIG is called.
 #[test]
 fn without_config_the_port_says_what_it_does_not_know() {
     let builder = Builder::new()
@@ -138,7 +138,7 @@ fn without_config_the_port_says_what_it_does_not_know() {
     assert_eq!(timeout, if said { "0" } else { "77" });
     assert_eq!(host.run("settings GET midi.protected-mode").array().swap_remove(1).text(), "yes");
     assert!(client.run("INFO server").text().contains("redis_version"));
-    // It has its own name on the port, though the host cannot be asked by it.
+    // On the port CONFIG keeps its name, though midi cannot use it to ask the host.
     assert_eq!(client.run("CONFIG GET maxclients"), Value::Array(vec![]));
 }
 
@@ -155,7 +155,7 @@ fn without_info_and_module_it_tells_of_midi() {
     assert!(ours.into_iter().any(|module| module["name"] == Value::bulk("midi")));
 }
 
-/// Redis listens nowhere then, and so does the port.
+/// Redis listens nowhere then, and neither does the port.
 #[test]
 fn an_empty_bind_keeps_the_port_closed_and_the_server_up() {
     let server = Builder::plain().start();

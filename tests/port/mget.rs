@@ -1,5 +1,5 @@
-//! The promise: MGET of values that are large together answers them as they were at one moment, and
-//! others are served meanwhile, on both doors; and the memory that it takes is bounded.
+//! The promise: an MGET of values that are large together answers them as they were at one moment.
+//! Others are served meanwhile, on both doors, and the memory that it takes is bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use crate::common::{Builder, Client, Mode, Random, Server, Value, beside, encode
 
 const MEGABYTE: usize = 1 << 20;
 
-/// A server whose port has one worker: everybody is in everybody's way.
+/// A server whose port has one worker, which all clients share.
 fn narrow(builder: Builder) -> Ported {
     Ported::start(builder.load("threads 1"))
 }
@@ -18,8 +18,8 @@ fn keys(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key:{number}")).collect()
 }
 
-/// Keys of so many bytes each, through a door with this prefix; a port's values are copied, the
-/// host's kept.
+/// Creates keys of this many bytes each, through a door with this prefix. Values from a port are
+/// copied; those from the host are kept.
 fn fill(client: &mut Client, prefix: &str, keys: &[String], bytes: usize) {
     let value = vec![b'v'; bytes];
     for key in keys {
@@ -72,14 +72,14 @@ fn others_are_served_while_one_mget_runs() {
     }
 }
 
-/// What each generation's values are.
+/// The values of each generation.
 fn generation(number: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![b'0' + (number % 10) as u8; bytes];
     value[..8].copy_from_slice(&number.to_be_bytes());
     value
 }
 
-/// All values are those of one generation, which is told.
+/// All values are of one generation, which is returned.
 #[track_caller]
 fn check_generation(values: &[Value], bytes: usize) -> u64 {
     let number = u64::from_be_bytes(values[0].bytes()[..8].try_into().expect("eight bytes"));
@@ -114,7 +114,7 @@ fn an_mget_sees_one_moment() {
                     }
                 });
             }
-            // One key several times, and one that is not there.
+            // One key several times, and one that does not exist.
             let mut asked = [keys.clone(), keys[..10].to_vec()].concat();
             asked.insert(30, "nosuch".into());
             for (mut client, prefix) in doors(&ported) {
@@ -199,7 +199,7 @@ fn what_may_not_wait_for_a_client_is_not_copied() {
     assert!(values.iter().all(|value| value.bytes().len() == MEGABYTE));
 }
 
-/// There it runs to its end, as everything does.
+/// There it runs to its end, as every command does.
 #[test]
 fn in_transactions_and_scripts_it_is_no_job() {
     let ported = Ported::start(Mode::Adaptive.builder().load("threads 2"));
@@ -229,7 +229,7 @@ fn at_the_limit_of_jobs_it_runs_in_one_go() {
     let keys = keys(50);
     fill(&mut ported.client(), "", &keys, 100_000);
     let mut host = ported.host();
-    // A job of many seconds.
+    // A job that takes many seconds.
     let mut busy = ported.host();
     busy.send_line("MIDI.POPULATE 500000000");
     wait_until("it runs", || host.info_number("midi_jobs", "midi_jobs_running") == 1);

@@ -1,6 +1,6 @@
-//! The promise: one rule says what a user may do with midi's commands, whatever they are called and
-//! whichever host it is: docs/port/access.md has it. On Redis 7.0 it holds at the host's door, too;
-//! on later hosts that door goes by the host's own verdict.
+//! The promise: one rule decides what a user may do with midi's commands, whatever they are called
+//! and whichever host it is: docs/port/access.md documents it. On Redis 7.0 it also holds at the
+//! host's door; on later hosts the host itself decides at that door.
 
 use std::collections::HashMap;
 
@@ -31,13 +31,12 @@ const USERS: [&[&str]; 19] = [
     &["+@read", "-@all +midi.set +midi.jobs"],
 ];
 
-/// Whether these rules speak of categories only: then midi's commands are to be had as their twins
-/// are.
+/// Whether these rules name categories only: then midi's commands are allowed as their twins are.
 fn is_of_categories(sets: &[&str]) -> bool {
     sets.iter().all(|rules| rules.split(' ').all(|rule| rule[1..].starts_with('@')))
 }
 
-/// What the host says of one user.
+/// The host's verdicts on one user.
 struct Verdicts<'a> {
     admin: &'a mut Client,
     user: String,
@@ -64,7 +63,7 @@ impl Verdicts<'_> {
     }
 }
 
-/// Arguments that are right in number.
+/// Arguments of the right number.
 fn arguments(row: &Command) -> Vec<&'static str> {
     let mut arguments = vec!["1"; row.arity.unsigned_abs() as usize - 1];
     match row.name {
@@ -75,7 +74,7 @@ fn arguments(row: &Command) -> Vec<&'static str> {
     arguments
 }
 
-/// Hosts judge a command only with a right number of arguments, and a twin takes others.
+/// Hosts judge a command only with the right number of arguments, and a twin takes others.
 fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
     match name {
         "restore" => vec!["1", "1", "1"],
@@ -88,7 +87,7 @@ fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
     }
 }
 
-/// How the host judges a set of rules: of a row and of its twin.
+/// The host's verdicts on a row and on its twin, under one set of rules.
 struct Host {
     row: bool,
     twin: bool,
@@ -105,8 +104,8 @@ fn judged_by_host(admin: &mut Client, user: &str, row: &Command) -> Host {
     }
 }
 
-/// The rules of a user as the host keeps them: newer hosts keep what was said, older ones make them
-/// anew.
+/// The rules of a user as the host keeps them: newer hosts keep the text as given, older ones
+/// generate it.
 fn kept_rules(admin: &mut Client, user: &str) -> String {
     admin.run(&format!("ACL GETUSER {user}")).map()["commands"].text()
 }
@@ -133,7 +132,7 @@ fn every_row_is_to_be_had_by_those_who_may() {
             sets[1..].iter().map(|rules| format!("(~* {rules})")).collect();
         create.extend(selectors.iter().map(String::as_str));
         assert_eq!(admin.call(&create), Value::ok(), "{create:?}");
-        // A user for each set of rules: the host judges all of a user's together.
+        // A user for each set of rules: the host judges all sets of a user together.
         let parts: Vec<String> = (0..sets.len()).map(|part| format!("{user}-{part}")).collect();
         for (part, rules) in parts.iter().zip(sets) {
             let mut create = vec!["ACL", "SETUSER", part, "~*"];
@@ -182,16 +181,16 @@ fn knows_categories(admin: &mut Client) -> bool {
     info[6].clone().array().contains(&Value::Simple(b"@read".to_vec()))
 }
 
-/// Where categories and twins part.
+/// Where verdicts by category differ between a command and its twin.
 fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> bool {
-    // Redis 7.0 gives no module command to a user that was given categories: it has to be named.
+    // Redis 7.0 gives no module command to a user with categories: it has to be named.
     let given_categories = |rules: &&str| rules.contains("+@") && !rules.starts_with("+@all");
     (!knows_categories && sets.iter().any(given_categories))
-        // Their twins are commands about connections, which they are not.
+        // Their twins are commands about connections, which these are not.
         || matches!(row.name, "jobs" | "help")
 }
 
-/// On Redis 7.0 midi keeps what it has found out about a client, as long as its user is the same.
+/// On Redis 7.0 midi remembers a client's rights as long as its user is the same.
 #[test]
 fn who_is_another_user_has_other_rights() {
     for mode in Mode::ALL {
@@ -209,7 +208,7 @@ fn who_is_another_user_has_other_rights() {
         let may = |client: &mut Client, yes: bool| {
             let reply = client.run("MIDI.SET k v");
             assert_eq!(reply, if yes { Value::ok() } else { refused.clone() });
-            // Reading is everybody's, and what is known of that is not what is known of writing.
+            // Everyone may read, and the remembered right to read is not the right to write.
             assert!(!client.run("MIDI.GET k").is_error());
         };
         may(&mut client, true);
@@ -221,7 +220,7 @@ fn who_is_another_user_has_other_rights() {
         may(&mut client, false);
         client.run("RESET");
         may(&mut client, true);
-        // In a transaction, and from a script, it is the user of that moment.
+        // In a transaction, and from a script, the current user counts.
         client.ok("MULTI");
         for line in ["MIDI.SET k v", "AUTH reader reader", "MIDI.SET k w", "MIDI.GET k"] {
             assert_eq!(client.run(line), Value::Simple(b"QUEUED".to_vec()));
@@ -246,7 +245,7 @@ fn who_is_another_user_has_other_rights() {
     }
 }
 
-/// The same where the filter cannot see by its name who becomes another user, or what changes one.
+/// The same, if the filter cannot tell by name which commands switch or change users.
 #[test]
 fn renamed_commands_change_users_too() {
     for renamed in ["AUTH login", "WATCH look", "ACL rules"] {
@@ -277,7 +276,7 @@ fn renamed_commands_change_users_too() {
     }
 }
 
-/// A selector allows its commands on its own keys only; what one denies another may allow.
+/// A selector allows its commands on its own keys only; another may allow what one denies.
 #[test]
 fn selectors_and_keys_are_judged_together() {
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -317,7 +316,7 @@ fn selectors_and_keys_are_judged_together() {
     }
 }
 
-/// The host shows `%RW~*` as it shows `~*`, and judges the empty key otherwise.
+/// The host shows `%RW~*` and `~*` alike, but treats the empty key differently.
 #[test]
 fn a_pattern_for_all_keys_is_not_all_keys() {
     let ported = Ported::start(Mode::Adaptive.builder());

@@ -1,5 +1,5 @@
-//! The promise: midi's own port serves what the host's does, in the order sent, on every
-//! worker, and keeps within its limits.
+//! The promise: midi's own port serves what the host's does, in the order sent, on every worker,
+//! and keeps within its limits.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +23,7 @@ fn a_pipeline_is_answered_in_the_order_sent() {
         println!("mode: {mode:?}");
         let server = ported(mode);
         let mut client = server.client();
-        // Commands that run ahead, by themselves, as jobs and on the main thread, in turn.
+        // Commands that run ahead, on their own, as jobs and on the main thread, in turn.
         let mut commands = Vec::new();
         let mut wanted = Vec::new();
         for round in 0..200 {
@@ -83,7 +83,7 @@ fn safemode_runs_the_ports_commands_on_the_main_thread() {
     for number in 0..100 {
         port.ok(&format!("SET key:{number} v"));
     }
-    // Whoever ran them counted them.
+    // The thread that ran them counted them.
     assert!(host.info_number("midi_dispatch", "midi_ran_at_once") >= 100);
     let workers = host.info("midi_workers");
     assert!(workers.values().all(|value| value.starts_with("commands=0,")), "{workers:?}");
@@ -94,7 +94,7 @@ fn a_long_command_holds_up_its_own_connection_only() {
     let server = Ported::start(Builder::new().load("threads 1"));
     let (mut heavy, mut light) = (server.client(), server.client());
     heavy.ok("MIDI.POPULATE 300000");
-    // Its replies are more than the kernel keeps for a client that does not read.
+    // Its replies are more than the kernel buffers for a client that does not read.
     for _ in 0..20 {
         heavy.send_line("KEYS *");
     }
@@ -128,7 +128,7 @@ fn connections_are_spread_over_the_workers() {
 #[test]
 fn a_unix_socket_serves_too_and_has_its_permissions() {
     let path = std::env::temp_dir().join(format!("midi-port-{}.sock", std::process::id()));
-    // What an earlier run left there is in nobody's way.
+    // A file left by an earlier run is not in the way.
     std::fs::write(&path, "").expect("a file");
     let arguments = format!("unixsocket {} unixsocketperm 0700", path.display());
     let _server = Builder::new().load(&arguments).start();
@@ -161,7 +161,7 @@ fn limits_are_kept_and_named() {
     let mut text = String::new();
     refused.read_to_string(&mut text).expect("an error and the end");
     assert_eq!(text, "-ERR max number of clients reached (midi.maxclients)\r\n");
-    // Nobody else notices.
+    // No other client notices.
     server.host().ok("SET host here");
     drop(clients.pop());
     wait_until("a place is free again", || {
@@ -172,21 +172,21 @@ fn limits_are_kept_and_named() {
     let mut host = server.host();
     host.ok("CONFIG SET midi.maxclients 100");
 
-    // One that sends more than it may.
+    // A client that sends more than it may.
     let mut greedy = server.client();
     let _ = greedy.try_send(&encoded(&[&b"SET"[..], b"k", &vec![b'x'; 2 << 20]]));
     assert!(greedy.try_read().is_err(), "it is closed without a word, as in Redis");
     assert_eq!(clients[0].run("GET k"), Value::NullBulk);
 
-    // One that leaves its replies lying.
+    // A client that does not read its replies.
     host.ok("CONFIG SET midi.output-buffer-hard-limit 2mb");
     clients[0].ok(&format!("SET large {}", "x".repeat(512 << 10)));
     let mut lazy = server.client();
     lazy.try_call(&["PING"]).expect("it is let in");
     let closed = || server.host().info_number("midi_net", "midi_net_closed_for_limits");
     let before = closed();
-    // A single reply must be above the limit by more than the system's buffers take: nobody who has
-    // much left lying gets another.
+    // A single reply must exceed the limit by more than the system's buffers take: a client with
+    // much unread gets no further reply.
     let mget: Vec<&str> = std::iter::once("MGET").chain(std::iter::repeat_n("large", 40)).collect();
     lazy.try_send(&encoded(&mget)).expect("it is still let in");
     wait_until("it is closed", || closed() > before);

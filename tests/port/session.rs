@@ -1,5 +1,5 @@
-//! The promise: commands about the connection and the server are answered on midi's port as
-//! Redis answers them, byte for byte where what they say is not each server's own.
+//! The promise: midi's port answers commands about the connection and the server as Redis does,
+//! byte for byte, except for values that belong to each server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ fn unescaped(word: &str) -> Vec<u8> {
     word.replace("\\n", "\n").replace("\\r", "\r").replace("\\0", "\0").into_bytes()
 }
 
-/// What newer hosts answer.
+/// The answers of newer hosts.
 const NEWER: [&str; 2] = ["CLIENT CAPA redirect", "CLIENT MAINT_NOTIFICATIONS ON"];
 
 /// Runs the lines on both, on one connection each: the replies must be the same.
@@ -36,7 +36,7 @@ fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
         if line.to_ascii_uppercase().starts_with("CLIENT INFO") {
             native = without_newer_fields(native, &midi);
         }
-        // midi's port has none of the commands that are newer than Redis 7.0.
+        // midi's port lacks the commands that are newer than Redis 7.0.
         let newer =
             host().is_newer() && !native.is_error() && midi.is_error() && NEWER.contains(&line);
         let command = line.split(' ').next().unwrap_or_default();
@@ -47,13 +47,13 @@ fn same_on(redis: &mut Client, port: &mut Client, lines: &[&str]) {
     }
 }
 
-/// What each server says of itself in HELLO. On Valkey midi's port gives the Redis that it is like.
+/// What each server reports of itself in HELLO. On Valkey midi's port names a compatible Redis.
 fn greeting_of_its_own() -> &'static [&'static str] {
     if host().valkey { &["server", "version", "id", "modules"] } else { &["id", "modules"] }
 }
 
-/// More commands have this flag on newer hosts, and Valkey gives subcommands as an array, Redis as
-/// a set.
+/// More commands have this flag on newer hosts. Valkey lists subcommands as an array, Redis as a
+/// set.
 fn without_allow_busy(reply: Value) -> Value {
     let kept = |value: &Value| *value != Value::Simple(b"allow_busy".to_vec());
     match reply {
@@ -64,7 +64,7 @@ fn without_allow_busy(reply: Value) -> Value {
     }
 }
 
-/// Newer hosts tell more of a client than Redis 7.0.
+/// Newer hosts report more about a client than Redis 7.0.
 fn without_newer_fields(native: Value, midi: &Value) -> Value {
     match (native, midi) {
         (Value::Array(mut native), Value::Array(midi)) if host().is_newer() => {
@@ -77,7 +77,7 @@ fn without_newer_fields(native: Value, midi: &Value) -> Value {
     }
 }
 
-/// A reply without what is each server's own.
+/// A reply without the values that belong to each server.
 fn masked(line: &str, reply: Value) -> Value {
     let line = line.to_ascii_uppercase();
     match reply {
@@ -115,14 +115,14 @@ fn masked(line: &str, reply: Value) -> Value {
     }
 }
 
-/// Fields of a client's line that are neither its own nor sizes of buffers; of the others, their
-/// names.
+/// The fields of a client line: in full if they depend neither on the connection nor on buffer
+/// sizes, otherwise only their names.
 fn fields(line: &[u8]) -> Vec<Value> {
     const COMPARED: [&str; 13] = [
         "name", "flags", "db", "sub", "psub", "ssub", "multi", "argv-mem", "events", "cmd", "user",
         "redir", "resp",
     ];
-    // Those that Redis 7.2 added.
+    // Redis 7.2 added these.
     const NEWER: [&str; 2] = ["lib-name", "lib-ver"];
     let line = String::from_utf8_lossy(line).into_owned();
     let line = line.strip_prefix("txt:").unwrap_or(&line);
@@ -131,7 +131,7 @@ fn fields(line: &[u8]) -> Vec<Value> {
     fields
         .filter(|(name, _)| !NEWER.contains(name))
         .map(|(name, value)| {
-            // After EXEC Valkey says that there are no commands, and not that there is no
+            // After EXEC Valkey reports a transaction without commands, not that there is no
             // transaction.
             let compared = COMPARED.contains(&name) && !(name == "multi" && host().valkey);
             if compared { Value::bulk(format!("{name}={value}")) } else { Value::bulk(name) }
@@ -302,7 +302,7 @@ const SCENES: [&[&str]; 12] = [
         "HELLO 3 SETNAME me",
         "CLIENT GETNAME",
         "HELLO 2 SETNAME you FOO",
-        // Redis 7.0 has set the name, newer hosts have not.
+        // Redis 7.0 has set the name; newer hosts have not.
         "CLIENT SETNAME you",
         "HELLO 3 AUTH default",
         "HELLO 2 AUTH nobody x",
@@ -318,7 +318,7 @@ const SCENES: [&[&str]; 12] = [
         "HELLO 3",
         "CLIENT NO-EVICT ON",
         "CLIENT INFO",
-        // Newer hosts forget it at RESET.
+        // Newer hosts reset it at RESET.
         "CLIENT NO-EVICT OFF",
         "RESET",
         "CLIENT INFO",
@@ -446,7 +446,7 @@ fn newer_subcommands_are_answered_as_newer_servers_do() {
     assert_eq!(client.call(&words("CLIENT SETINFO LIB-NAME ")), Value::ok());
 }
 
-/// A server that asks for a password: who has not said it, and who has.
+/// A server that requires a password: clients before and after login.
 #[test]
 fn strangers_are_told_what_redis_tells_them() {
     let (redis, ported) = (plain(), ported());
@@ -527,7 +527,7 @@ fn quit_and_http_close() {
     }
 }
 
-/// All that comes until the connection is closed.
+/// All that arrives until the connection is closed.
 fn stream(mut client: Client, lines: &[&str]) -> Vec<Value> {
     let lines: Vec<&str> = lines.iter().copied().chain(["CLIENT REPLY ON", "QUIT"]).collect();
     client.send(format!("{}\r\n", lines.join("\r\n")).as_bytes());
@@ -596,7 +596,7 @@ fn commands_of_the_host_are_said_to_be_there() {
     }
 }
 
-/// The host's port has them, but for keys of its own.
+/// The host's port has these commands, but only for its own keys.
 #[test]
 fn commands_about_keys_are_not_said_to_be_elsewhere() {
     let ported = ported();
@@ -632,7 +632,7 @@ fn the_server_is_described_as_at_the_hosts_port() {
             for line in ["MODULE LIST", "LASTSAVE", "CLIENT TRACKINGINFO", "CLIENT GETREDIR"] {
                 assert_eq!(port.run(line), host.run(line), "{line}");
             }
-            // The state of the link may change between two looks.
+            // The state of the link may change between two commands.
             let role = |client: &mut Client| client.run("ROLE").array()[..1].to_vec();
             assert_eq!(role(&mut port), role(&mut host));
         };
@@ -770,10 +770,10 @@ fn texts(list: &Value) -> BTreeSet<String> {
     names(list.clone())
 }
 
-/// Newer hosts have further flags and tips.
+/// Newer hosts have more flags and tips.
 #[track_caller]
 fn same_or_fewer(own: &Value, of_host: &Value, what: &str) {
-    // What Valkey has renamed.
+    // Valkey has renamed this flag.
     let renamed = |text: String| text.replace("skip_commandlog", "skip_slowlog");
     let (own, of_host): (_, BTreeSet<_>) =
         (texts(own), texts(of_host).into_iter().map(renamed).collect());
@@ -781,7 +781,7 @@ fn same_or_fewer(own: &Value, of_host: &Value, what: &str) {
     assert!(same, "{what}: {own:?}, and not {of_host:?}");
 }
 
-/// Newer hosts repeat the name of an argument for people.
+/// Newer hosts repeat an argument's name for display.
 fn without_display_text(docs: Value) -> Value {
     match docs {
         Value::Array(list) => Value::Array(list.into_iter().map(without_display_text).collect()),
@@ -796,7 +796,7 @@ fn without_display_text(docs: Value) -> Value {
     }
 }
 
-/// Key specs without what depends on a command's options.
+/// Key specs without the parts that depend on a command's options.
 fn key_specs(list: &Value) -> Vec<(BTreeSet<String>, Value, Value)> {
     let specs = list.clone().array().into_iter().map(Value::map);
     specs
@@ -810,7 +810,7 @@ fn key_specs(list: &Value) -> Vec<(BTreeSet<String>, Value, Value)> {
 
 #[test]
 fn command_describes_the_ports_commands_as_redis_its_own() {
-    /// Flags that do not say how Redis runs its own.
+    /// Flags that do not describe how Redis runs its own commands.
     const FLAGS: [&str; 5] = ["write", "readonly", "denyoom", "fast", "admin"];
     let (redis, ported) = (plain(), ported());
     let (mut native, mut midi) = (redis.client().resp3(), ported.client().resp3());
@@ -823,13 +823,13 @@ fn command_describes_the_ports_commands_as_redis_its_own() {
         let own = midi.run(&format!("COMMAND INFO {name}")).array().remove(0).array();
         assert_eq!(own[0].text(), *name);
         assert!(name.contains('|') || all[name] == own, "{name}");
-        // One command each, where Redis has one for every subcommand.
+        // Each is one command here; Redis has one for every subcommand.
         let of_redis = native.run(&format!("COMMAND INFO {name}")).array().remove(0);
         if of_redis.is_null() || ["object", "memory"].contains(&name.as_str()) {
             continue;
         }
         let of_redis = of_redis.array();
-        // Newer hosts let COMMAND GETKEYS do with a name alone.
+        // Newer hosts accept COMMAND GETKEYS with a name alone.
         let other_arity = host().is_newer() && name.starts_with("command|getkeys");
         for field in if other_arity { &[3, 4, 5][..] } else { &[1, 3, 4, 5] } {
             assert_eq!(own[*field], of_redis[*field], "field {field} of {name}");
@@ -847,7 +847,7 @@ fn command_describes_the_ports_commands_as_redis_its_own() {
         if !has_newer_tips(name) {
             same_or_fewer(&own[7], &of_redis[7], &format!("tips of {name}"));
         }
-        // Redis, which came later, does not count what DELEX compares as read.
+        // Redis added DELEX later, and does not count the value that it compares as read.
         if name != "delex" {
             assert_eq!(key_specs(&own[8]), key_specs(&of_redis[8]), "keys of {name}");
         }
@@ -872,7 +872,7 @@ fn command_docs_has_all_for_every_command() {
             assert!(!own[field].text().is_empty(), "{name}");
         }
     }
-    // The host tells the same of midi's commands, and that they are a module's.
+    // The host documents midi's commands in the same way, and as a module's.
     let mut host = ported.host().resp3();
     for name in listed.iter().filter(|name| name.starts_with("midi.")) {
         let ask = format!("COMMAND DOCS {name}");
@@ -1022,7 +1022,7 @@ fn in_all_ported_modes(body: impl Fn(Mode, &Ported)) {
     }
 }
 
-/// The host's keys come and go through the port as through the host door, with the user's rights.
+/// The port imports and exports the host's keys as the host door does, with the user's rights.
 #[test]
 fn import_and_export_through_the_port() {
     in_all_ported_modes(|mode, ported| {
@@ -1067,7 +1067,7 @@ fn import_and_export_through_the_port() {
     });
 }
 
-/// HELLO tells of the host's modules, midi among them, as the host does.
+/// HELLO lists the host's modules, midi among them, as the host does.
 #[test]
 fn hello_tells_of_modules() {
     let ported = ported();
@@ -1083,7 +1083,7 @@ fn hello_tells_of_modules() {
     }
 }
 
-/// A long command of a port is listed at both doors, and ended from either.
+/// A long command of a port is listed at both doors, and can be ended from either.
 #[test]
 fn jobs_of_a_port_are_cancelled() {
     let ported = ported();

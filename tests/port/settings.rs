@@ -1,5 +1,5 @@
-//! The promise: the port's settings come from load arguments, redis.conf and CONFIG;
-//! what is not set is the host's; descriptors of the port are none of the host's.
+//! The promise: the port's settings come from load arguments, redis.conf and CONFIG; unset ones
+//! follow the host's. The port's descriptors do not count against the host's.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn are_set(server: &Server, expected: &[(&str, &str)]) {
 
 #[test]
 fn load_arguments_are_taken() {
-    // Letters keep their case.
+    // Upper and lower case are kept.
     let socket = std::env::temp_dir().join(format!("midi.Socket.{}", std::process::id()));
     let socket = socket.to_str().expect("plain text");
     let server = Builder::new()
@@ -155,7 +155,7 @@ fn file_limit(server: &Server) -> usize {
     line.split_ascii_whitespace().nth(3).expect("soft limit").parse().unwrap_or(usize::MAX)
 }
 
-/// Where this may raise the limit, or it is high enough; the arithmetic has tests of its own.
+/// Only if the process may raise the limit, or it is high enough; the arithmetic has its own tests.
 #[test]
 fn there_is_room_for_all_clients() {
     let load = format!("port {} maxclients 500", free_port());
@@ -187,7 +187,7 @@ fn a_cluster_node_has_no_port() {
     );
 }
 
-/// A setting for values bounds values: the error names it, and nothing else becomes shorter.
+/// A setting for values limits values: the error names it, and nothing else is limited.
 #[test]
 fn short_values_leave_names_and_keys_alone() {
     let server = Builder::new().with_port().load("midi.max-value-bytes 10").start();
@@ -211,7 +211,7 @@ fn short_values_leave_names_and_keys_alone() {
     ] {
         assert_eq!(client.run(line), refused, "{line}");
     }
-    // Keys have a limit of their own.
+    // Keys have their own limit.
     server.client().call(&["CONFIG", "SET", "midi.max-key-bytes", "10"]);
     let refused = Value::error("ERR key exceeds maximum allowed size (midi.max-key-bytes 10)");
     assert_eq!(client.run("SET 01234567890 v"), refused);

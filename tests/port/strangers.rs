@@ -1,4 +1,4 @@
-//! The promise: what somebody may not do, or has not logged in for, costs others nothing that
+//! The promise: a client that has not logged in, or lacks the rights, costs others nothing that
 //! matters: docs/security.md.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,8 @@ fn used_memory_peak(admin: &mut Client) -> i64 {
     admin.info_number("memory", "used_memory_peak")
 }
 
-/// A change of users that is only said, and refused, holds the port up no longer than the main
-/// thread needs to look.
+/// A user change that the host refuses delays the port no longer than the main thread needs to
+/// check it.
 #[test]
 fn changes_of_users_that_are_refused_hold_nobody_up() {
     let ported = ported();
@@ -31,7 +31,7 @@ fn changes_of_users_that_are_refused_hold_nobody_up() {
         ["ACL SETUSER other on +@all", "ACL DELUSER other", "ACL LOAD", "CONFIG SET requirepass x"]
     {
         let mut sleeper = ported.host_of("sleeper");
-        // In one turn of the main loop, which then does not turn for a while.
+        // Both run in one turn of the main loop, which then blocks for a while.
         let both = [encoded(&words(said)), encoded(&["DEBUG", "SLEEP", "1.5"])].concat();
         sleeper.send(&both);
         thread::sleep(Duration::from_millis(300));
@@ -45,8 +45,8 @@ fn changes_of_users_that_are_refused_hold_nobody_up() {
     }
 }
 
-/// What users are refused waits for the host's list in bounded memory, however fast they ask and
-/// however long the names are.
+/// Refusals wait for the host's ACL log in bounded memory, however fast they come and however long
+/// the names are.
 #[test]
 fn refusals_wait_in_bounded_memory() {
     let ported = ported();
@@ -77,7 +77,7 @@ fn refusals_wait_in_bounded_memory() {
     }
 }
 
-/// A name that is not known and a wrong password are told apart by nothing.
+/// An unknown name and a wrong password get indistinguishable answers.
 #[test]
 fn wrong_logins_are_all_the_same() {
     let ported = ported();
@@ -98,8 +98,8 @@ fn wrong_logins_are_all_the_same() {
     assert_eq!(failed, 12);
 }
 
-/// Those who ask for INFO at the same time are told the same text, but never one that is older than
-/// their question.
+/// Clients that ask for INFO at the same time get the same text, but never one that is older than
+/// their request.
 #[test]
 fn info_is_as_new_as_the_question() {
     let ported = ported();

@@ -1,6 +1,6 @@
-//! The promise: MULTI, EXEC, DISCARD, WATCH and UNWATCH on midi's port are Redis's. What EXEC does
-//! happens at one moment, for clients of every door; a change of a watched key is never missed,
-//! whoever makes it; and nothing is left behind.
+//! The promise: MULTI, EXEC, DISCARD, WATCH and UNWATCH on midi's port work as in Redis. What EXEC
+//! does happens at one moment, for clients of every door. A change of a watched key is never
+//! missed, whoever makes it, and nothing is left behind.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Runs the commands as one transaction: what EXEC answered.
+/// Runs the commands as one transaction. Returns what EXEC answered.
 #[track_caller]
 fn exec(client: &mut Client, lines: &[&str]) -> Value {
     let mut commands = vec![words("MULTI")];
@@ -22,7 +22,7 @@ fn exec(client: &mut Client, lines: &[&str]) -> Value {
     client.pipeline(&commands).pop().expect("EXEC's reply")
 }
 
-/// Servers with the port open, whose few shards put everybody in everybody's way.
+/// Servers with an open port and few shards, so that all clients contend.
 fn in_crowded_modes(body: impl Fn(&Ported)) {
     for mode in [Mode::Adaptive, Mode::Safe] {
         println!("mode: {mode:?}");
@@ -30,7 +30,7 @@ fn in_crowded_modes(body: impl Fn(&Ported)) {
     }
 }
 
-/// Runs `noise` with a connection of each door, on so many threads, while `body` runs.
+/// Runs `noise` with a connection of each door, on this many threads, while `body` runs.
 fn beside(
     ported: &Ported,
     threads: usize,
@@ -63,7 +63,7 @@ fn beside(
 
 // ---------------------------------------------------------------- as Redis answers
 
-/// Two servers that are asked the same, each on two connections.
+/// Two servers that get the same lines, each on two connections.
 struct Pair {
     redis: [Client; 2],
     midi: [Client; 2],
@@ -100,13 +100,13 @@ fn same(line: &str, native: &Value, midi: &Value) -> bool {
 }
 
 /// Whether a transaction is open on a connection. A host that refuses a nested MULTI or WATCH by
-/// its flags gives up the whole transaction for it, which Redis and midi do not: there it is left
-/// out.
+/// its flags aborts the whole transaction, which Redis and midi do not: such lines are left out
+/// there.
 #[derive(Default)]
 struct Opened(bool);
 
 impl Opened {
-    /// The line, or what to send in its place.
+    /// The line, or the one to send in its place.
     fn instead<'a>(&mut self, line: &'a str) -> &'a str {
         let name = line.split(' ').next().unwrap_or_default();
         if self.0 && host().valkey && ["MULTI", "WATCH"].contains(&name) {
@@ -121,7 +121,7 @@ impl Opened {
     }
 }
 
-/// HELLO tells of the server: that differs.
+/// HELLO describes the server, so it differs.
 fn greetings_aside(value: Value) -> Value {
     match value {
         Value::Map(pairs) if pairs.first().is_some_and(|pair| pair.0 == Value::bulk("server")) => {
@@ -135,7 +135,7 @@ fn greetings_aside(value: Value) -> Value {
     }
 }
 
-/// Commands that run the same on both, right ones and wrong ones. K is a key, N a small number.
+/// Commands, valid and invalid, that run the same on both. K is a key, N a small number.
 const COMMANDS: [&str; 47] = [
     "SET K N",
     "SET K v NX",
@@ -212,7 +212,7 @@ fn every_reply_is_redis_s() {
             pair.ask(1, "FLUSHALL");
             let mut opened = [Opened::default(), Opened::default()];
             for _ in 0..300 {
-                // The second connection is in the way of the first.
+                // The second connection interferes with the first.
                 let who = usize::from(random.below(4) == 0);
                 let line = match random.below(20) {
                     0 | 1 => "MULTI",
@@ -230,7 +230,7 @@ fn every_reply_is_redis_s() {
                 let line = filled(&mut random, opened[who].instead(line));
                 pair.ask(who, &line);
                 if line.ends_with("PX 1") || line == "EXEC" {
-                    // Nothing is to expire at a moment that is not the same for both.
+                    // No key may expire at a moment that differs between the two.
                     std::thread::sleep(Duration::from_millis(3));
                 }
             }
@@ -284,11 +284,11 @@ fn rights_are_judged_again_and_memory_at_once() {
         admin.ok(&user);
     }
     let mut clients = [redis.client(), ported.client()];
-    // The commands' names differ, as the host's rules do.
+    // The commands' names differ, as do the host's rules.
     let plain = |value: Value| format!("{:?}", in_older_words(&value)).replace("midi.", "");
     let mut ask = |line: &str| {
         let [expected, found] = clients.each_mut().map(|client| plain(client.run(line)));
-        // Redis 8.6 runs what was queued when the keys were still allowed.
+        // Redis 8.6 runs commands that were queued while the keys were still allowed.
         let known = host().version >= (8, 0) && found.contains("touch the specified keys");
         assert!(found == expected || known, "{line}: {found}, and not {expected}");
         found
@@ -321,7 +321,7 @@ fn rights_are_judged_again_and_memory_at_once() {
     for line in ["MULTI", "SET k 1"] {
         ask(line);
     }
-    // Newer hosts queue then what needs no memory, and run it.
+    // Newer hosts still queue commands that need no memory, and run them.
     if host().is_newer() {
         return;
     }
@@ -357,7 +357,7 @@ fn nobody_sees_half_a_transaction() {
                     assert_eq!(replies[4], Value::Array(vec![Value::bulk(number.to_string()); 3]));
                 }
                 1 => {
-                    // One for the main thread.
+                    // One that the main thread runs.
                     let [a, b, c] = ["a", "b", "c"].map(|key| set("", key));
                     let replies =
                         exec(port, &[&a, "DBSIZE", &b, "LCS a b LEN", &c, "MGET a b c"]).array();
@@ -391,7 +391,7 @@ fn nobody_sees_half_a_transaction() {
     });
 }
 
-/// A counter that is read, then written, loses nothing: WATCH against everybody at once.
+/// A counter that is read, then written, loses no update: all clients use WATCH at once.
 #[test]
 fn no_update_is_lost_between_the_doors() {
     in_crowded_modes(|ported| {
@@ -425,8 +425,8 @@ fn no_update_is_lost_between_the_doors() {
     });
 }
 
-/// Two that each write a key if the other's is as it was: both cannot be right. What is watched is
-/// held, too, while a transaction is judged and run.
+/// Two clients each write a key if the other's is unchanged: only one may succeed. Watched keys are
+/// also held while a transaction is checked and run.
 #[test]
 fn what_is_watched_and_not_written_counts_as_well() {
     in_crowded_modes(|ported| {
@@ -455,7 +455,7 @@ fn what_is_watched_and_not_written_counts_as_well() {
     });
 }
 
-/// Whatever there is may stand between MULTI and EXEC; it runs in its place.
+/// Any command may be between MULTI and EXEC; it runs in its place.
 #[test]
 fn long_commands_run_within_a_transaction() {
     for mode in Mode::ALL {
@@ -522,14 +522,14 @@ fn long_commands_run_within_a_transaction() {
             assert_eq!(shown(number), expected, "{mode:?}: {}", lines[number]);
         }
         assert!(!replies[16].is_error() && !replies[22].is_null(), "{mode:?}: {told:?}");
-        // The worker and its connections are well.
+        // The worker and its connections still work.
         assert_eq!(client.run("PING"), Value::Simple(b"PONG".to_vec()));
     }
 }
 
 // ---------------------------------------------------------------- WATCH
 
-/// Whether a transaction goes through after `key` was watched and then `change` was done.
+/// Whether a transaction runs if `change` is made after WATCH of `key`.
 #[track_caller]
 fn survives(
     ported: &Ported,
@@ -609,7 +609,7 @@ fn every_kind_of_change_is_seen() {
                 !survives(&ported, &SET_UP, key, |_, host| run(host, "MIDI.")),
                 "{mode:?} {key} {lines:?}"
             );
-            // Watched by the host, too: the change goes by the main thread.
+            // Watched by the host, too: the change is made through the main thread.
             let by_both = survives(&marked, &SET_UP, key, |port, host| {
                 assert!(!host.run(&format!("WATCH {key}")).is_error());
                 run(port, "");
@@ -620,7 +620,7 @@ fn every_kind_of_change_is_seen() {
             });
             assert!(!by_both, "{mode:?} {key} {lines:?}");
         }
-        // The host's own FLUSHALL and SWAPDB are midi's, and what a script does.
+        // The host's own FLUSHALL and SWAPDB also change midi's keys, and so does a script.
         for line in ["FLUSHALL", "SWAPDB 0 1", "EVAL redis.call('MIDI.SET','k',1) 0"] {
             assert!(
                 !survives(&ported, &SET_UP, "k", |_, host| drop(host.run(line))),
@@ -693,7 +693,7 @@ fn expiry_is_judged_as_by_redis() {
             survives(&ported, &["SET e 1 PX 60000"], "e", |_, _| pause(5)),
             "{mode:?}: it has not"
         );
-        // Expired before: nothing happens to it any more.
+        // The key expired before WATCH: nothing more happens to it.
         let mut client = ported.client();
         client.ok("SET e 1 PX 1");
         pause(5);
@@ -746,7 +746,7 @@ fn those_who_are_gone_take_nobody_s_place() {
     let ported = Ported::start(Mode::Adaptive.builder().load("shards 1"));
     let (mut client, mut other) = (ported.client(), ported.client());
     client.ok("WATCH mine");
-    // More names than are remembered, of connections that have gone or do not watch any more.
+    // More names than are remembered, of connections that have gone or no longer watch.
     for round in 0..10 {
         watch_many(&mut other, &format!("u{round}"), 9000);
         other.ok("UNWATCH");
@@ -802,7 +802,7 @@ fn keys_and_memory_are_bounded() {
     ]);
     assert_eq!(found[1], Value::error(text));
     assert_eq!((&found[2], &found[5]), (&Value::ok(), &Value::error(text)));
-    // What is queued stays below the limit of a query.
+    // Queued commands stay below the limit of a query.
     let value = "x".repeat(200_000);
     client.ok("MULTI");
     let ended = (0..8).any(|_| client.try_call(&["SET", "k", &value]).is_err());
@@ -810,7 +810,7 @@ fn keys_and_memory_are_bounded() {
     assert_eq!(ported.client().integer("EXISTS k"), 0);
 }
 
-/// What is gone half-way is as if it had not been.
+/// A transaction whose connection ends half-way leaves no trace.
 #[test]
 fn a_connection_that_ends_runs_nothing() {
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -823,13 +823,13 @@ fn a_connection_that_ends_runs_nothing() {
     assert_eq!(ported.client().integer("EXISTS k"), 0);
 }
 
-/// Takes its time between two writes. It counts: newer hosts stop TIME while a script runs.
+/// Takes a while between two writes. It counts, as newer hosts stop TIME while a script runs.
 const SLOW_SCRIPT: &str = "redis.call('MIDI.SET', 'a', 1) \
     for step = 1, 300000 do redis.call('PING') end \
     redis.call('MIDI.SET', 'b', 1)";
 
-/// A script of the host's that takes its time holds its shards; transactions wait for it and do not
-/// hold up their worker's other connections.
+/// A slow script of the host holds its shards. Transactions wait for it without delaying their
+/// worker's other connections.
 #[test]
 fn a_unit_of_the_host_is_waited_for() {
     let ported = Ported::start(Mode::Adaptive.builder().load("threads 1"));
@@ -847,8 +847,8 @@ fn a_unit_of_the_host_is_waited_for() {
     host.read();
 }
 
-/// WATCH whose keys are not all to be had at once is tried again; those that it has got do not
-/// count twice.
+/// WATCH is retried if not all of its keys are free at once; those that it already has do not count
+/// twice.
 #[test]
 fn watch_waits_for_a_unit_of_the_host() {
     let ported = Ported::start(Mode::Adaptive.builder().load("max-atomic-keys 2"));
