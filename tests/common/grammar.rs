@@ -513,7 +513,7 @@ fn compares_twice(args: &[Vec<u8>]) -> bool {
 }
 
 /// Whether Redis 8.6 could answer with the old value and then with an error, too: SET with GET and
-/// a digest to compare with that is not a digest. midi answers with the error.
+/// an invalid digest to compare with. midi answers with the error.
 fn is_answered_twice(args: &[Vec<u8>]) -> bool {
     let has = |words: &[&str]| args.iter().skip(3).any(|word| is_one_of(word, words));
     is_one_of(&args[0], &["set"]) && has(&["ifdeq", "ifdne"]) && has(&["get"])

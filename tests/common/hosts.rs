@@ -65,8 +65,8 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Valkey, "scan", "ERR unknown type name", "ERR "),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
     (On::Newer, "hello", "ERR Syntax error in HELLO option", "WRONGPASS "),
-    // Newer hosts do not repeat what a client has sent that has not logged in, and Valkey checks
-    // the login first of all.
+    // Before a login newer hosts do not repeat what the client has sent, and Valkey checks the
+    // login first of all.
     (On::Newer, ANY, "ERR unknown command", "ERR unknown command"),
     (On::Valkey, ANY, "NOAUTH ", "ERR wrong number of arguments"),
     (On::Valkey, ANY, "NOAUTH ", "ERR unknown "),

@@ -131,7 +131,7 @@ pub struct Twin {
     /// Where midi's commands run, if elsewhere, and their names there.
     midi: Option<(Client, Door)>,
     waiting: Vec<Step>,
-    /// The longest that a batch has taken: so far apart the same moment can be for both.
+    /// The longest time that a batch took: the two sides' times can differ by this much.
     slowest_ms: i64,
 }
 
@@ -393,7 +393,7 @@ fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool 
         ("scan", Value::Array(a), Value::Array(b)) => same_scan(args, a, b),
         // Their replies depend on the server: which key, who else holds it, how large it is.
         ("randomkey" | "memory", a, b) if !a.is_error() => same_kind(a, b),
-        // Redis remembers which command made a value; midi judges its encoding by the value alone.
+        // Redis remembers which command made a value; midi's encoding depends on the value alone.
         ("object", a, b) if !a.is_error() => same_kind(a, b),
         ("dump", Value::Bulk(a), Value::Bulk(b)) => without_trailer(a) == without_trailer(b),
         _ => same_text(native, midi) || same_answer(&name, native, midi),
