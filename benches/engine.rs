@@ -1,5 +1,5 @@
 //! The engine without sockets: throughput and scaling, the worst insert while a
-//! table grows, bytes per key, and look-ups beside hashbrown's.
+//! table grows, bytes per key, and look-ups compared with hashbrown's.
 //!
 //! ```text
 //! cargo bench --bench engine                      # everything, three minutes
@@ -8,11 +8,11 @@
 //!                                                 # or criterion's: command/
 //! ```
 //!
-//! With `--json` the last line has the figures of `threads` and `bytes` as JSON, for the
+//! With `--json` the last line contains the figures of `threads` and `bytes` as JSON, for the
 //! experiments' harness (benches/harness).
 //!
-//! Where the system has jemalloc as a library, the process starts itself again
-//! with it, because it is what Redis uses; the first line of the output says so.
+//! If the system has jemalloc as a library, the process starts itself again with it,
+//! because Redis uses it; the first line of the output shows which is used.
 #![cfg(not(loom))]
 
 use std::fs;
@@ -41,7 +41,7 @@ fn main() {
     if let Some(at) = args.iter().position(|arg| arg == "--bytes-of") {
         return bytes_child(&args[at + 1], &args[at + 2]);
     }
-    // `cargo test --benches` only wants to know whether it runs.
+    // `cargo test --benches` only checks that it runs.
     let benching = args.iter().any(|arg| arg == "--bench");
     if benching {
         with_jemalloc();
@@ -86,7 +86,7 @@ impl Figures {
         self.0.push((name, value));
     }
 
-    /// Names are this program's own: nothing in them needs escaping.
+    /// The names come from this program: nothing in them needs escaping.
     fn json(&self) -> String {
         let fields: Vec<String> =
             self.0.iter().map(|(name, value)| format!("\"{name}\": {value:.4}")).collect();
@@ -94,7 +94,7 @@ impl Figures {
     }
 }
 
-/// Starts this process again with jemalloc in front of the system's malloc.
+/// Starts this process again with jemalloc instead of the system's malloc.
 fn with_jemalloc() {
     const MARK: &str = "MIDI_BENCH_MALLOC";
     if let Ok(which) = std::env::var(MARK) {
@@ -124,11 +124,11 @@ fn with_jemalloc() {
 
 /// The global lock: there is no host.
 fn locked<'a>() -> Locked<'a> {
-    // SAFETY: one thread at a time says so of its engine.
+    // SAFETY: only one thread at a time claims the lock of its engine.
     unsafe { Locked::assume() }
 }
 
-/// An engine without threads: the slots of its workers are the benches'.
+/// An engine without threads: the benches use its workers' slots.
 fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     let config = Config {
         workers,
@@ -142,7 +142,7 @@ fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     Arc::new(Engine::new(config, settings, Box::new(|| {})).expect("eventfds"))
 }
 
-/// Looks at a reply and forgets it.
+/// Reads a reply and drops it.
 struct Sink(usize);
 
 impl Reply for Sink {
@@ -185,7 +185,7 @@ fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
     }
 }
 
-/// A key as POPULATE makes it, and at most 15 bytes long.
+/// A key as POPULATE makes it, at most 15 bytes long.
 #[derive(Clone, Copy)]
 struct Key {
     bytes: [u8; 15],
@@ -226,8 +226,8 @@ impl Random {
     }
 }
 
-/// Numbers below `count`, the small ones far more often: Gray et al., "Quickly
-/// Generating Billion-Record Synthetic Databases", as YCSB does it.
+/// Numbers below `count`, small ones far more often: Gray et al., "Quickly Generating
+/// Billion-Record Synthetic Databases", as in YCSB.
 struct Zipf {
     count: f64,
     theta: f64,
@@ -259,7 +259,7 @@ impl Zipf {
 
 const KEYS: u64 = 1_000_000;
 
-/// Keys to ask for, drawn beforehand and laid out in a row.
+/// Keys to ask for, drawn beforehand and stored in a row.
 fn stream(zipf: Option<&Zipf>, len: usize, seed: u64) -> Vec<Key> {
     let mut random = Random(seed);
     (0..len)
@@ -287,21 +287,21 @@ fn fill(engine: &Engine, keys: u64, value: &[u8]) {
     }
 }
 
-/// What threads did in a while.
+/// What threads did in a period.
 #[derive(Clone, Copy, Default)]
 struct Done {
     per_second: f64,
-    /// The same by the threads' processor time.
+    /// The same, by the threads' processor time.
     per_busy_second: f64,
     commands: u64,
-    /// The token was not free at the first look.
+    /// The token was not free at the first attempt.
     failed: u64,
     /// Nor after a worker's spinning: the command would have been queued.
     given_up: u64,
 }
 
-/// Runs `work` on threads of these numbers, for `time`; `work` does a few hundred
-/// things and adds to what was done.
+/// Runs `work` on threads with these numbers, for `time`; each call of `work` does a few
+/// hundred operations and adds them to the counts.
 fn on_threads(
     numbers: Range<usize>,
     time: Duration,
@@ -342,7 +342,7 @@ fn on_threads(
     })
 }
 
-/// Work that shares nothing: what two threads can do at best on this machine, now.
+/// Work that shares nothing: the best that two threads can reach on this machine right now.
 fn burn(threads: usize, time: Duration) -> f64 {
     on_threads(0..threads, time, |number, done| {
         let mut random = Random(number as u64);
@@ -359,11 +359,11 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Where a burn scales less than this, somebody else is using the processors,
-/// and the round waits, though not forever.
+/// If a burn scales less than this, other processes are using the processors, and the round
+/// waits for a limited time.
 const ALONE: f64 = 1.85;
 
-/// Commands of a stream between two looks at the clock.
+/// Commands of a stream between two readings of the clock.
 const BATCH: usize = 256;
 
 fn threads(quick: bool, figures: &mut Figures) {
@@ -438,7 +438,7 @@ fn threads(quick: bool, figures: &mut Figures) {
                         continue;
                     }
                     round += 1;
-                    // Two in the middle, so that none has the warmer caches.
+                    // Two threads in the middle, so that neither has the warmer caches.
                     let alone = |number| on_threads(number..number + 1, time / 2, work);
                     let (first, two, second) = (alone(0), on_threads(0..2, time, work), alone(1));
                     let one = (first.per_second + second.per_second) / 2.0;
@@ -468,16 +468,16 @@ fn threads(quick: bool, figures: &mut Figures) {
     }
 }
 
-/// The processor time of this thread so far.
+/// The processor time that this thread has used.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a clock that Linux has, and a place for its time.
+    // SAFETY: Linux has this clock, and the pointer is to a timespec.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(failed, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long this thread has been without a processor since it last asked.
+/// How long this thread was without a processor since the last call.
 struct Away(Instant, Duration);
 
 impl Away {
@@ -493,8 +493,8 @@ impl Away {
     }
 }
 
-/// Times each of `count` inserts, and takes out of slow ones the time that the
-/// thread was without a processor.
+/// Times each of `count` inserts, and subtracts from slow ones the time that the thread
+/// was without a processor.
 fn time_inserts(name: &str, count: u64, mut insert: impl FnMut(u64)) {
     const SLOW: Duration = Duration::from_micros(20);
     let mut times = vec![1u32; count as usize];
@@ -571,7 +571,7 @@ fn growth(count: u64) {
         });
     }
     {
-        // What allocator, kernel and neighbours contribute to all of these.
+        // What allocator, kernel and other processes contribute to all of these.
         let mut entries = Vec::with_capacity(count as usize);
         time_inserts("entries, no table", count, |number| {
             entries.push(Entry::new(Key::new(number).bytes(), Value::Inline(b"8 bytes."), None));
@@ -591,7 +591,7 @@ fn growth(count: u64) {
     }
 }
 
-/// What midi's tables are compared with: the same entries, behind hashbrown's.
+/// The baseline for midi's tables: the same entries in hashbrown's.
 struct Hashbrown {
     hasher: RandomState,
     shards: Vec<HashTable<Entry>>,
@@ -621,7 +621,7 @@ impl Hashbrown {
     fn insert(&mut self, key: &[u8], value: &[u8]) {
         let hash = Self::hash(&self.hasher, key);
         let shard = self.shard(hash);
-        // Looked for first, as midi's own does and as SET has to.
+        // Looks for the key first, as midi's table does and SET has to.
         if self.shards[shard].find(hash, |entry| entry.key() == key).is_some() {
             return;
         }
@@ -641,7 +641,7 @@ impl Hashbrown {
     }
 }
 
-/// midi's own, in as many shards.
+/// midi's own tables, in as many shards.
 struct Own {
     hasher: KeyHasher,
     shards: Vec<Table>,
@@ -670,7 +670,7 @@ impl Own {
         table.find(hash, key).map(|found| table.entry(found))
     }
 
-    /// Of the buckets: entries are the same in both.
+    /// Of the buckets; entries are the same in both.
     fn bytes(&self, entries: usize) -> usize {
         self.shards.iter().map(|table| table.census().bytes as usize).sum::<usize>() - entries
     }
@@ -683,7 +683,7 @@ fn resident_bytes() -> usize {
     kib.expect("a number") * 1024
 }
 
-/// Each size in a process of its own, so that none inherits another's memory.
+/// Each size runs in its own process, so that none inherits another's memory.
 fn bytes(counts: &[u64], figures: &mut Figures) {
     println!(
         "\nBytes per key above key and value, 1024 shards, the engine's fixed parts not counted"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The experiments: bench.sh [arguments of `midi-bench run`]. EXP= chooses a section or an experiment by name,
+# The experiments: bench.sh [arguments of `midi-bench run`]. EXP= selects a section or an experiment by name,
 # BENCH_SERVERS="name=path ..." adds servers to compare with.
 . "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/hosts.sh"

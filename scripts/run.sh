@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds midi and starts a redis-server of its own with it, in the foreground. PORT= chooses the
-# server's port, MIDI_PORT= midi's own.
+# Builds midi and starts a redis-server with it, in the foreground. PORT= chooses the server's port,
+# MIDI_PORT= midi's own.
 . "$(dirname "$0")/setup.sh"
 
-# bash opens this path itself: no need for ss, nc or the like.
+# bash opens this path itself: ss, nc and the like are not needed.
 listening() {
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || (exec 3<>"/dev/tcp/::1/$1") 2>/dev/null
 }
 
-# check_port PORT|MIDI_PORT: what the caller chose, if anything, is the number of a free port.
+# check_port PORT|MIDI_PORT: the caller's choice, if any, must be the number of a free port.
 check_port() {
     local number=${!1:-}
     [ -n "$number" ] || return 0
@@ -17,14 +17,14 @@ check_port() {
     ! listening "$number" || die "Port $number is taken. Choose another with $1=, or leave it out."
 }
 
-# free_port FIRST OTHER: the first port from FIRST on that nobody has, nor will be given as OTHER.
+# free_port FIRST OTHER: the first port from FIRST on that is free and is not OTHER.
 free_port() {
     local number=$1
     while [ "$number" = "$2" ] || listening "$number"; do number=$((number + 1)); done
     echo "$number"
 }
 
-# Waits for the server, then says what to try. Gives up where the server does not come.
+# Waits for the server, then prints what to try. Gives up if the server does not start.
 hints() {
     local tries
     for tries in {1..300}; do
@@ -62,13 +62,13 @@ midi_port=${MIDI_PORT:-$(free_port 6390 "$port")}
 [ -n "${MIDI_PORT:-}" ] || [ "$midi_port" = 6390 ] ||
     echo "Port 6390 is taken: midi uses $midi_port. MIDI_PORT= chooses another."
 
-# A directory of its own, and a copy of the example: CONFIG REWRITE must not change the repository.
+# A directory for this run, and a copy of the example: CONFIG REWRITE must not change the repository.
 mkdir -p target/run
 cp redis.conf.example target/run/redis.conf
 cd target/run
 
-# The server takes this shell's place, so somebody else must wait until it answers. The outer
-# subshell ends at once: redis-server does not get a child that it never started.
+# The server replaces this shell, so another process must wait until it answers. The outer
+# subshell ends at once, so redis-server does not get a child that it never started.
 ( (hints) & )
 
 exec "$MIDI_REDIS_SERVER" "$PWD/redis.conf" --port "$port" \

@@ -1,5 +1,5 @@
-# Sourced by the other scripts: goes to the project's directory, looks for what midi
-# needs, and installs what is missing where apt-get and root are to be had.
+# Sourced by the other scripts: goes to the project's directory, checks what midi needs,
+# and installs what is missing if apt-get and root are available.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -8,7 +8,7 @@ export CARGO_TARGET_DIR=$root/target
 
 die() { printf '%s\n' "$@" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
-# One of these paths exists (the caller lets the shell expand the patterns).
+# Whether one of these paths exists (the caller lets the shell expand the patterns).
 any() { local path; for path; do [ ! -e "$path" ] || return 0; done; return 1; }
 
 # Fails, and does nothing, without apt-get or root.
@@ -26,7 +26,7 @@ apt_install_or_die() {
 }
 
 check_rust() {
-    # Where rustup puts cargo; a shell older than the installation does not look there.
+    # Where rustup puts cargo; a shell from before the installation does not look there.
     have cargo || PATH=$PATH:${HOME:-}/.cargo/bin
     local want got
     want=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
@@ -37,14 +37,14 @@ check_rust() {
         "then open a new shell and try again."
 }
 
-# bindgen wants libclang itself and clang's own headers (stddef.h).
+# bindgen needs libclang itself and clang's own headers (stddef.h).
 have_libclang() {
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
     any /usr/lib/llvm-*/lib/libclang.so* /usr/lib{,64}/libclang.so* /usr/lib/*-linux-gnu*/libclang-[0-9]*.so* &&
         any /usr/lib/llvm-*/lib/clang/*/include/stddef.h /usr/lib{,64}/clang/*/include/stddef.h
 }
 
-# setup [redis]: what building needs, and with "redis" a server in $MIDI_REDIS_SERVER.
+# setup [redis]: what the build needs, and with "redis" a server in $MIDI_REDIS_SERVER.
 # Calls apt-get only when something is missing.
 setup() {
     check_rust
@@ -63,8 +63,8 @@ setup() {
 find_redis() {
     if [ -z "${MIDI_REDIS_SERVER:-}" ]; then
         MIDI_REDIS_SERVER=$(command -v redis-server) || {
-            # Debian's package redis-server would start a system service. redis-tools has the
-            # same program as redis-check-rdb: it goes by the name that it is called with.
+            # Debian's package redis-server would start a system service. redis-tools has the same
+            # program as redis-check-rdb: the name it is called by decides what it does.
             mkdir -p target/tools
             MIDI_REDIS_SERVER=$root/target/tools/redis-server
             ln -sfn "$(command -v redis-check-rdb)" "$MIDI_REDIS_SERVER"
@@ -75,7 +75,7 @@ find_redis() {
     export MIDI_REDIS_SERVER
 }
 
-# redis-py of PyPI, in $MIDI_CLIENT_PYTHON. Tests skip Python without it. The paths are those from the project's directory.
+# redis-py from PyPI, in $MIDI_CLIENT_PYTHON. Tests skip Python without it. Paths start at the project's directory.
 setup_python_client() {
     local venv=target/clients/python python=python3
     if ! "$venv/bin/python" -c 'import redis' 2>/dev/null; then
@@ -90,7 +90,7 @@ setup_python_client() {
 }
 
 # memcached, in $MIDI_MEMCACHED, for benchmarks only. Debian's package would start a system
-# service, so the program is taken out of it and nothing is installed but its library.
+# service, so the program is extracted from it, and only its library is installed.
 setup_memcached() {
     [ -z "${MIDI_MEMCACHED:-}" ] || return 0
     MIDI_MEMCACHED=$(command -v memcached) || MIDI_MEMCACHED=$root/target/tools/memcached/usr/bin/memcached

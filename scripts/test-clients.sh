@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Clients of other languages against midi's port. They are fetched with each language's own tools into
-# target/clients, in the versions that tests/clients names. What cannot be had is skipped, and named at the end.
+# Runs clients of other languages on midi's port. Each language's own tools fetch them into target/clients, in the
+# versions that tests/clients names. Unavailable clients are skipped, and listed at the end.
 . "$(dirname "$0")/setup.sh"
 setup redis
 
 skipped=()
 skip() { skipped+=("$1"); }
-# The directory for a client, with what tests/clients has for it.
+# The directory for a client, with its files from tests/clients.
 copied() { mkdir -p "target/clients/$1" && cp -R "tests/clients/$1/." "target/clients/$1"; }
 
 python_client() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests that talk to a host, on every host that can be had, or on those that are named.
-# MIDI_HOSTS="name=path ..." adds servers. Hosts that cannot be had or do not start are SKIPPED lines.
+# Runs the tests that talk to a host on every available host, or on the named ones.
+# MIDI_HOSTS="name=path ..." adds servers. Hosts that are unavailable or do not start are SKIPPED lines.
 . "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/hosts.sh"
 setup redis

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes longer than `make test` or needs nightly Rust: loom, address sanitizer, thread
-# sanitizer, fuzzer, long random tests. Runs every stage, or those that are named, and fails at the
-# end if one of them failed. Each builds for itself: all together want some 10 GB below target/.
+# Tests that take longer than `make test` or need nightly Rust: loom, address sanitizer, thread
+# sanitizer, fuzzer, long random tests. Runs every stage, or the named ones, and fails at the end
+# if one of them failed. Each has its own build: all together need some 10 GB below target/.
 . "$(dirname "$0")/setup.sh"
 setup redis
 
@@ -11,8 +11,8 @@ heading() { stage=$1; printf '\n==== %s ====\n' "$stage"; }
 skip() { echo "SKIPPED: $*"; }
 run() { "$@" || failed+=("$stage: $*"); }
 
-# cargo with nightly Rust. With --target the flags do not reach build scripts, which
-# could not run with a sanitizer; each sanitizer has a target directory of its own.
+# cargo with nightly Rust. With --target the flags do not apply to build scripts, which
+# could not run with a sanitizer; each sanitizer has its own target directory.
 sanitize() { # FLAGS DIRECTORY cargo-arguments...
     RUSTFLAGS=$1 CARGO_TARGET_DIR=$root/target/$2 cargo +nightly "${@:3}"
 }
@@ -42,7 +42,7 @@ asan_stage() {
     heading "address sanitizer: the module inside the servers"
     # A Rust library leaves the sanitizer's runtime to the program that loads it. The servers
     # have none, so clang's is preloaded. Its malloc then serves the host as well: blocks from
-    # RedisModule_Alloc are checked too.
+    # RedisModule_Alloc are checked, too.
     echo "Redis only: Valkey loads modules with RTLD_DEEPBIND, which the runtime refuses."
     [ -n "$(asan_runtime)" ] || apt_install libclang-rt-dev ||
         { skip "no libclang_rt.asan (Debian package libclang-rt-dev)"; return 0; }
@@ -50,13 +50,13 @@ asan_stage() {
     runtime=$(asan_runtime)
     sanitize -Zsanitizer=address asan build --release --locked --target "$host" ||
         { failed+=("$stage: build"); return 0; }
-    # A server may die unseen by a test, so the reports go to files. Leaks: the server frees nothing at its end.
-    # A damaged payload makes Redis ask for more memory than there is, and it can do without.
+    # A test may not notice that a server died, so the reports go to files. Leaks: the server frees nothing at exit.
+    # A damaged payload makes Redis ask for more memory than there is, and it can handle the failure.
     rm -f "$reports".*
     run env MIDI_MODULE="$root/target/asan/$host/release/libmidi.so" MIDI_SERVER_PRELOAD="$runtime" \
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:log_path='$reports'" \
         cargo test --release --locked --no-fail-fast --test '*'
-    # What could not be allocated is written there, too.
+    # Failed allocations are written there, too.
     if grep -qs 'ERROR: ' "$reports".*; then
         cat "$reports".*
         failed+=("$stage: reports above, in $reports.*")
@@ -73,14 +73,14 @@ tsan_stage() {
         echo "Without Rust's sources (rustup component add rust-src --toolchain nightly) the standard"
         echo "library is not watched: what std's Mutex, Barrier, or scope without join order is"
         echo "reported as a race although it is none. What is known to be so is left out."
-        # Harness, ends of threads, and what std synchronises inside generic code.
+        # The test harness, thread exits, and what std synchronises inside generic code.
         mkdir -p "${suppressions%/*}"
         printf 'race:%s\n' test::event::CompletedTest 'Option<test::run_test::' std::thread::lifecycle::Packet \
             nptl_deallocate_tsd 'alloc::sync::Arc<*>::drop_slow' std::sync::mpmc:: std::sync::once_lock:: \
             crossbeam_epoch::collector >"$suppressions"
         options="suppressions='$suppressions' $options"
     fi
-    # The ready-made parts of the standard library are not built for the sanitizer: allow the mixture.
+    # The prebuilt parts of the standard library are not built for the sanitizer: allow the mixture.
     local flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
     local test=(test --release --locked --target "$host" ${std[@]+"${std[@]}"})
     export TSAN_OPTIONS=$options
@@ -89,7 +89,7 @@ tsan_stage() {
     unset TSAN_OPTIONS
 }
 
-# MIDI_FUZZ_SECONDS says how long each target runs. What it finds goes to fuzz/artifacts.
+# MIDI_FUZZ_SECONDS is the time per target. Findings go to fuzz/artifacts.
 fuzz_stage() {
     heading "fuzzer: any bytes for the parsers"
     have_nightly || return 0
@@ -123,7 +123,7 @@ linearizability_stage() {
     run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
 }
 
-# The sources of Redis have the units; they are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
+# The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
 redis_units_stage() {
     heading "Redis's own tests, through a proxy that renames commands"
     have tclsh || apt_install tcl || { skip "no tclsh (Debian package tcl)"; return 0; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# All tests on the host in MIDI_REDIS_SERVER, Debian's redis-server if unset; those that talk to a host on a new
-# Redis and a new Valkey, too. HOSTS= chooses others, HOSTS=none leaves them out.
+# Runs all tests on the host in MIDI_REDIS_SERVER (Debian's redis-server if unset), and those that talk to a host on
+# a new Redis and a new Valkey, too. HOSTS= chooses others, HOSTS=none leaves them out.
 . "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/hosts.sh"
 setup redis
 setup_python_client
-# Most of a test is waiting: more of them at once than there are processors.
+# Tests mostly wait, so run more of them at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.
 cargo build --release --locked

@@ -1,10 +1,10 @@
-//! Patterns: they match what a plain search through all possibilities says.
+//! Patterns: the results equal those of a plain search through all possibilities.
 
 use std::ops::RangeInclusive;
 
 use midi::command::glob::Pattern;
 
-/// The first byte says how long the pattern is; the text follows it.
+/// The first byte gives the length of the pattern; the text follows it.
 pub fn check(data: &[u8]) {
     let Some((&len, rest)) = data.split_first() else { return };
     let (pattern, text) = rest.split_at(usize::from(len).min(MOST_BYTES).min(rest.len()));
@@ -54,7 +54,7 @@ fn elements(mut pattern: &[u8]) -> Vec<Element> {
     elements
 }
 
-/// What stands in brackets; the closing one may be missing.
+/// The content of brackets; the closing one may be missing.
 fn set(pattern: &mut &[u8]) -> Set {
     let mut set = Set { ranges: Vec::new(), negated: false };
     if let Some(rest) = pattern.strip_prefix(b"^") {
@@ -79,12 +79,12 @@ fn set(pattern: &mut &[u8]) -> Set {
     set
 }
 
-/// An empty text is matched by the empty pattern alone.
+/// An empty text is matched by the empty pattern only.
 fn text_matches(elements: &[Element], text: &[u8]) -> bool {
     if text.is_empty() {
         return elements.is_empty();
     }
-    // Which beginnings of the text the elements so far can stand for.
+    // The prefixes of the text that the elements so far can match.
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
     for element in elements {

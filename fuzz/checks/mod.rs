@@ -1,5 +1,5 @@
-//! What must hold for any bytes from outside: for the fuzzer's targets, and for
-//! `tests/engine/inputs.rs`, which runs them without a fuzzer. Where it does not hold they panic.
+//! Checks for any bytes from outside: for the fuzzer's targets, and for `tests/engine/inputs.rs`,
+//! which runs them without a fuzzer. They panic on a failure.
 
 #![allow(dead_code)] // Every target has its own part of this.
 

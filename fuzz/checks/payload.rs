@@ -1,5 +1,5 @@
-//! DUMP's payloads: RESTORE takes or refuses any bytes, and what it took, or what
-//! SET wrote, comes back through DUMP and RESTORE.
+//! DUMP's payloads: RESTORE accepts or rejects any bytes, and a value that it accepted,
+//! or that SET wrote, survives DUMP and RESTORE.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -11,7 +11,7 @@ use midi::store::Now;
 
 const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// The first byte says whether the rest is a payload, the content of one, or a value.
+/// The first byte decides whether the rest is a payload, the content of one, or a value.
 pub fn check(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     thread_local! {
@@ -28,7 +28,7 @@ pub fn check(data: &[u8]) {
     });
 }
 
-/// A content with the right end.
+/// A content with a valid trailer.
 fn sealed(content: &[u8]) -> Vec<u8> {
     let mut payload = [content, &10_u16.to_le_bytes()].concat();
     payload.extend(Crc::<u64>::new(&CRC_64_REDIS).checksum(&payload).to_le_bytes());
@@ -44,7 +44,7 @@ fn restored(engine: &Engine, payload: &[u8]) {
     }
 }
 
-/// Key `a` is not changed by DUMP and RESTORE.
+/// DUMP and RESTORE do not change key `a`.
 fn comes_back(engine: &Engine) {
     let value = run(engine, &[b"get", b"a"]);
     assert!(text(&value).len() <= MAX_VALUE_BYTES);
@@ -53,7 +53,7 @@ fn comes_back(engine: &Engine) {
     assert_eq!(run(engine, &[b"get", b"b"]), value);
 }
 
-/// The string of a reply.
+/// The string in a reply.
 fn text(reply: &[u8]) -> &[u8] {
     let head = reply.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
     &reply[head..reply.len() - 2]

@@ -1,11 +1,11 @@
-//! Requests: however a stream is cut into reads, the same commands are in it, and a
-//! command that is written again is read again.
+//! Requests: however a stream is cut into reads, it contains the same commands, and a
+//! command that is encoded again is parsed again.
 
 use midi::command::Reply;
 use midi::limits::ARGUMENTS_KEPT;
 use midi::net::resp::{ArgList, Head, Parsed, RequestLimits, RequestParser, RespReply};
 
-/// The first byte says whose stream it is, the second how it is cut.
+/// The first byte decides whose stream it is, the second how it is cut.
 pub fn check(data: &[u8]) {
     let [mode, cut, stream @ ..] = data else { return };
     let limits = RequestLimits {
@@ -14,7 +14,7 @@ pub fn check(data: &[u8]) {
     };
     let stream = if mode & 4 == 0 { stream.to_vec() } else { unfolded(stream) };
     let whole = heard(&stream, &limits, &mut used_list(16), |_| stream.len());
-    // One list serves all connections: here it has had a command so long that it is not kept.
+    // One list serves all connections. It has had a command so long that the list is not kept.
     let mut args = used_list(if mode & 8 == 0 { 0 } else { ARGUMENTS_KEPT + 1 });
     assert_eq!(heard(&stream, &limits, &mut args, steps(*cut)), whole);
     if stream.len() < 4096 {
@@ -26,9 +26,9 @@ pub fn check(data: &[u8]) {
     whole.commands.iter().for_each(|command| comes_back(command));
 }
 
-/// In such a stream 0xff stands for many times the byte before it, so that lines become too long;
-/// 0xfe for many times the seven bytes before it, which may be an argument: the list of them
-/// becomes too long.
+/// In such a stream 0xff means many times the byte before it, so that lines become too long;
+/// 0xfe means many times the seven bytes before it, which can be an argument, so that the list
+/// of arguments becomes too long.
 fn unfolded(stream: &[u8]) -> Vec<u8> {
     const LINE: usize = 22_000;
     const ARGUMENT: usize = b"$1\r\na\r\n".len();
@@ -60,7 +60,7 @@ fn steps(cut: u8) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// What a connection hears, how much of it it has understood, and the error that ends it.
+/// What a connection has received, how much of it was parsed, and the error that ends it.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     commands: Vec<Vec<Vec<u8>>>,
@@ -68,7 +68,7 @@ struct Heard {
     error: Option<Vec<u8>>,
 }
 
-/// A list that has had a command of so many arguments, as most have had a longer one.
+/// A list that has had a command of this many arguments; most lists have had a longer one.
 fn used_list(arguments: usize) -> ArgList {
     let mut args = ArgList::default();
     if arguments > 0 {
@@ -86,16 +86,16 @@ fn used_list(arguments: usize) -> ArgList {
 struct Listener {
     parser: RequestParser,
     heard: Heard,
-    /// How much of the stream has come.
+    /// How much of the stream has arrived.
     end: usize,
-    /// What the current command cannot be shorter than.
+    /// The minimum length of the current command.
     least: usize,
-    /// What the last command looked like.
+    /// The form of the last command.
     known: Option<Head>,
 }
 
 impl Listener {
-    /// So many more bytes come. False where nothing more can.
+    /// This many more bytes arrive. False if no more can.
     fn hear(
         &mut self,
         stream: &[u8],
@@ -137,7 +137,7 @@ impl Listener {
         }
     }
 
-    /// The next command, if it is known to be one like the last: its length, and its arguments.
+    /// The next command, if it is known to have the last one's form: its length, and its arguments.
     fn recognised<'i>(&self, input: &'i [u8]) -> Option<(usize, Vec<&'i [u8]>)> {
         let known = self.known.filter(|_| self.parser.is_between())?;
         let mut list = Vec::new();
@@ -157,7 +157,7 @@ fn heard(
     listener.heard
 }
 
-/// Two connections take turns with one list: neither hears anything of the other.
+/// Two connections take turns with one list: neither gets anything of the other's.
 fn both_are_heard(
     stream: &[u8],
     limits: &RequestLimits,
@@ -174,7 +174,7 @@ fn both_are_heard(
     assert_eq!((&first.heard, &second.heard), (whole, whole));
 }
 
-/// A command, written as an array of strings, is that command.
+/// A command that is written as an array of strings parses to that command.
 fn comes_back(command: &[Vec<u8>]) {
     let mut bytes = Vec::new();
     let mut writer = RespReply::new(&mut bytes, false);

@@ -119,7 +119,7 @@ impl Value {
         }
     }
 
-    /// The number of an integer reply.
+    /// The value of an integer reply.
     #[track_caller]
     pub fn integer(&self) -> i64 {
         match self {
@@ -146,12 +146,12 @@ impl Value {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// Whether it says that there is nothing.
+    /// Whether the reply is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::NullBulk | Value::NullArray)
     }
 
-    /// Whether it is an error.
+    /// Whether the reply is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Value::Error(_))
     }
@@ -165,7 +165,7 @@ impl Value {
     }
 }
 
-/// A connection. It fails the test where the server is silent for too long.
+/// A connection. It fails the test if the server is silent for too long.
 pub struct Client {
     stream: BufReader<TcpStream>,
 }
@@ -201,7 +201,7 @@ impl Client {
         }
     }
 
-    /// The same where the connection may end.
+    /// The same, but the connection may end.
     pub fn try_call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Value> {
         self.try_send(&encoded(args))?;
         self.try_read()
@@ -219,7 +219,7 @@ impl Client {
         self.run(line).integer()
     }
 
-    /// Runs several commands in one go; their replies in order.
+    /// Pipelines several commands; returns their replies in order.
     #[track_caller]
     pub fn pipeline<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Value> {
         let bytes: Vec<u8> = commands.iter().flat_map(|args| encoded(args)).collect();
@@ -239,7 +239,7 @@ impl Client {
         self.try_send(bytes).unwrap_or_else(|error| panic!("cannot send: {error}"));
     }
 
-    /// The same where the connection may end.
+    /// The same, but the connection may end.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
@@ -250,7 +250,7 @@ impl Client {
         self.try_read().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
-    /// Whether a reply begins to come within that time.
+    /// Whether a reply begins to arrive within this time.
     pub fn has_reply_within(&mut self, time: Duration) -> bool {
         self.stream.get_ref().set_read_timeout(Some(time)).expect("a timeout");
         let has = self.stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
@@ -258,7 +258,7 @@ impl Client {
         has
     }
 
-    /// This connection's number on the server.
+    /// This connection's client ID on the server.
     pub fn id(&mut self) -> i64 {
         self.integer("CLIENT ID")
     }
@@ -279,7 +279,7 @@ impl Client {
         value.parse().unwrap_or_else(|_| panic!("{field} is not a number: {value}"))
     }
 
-    /// All keys that a full MIDI.SCAN gives, with these further arguments.
+    /// All keys that a full MIDI.SCAN returns, with these further arguments.
     #[track_caller]
     pub fn scan_all(&mut self, options: &str) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
@@ -294,7 +294,7 @@ impl Client {
         }
     }
 
-    /// The next reply, where the connection may end.
+    /// The next reply; the connection may end.
     pub fn try_read(&mut self) -> io::Result<Value> {
         let line = self.line()?;
         let (&mark, rest) = line.split_first().ok_or_else(|| bad("an empty line"))?;
@@ -376,12 +376,12 @@ pub fn encoded<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 /// How much of a string is shown, in bytes.
 const SHOWN: usize = 200;
 
-/// Bytes for people.
+/// Bytes in readable form.
 pub fn text(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(SHOWN)].escape_ascii().to_string()
 }
 
-/// A command for people.
+/// A command in readable form.
 pub fn shown<A: AsRef<[u8]>>(args: &[A]) -> String {
     args.iter().map(|arg| text(arg.as_ref())).collect::<Vec<_>>().join(" ")
 }

@@ -7,7 +7,7 @@ use super::twin::{Words, prefixed};
 /// A way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// The host's port; midi's commands have the prefix.
+    /// The host's port; midi's commands are called with the prefix.
     Host,
     /// midi's port, and the standard names.
     Port,
@@ -19,7 +19,7 @@ impl Door {
     /// All of them.
     pub const ALL: [Door; 3] = [Door::Host, Door::Port, Door::PortPrefixed];
 
-    /// A new connection through it.
+    /// Opens a new connection through it.
     pub fn client(self, server: &Server) -> Client {
         match self {
             Door::Host => server.client(),
@@ -27,7 +27,7 @@ impl Door {
         }
     }
 
-    /// A command given by its standard name, as it is called here.
+    /// A command given by its standard name, under its name here.
     pub fn named<A: AsRef<[u8]>>(self, args: &[A]) -> Words {
         match self {
             Door::Host | Door::PortPrefixed => prefixed(args),

@@ -1,20 +1,20 @@
-//! One search for a port that is free, for all that start servers: the tests, and the experiments'
-//! harness.
+//! A search for a free port, used by everything that starts servers: the tests and the
+//! experiments' harness.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Where servers listen: so many ports from there on. Not those from 32,768 on that the system
-/// gives to connections: until the server listens, one might get it. Nor is the bus of a cluster's
-/// node one of them, 10,000 above.
+/// Servers listen on this many ports from here on. The range stays below 32,768, where the system
+/// takes ports for connections: it could take one before the server listens. The bus port of a
+/// cluster node, 10,000 above, is outside of the range, too.
 const FIRST: u16 = 10_000;
 const PORTS: u16 = 12_000;
 
-/// A port for a server on 127.0.0.1: each call gives another one. Processes begin at different
+/// A port for a server on 127.0.0.1. Each call returns another one; processes start at different
 /// ones.
 ///
 /// # Panics
-/// Where none is free.
+/// If none is free.
 pub fn free_port() -> u16 {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
     let process = (std::process::id().wrapping_mul(61) % u32::from(PORTS)) as u16;

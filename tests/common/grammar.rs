@@ -1,5 +1,5 @@
-//! Random commands, right ones and wrong ones. What a command takes is read from the
-//! stock server's COMMAND DOCS: a command that midi learns joins by itself.
+//! Random commands, valid and invalid. What a command takes is read from the stock
+//! server's COMMAND DOCS, so a command that is added to midi is covered automatically.
 
 use super::client::{Client, Value};
 use super::random::Random;
@@ -8,9 +8,9 @@ use super::twin::{FIXED_TIMES_MS, Words};
 /// The commands that both midi and the stock server have.
 pub struct Grammar {
     shapes: Vec<Shape>,
-    /// Numbers of shapes, each as often as its weight says.
+    /// Indexes of shapes, each as often as its weight.
     urn: Vec<usize>,
-    /// What DUMP of the stock server said, for RESTORE.
+    /// What DUMP of the stock server returned, for RESTORE.
     dumps: Vec<Vec<u8>>,
     /// Commands of midi that are left out, and why.
     pub left_out: Vec<String>,
@@ -22,23 +22,23 @@ struct Shape {
     arguments: Vec<Argument>,
 }
 
-/// An argument as COMMAND DOCS tells it.
+/// An argument as COMMAND DOCS describes it.
 pub struct Argument {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// `key`, `string`, `oneof` and so on.
     pub kind: String,
-    /// The word in front of it, or the word that it is.
+    /// The word in front of it, or the word that it consists of.
     pub token: Option<String>,
-    /// May be left out.
+    /// Optional.
     pub optional: bool,
-    /// May be repeated.
+    /// Can be repeated.
     pub multiple: bool,
     /// The choices of `oneof`, the members of `block`.
     pub inner: Vec<Argument>,
 }
 
-/// Stock subcommands that midi does not have, or answers in words of its own.
+/// Stock subcommands that midi does not have, or answers with words of its own.
 const OTHER_SUBCOMMANDS: [&str; 7] = [
     "object|help",
     "object|idletime",
@@ -49,7 +49,7 @@ const OTHER_SUBCOMMANDS: [&str; 7] = [
     "memory|stats",
 ];
 
-/// Few keys, so that commands meet.
+/// Few keys, so that commands often use the same ones.
 const KEYS: [&[u8]; 12] = [
     b"a",
     b"b",
@@ -68,7 +68,7 @@ const KEYS: [&[u8]; 12] = [
       and-again-and-again-and-on",
 ];
 
-/// Numbers at the limits, and texts that are nearly numbers. None is a time that ends during a run.
+/// Numbers at the limits, and texts that are almost numbers. None is a time that expires in a run.
 const NUMBERS: [&str; 30] = [
     "0",
     "-0",
@@ -107,7 +107,7 @@ const FLOATS: [&str; 24] = [
     "-1.7e308", "1e5000", "inf", "-inf", "nan", "0x1p3", ".5", "5.", " 1", "1 ", "", "abc",
 ];
 
-/// Words of all commands, where they are not expected.
+/// Keywords of all commands, for places where they are not expected.
 const WORDS: [&str; 25] = [
     "NX",
     "XX",
@@ -154,7 +154,7 @@ const PATTERNS: [&[u8]; 14] = [
 ];
 
 impl Grammar {
-    /// Asks the server what there is.
+    /// Asks the server which commands it has.
     pub fn ask(client: &mut Client) -> Grammar {
         let dumps = [
             "10",
@@ -225,14 +225,14 @@ impl Grammar {
         self.shapes.iter().map(|shape| shape.name.join(" ")).collect()
     }
 
-    /// Some command.
+    /// A random command.
     pub fn draw(&self, random: &mut Random) -> Words {
         loop {
             let shape = &self.shapes[self.urn[random.below(self.urn.len())]];
             let mut args: Words = shape.name.iter().map(|word| any_case(word, random)).collect();
             self.draw_arguments(shape, random, &mut args);
-            // The server itself judges its own subcommands, when they are queued or come from a
-            // script; of midi's it knows the first word only.
+            // For queued commands and those from a script, the server itself checks its own
+            // subcommands; of midi's it knows the first word only.
             if random.below(12) == 0 && shape.name.len() == 1 {
                 spoil(&mut args, random);
             }
@@ -248,7 +248,7 @@ impl Grammar {
         for argument in required {
             self.draw_argument(&shape.name[0], argument, random, args);
         }
-        // Options come in any order. Often all are left out.
+        // Options come in any order. Often all of them are left out.
         let share = if random.below(3) == 0 { 0 } else { 1 + random.below(3) };
         while !options.is_empty() {
             let option = options.swap_remove(random.below(options.len()));
@@ -295,7 +295,7 @@ impl Grammar {
             ("scan", "type", _) => random.pick(&["string", "STRING", "hash", "nosuch"]).to_owned(),
             ("scan", "cursor", _) if random.below(4) > 0 => "0".to_owned(),
             ("scan", "count", _) if random.below(4) > 0 => "100000".to_owned(),
-            // Not the largest that is allowed: it would be made.
+            // Not the largest allowed value: the server would allocate it.
             ("setrange", "offset", _) if random.below(6) > 0 => random.below(500).to_string(),
             ("setrange", "offset", _) => {
                 random.pick(&["536870912", "536870911x", "-1", "9223372036854775807"]).to_owned()
@@ -350,7 +350,7 @@ fn argument(docs: Value) -> Argument {
     }
 }
 
-/// How often a command is drawn, against others.
+/// How often a command is drawn, relative to others.
 fn weight(name: &str) -> usize {
     match name {
         "flushall" | "flushdb" | "swapdb" => 1,
@@ -378,7 +378,7 @@ pub fn key(random: &mut Random) -> Vec<u8> {
     KEYS[random.below(among)].to_vec()
 }
 
-/// All keys that are drawn.
+/// All keys that can be drawn.
 pub fn all_keys() -> impl Iterator<Item = Vec<u8>> {
     KEYS.iter().map(|key| key.to_vec())
 }
@@ -398,7 +398,7 @@ fn value(random: &mut Random) -> Vec<u8> {
             let len = random.below(500);
             (0..len).map(|_| random.next() as u8).collect()
         }
-        // Above the sizes from which replies are made elsewhere and arguments are kept.
+        // Above the sizes at which replies are built elsewhere and arguments are kept.
         _ => {
             let len = 20_000 + random.below(30_000);
             vec![b'a' + random.below(3) as u8; len]
@@ -413,7 +413,7 @@ fn integer(random: &mut Random) -> String {
     }
 }
 
-/// A type of BITFIELD's numbers.
+/// An integer type of BITFIELD.
 fn encoding(random: &mut Random) -> String {
     match random.below(12) {
         0 => random.pick(&["u64", "i65", "u0", "u", "8", "U8", "i-1", "u08", ""]).to_owned(),
@@ -423,7 +423,7 @@ fn encoding(random: &mut Random) -> String {
     }
 }
 
-/// Not the largest that is allowed: it would be made.
+/// Not the largest allowed offset: the server would allocate the value.
 fn bit_offset(random: &mut Random) -> String {
     match random.below(12) {
         0 => random
@@ -434,7 +434,7 @@ fn bit_offset(random: &mut Random) -> String {
     }
 }
 
-/// Far away, and never twice the same: two clocks must not decide which is later.
+/// Far in the future and never the same twice: two clocks must not decide which is later.
 fn relative_time(argument: &str, random: &mut Random) -> String {
     if random.below(6) == 0 {
         return random.pick(&NUMBERS).to_owned();
@@ -443,7 +443,7 @@ fn relative_time(argument: &str, random: &mut Random) -> String {
     if argument == "seconds" { seconds.to_string() } else { (seconds * 1000).to_string() }
 }
 
-/// Far in the past, or one of a few in the range for which no clock is read.
+/// Far in the past, or one of a few in the range that needs no clock.
 fn fixed_time(argument: &str, random: &mut Random) -> String {
     let (start, end) = (FIXED_TIMES_MS.start, FIXED_TIMES_MS.end);
     let at = start + (random.below(8) as i64) * (end - start) / 8 + random.below(2) as i64 * 500;
@@ -455,7 +455,7 @@ fn fixed_time(argument: &str, random: &mut Random) -> String {
     }
 }
 
-/// Makes a command that is wrong as a rule.
+/// Changes a command so that it is usually invalid.
 fn spoil(args: &mut Words, random: &mut Random) {
     let at = 1 + random.below(args.len());
     match random.below(6) {
@@ -471,17 +471,17 @@ fn spoil(args: &mut Words, random: &mut Random) {
 /// Commands whose argument 2 is a time.
 const TIME_FIRST: [&str; 5] = ["expire", "pexpire", "setex", "psetex", "restore"];
 
-/// Other commands that may give the key at argument 1 a time to live.
+/// Other commands that can give the key at argument 1 a time to live.
 const TIME_LATER: [&str; 4] = ["set", "getex", "expireat", "pexpireat"];
 
 fn is_one_of(word: &[u8], names: &[&str]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Whether a key could get a time to live so short that it ends while others look at
-/// it, or be gone without being one of the keys that are looked at. Or whether the
-/// server would compute what C leaves undefined: RESTORE does not ask whether its time
-/// fits 64 bits. Or whether two clocks decide.
+/// Whether a key could get a time to live so short that it expires while others read it, or
+/// could expire without being one of the keys that are compared. Also whether the server would
+/// compute something that C leaves undefined (RESTORE does not check that its time fits
+/// 64 bits), or whether the result depends on two clocks.
 fn is_unfit(args: &[Vec<u8>]) -> bool {
     if is_answered_twice(args) || is_of_large_offset(args) || is_newer_bitop(args) {
         return true;
@@ -501,8 +501,8 @@ fn is_unfit(args: &[Vec<u8>]) -> bool {
     }) || compares_twice(args)
 }
 
-/// Whether EXPIRE is to compare a time that other commands have, too: the same number
-/// again is later in the next millisecond, and not in the same.
+/// Whether EXPIRE compares with a time that other commands use, too: the same number is later
+/// in the next millisecond, but not in the same one.
 fn compares_twice(args: &[Vec<u8>]) -> bool {
     let compares = args.iter().skip(3).any(|word| is_one_of(word, &["gt", "lt"]));
     is_one_of(&args[0], &["expire", "pexpire"])
@@ -512,14 +512,14 @@ fn compares_twice(args: &[Vec<u8>]) -> bool {
             .is_ok_and(|text| text.parse().is_ok_and(|number: i64| number > 0))
 }
 
-/// Whether Redis 8.6 might answer with the old value and then with an error, too: SET with GET,
-/// where the digest to compare with is none. midi answers with the error.
+/// Whether Redis 8.6 could answer with the old value and then with an error, too: SET with GET and
+/// an invalid digest to compare with. midi answers with the error.
 fn is_answered_twice(args: &[Vec<u8>]) -> bool {
     let has = |words: &[&str]| args.iter().skip(3).any(|word| is_one_of(word, words));
     is_one_of(&args[0], &["set"]) && has(&["ifdeq", "ifdne"]) && has(&["get"])
 }
 
-/// Whether a bit may be far behind all that are there: a value of up to 512 MB would be made.
+/// Whether a bit can be far behind the end of the value, which would grow to up to 512 MB.
 fn is_of_large_offset(args: &[Vec<u8>]) -> bool {
     let number = |word: &Vec<u8>| {
         std::str::from_utf8(word).ok()?.trim_start_matches('#').parse::<i64>().ok()
@@ -528,7 +528,7 @@ fn is_of_large_offset(args: &[Vec<u8>]) -> bool {
         && args[1..].iter().filter_map(number).any(|number| (100_000..1 << 32).contains(&number))
 }
 
-/// Whether it is an operation that Redis 8.6 has and midi has not.
+/// Whether it is an operation that Redis 8.6 has and midi does not.
 fn is_newer_bitop(args: &[Vec<u8>]) -> bool {
     is_one_of(&args[0], &["bitop"])
         && args.get(1).is_some_and(|word| is_one_of(word, &["diff", "diff1", "andor", "one"]))

@@ -1,5 +1,5 @@
-//! What newer hosts do otherwise than Redis 7.0. midi answers as 7.0 does on every host, so a test
-//! that takes the expected words from the host's own command looks here when they are not the same.
+//! What newer hosts do differently from Redis 7.0. midi answers like 7.0 on every host. Tests that
+//! take the expected reply from the host's own command look here when the two differ.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,20 +10,20 @@ use super::server::redis_server;
 /// A server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Valkey, and not Redis.
+    /// Valkey, not Redis.
     pub valkey: bool,
-    /// Major and minor.
+    /// Major and minor version.
     pub version: (u32, u32),
 }
 
 impl Host {
-    /// Newer than the host whose words midi has.
+    /// Newer than the host whose replies midi gives.
     pub fn is_newer(self) -> bool {
         self.version > (7, 0)
     }
 }
 
-/// The host that is tested on.
+/// The host that the tests run on.
 pub fn host() -> Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     *HOST.get_or_init(|| {
@@ -39,7 +39,7 @@ fn parse(text: &str) -> Option<Host> {
     Some(Host { valkey: text.starts_with("Valkey"), version: (numbers.next()??, numbers.next()??) })
 }
 
-/// Where a difference is to be met.
+/// The hosts that have a difference.
 enum On {
     /// Valkey, and Redis after 7.0.
     Newer,
@@ -47,16 +47,16 @@ enum On {
     Valkey,
 }
 
-/// Any reply that is no error.
+/// Any reply that is not an error.
 const FINE: &str = "";
 
 /// Any command.
 const ANY: &str = "";
 
-/// Where, the command, what the host's reply begins with, what midi's begins with.
+/// The hosts, the command, the start of the host's reply, the start of midi's.
 const DIFFERENCES: [(On, &str, &str, &str); 20] = [
-    // Newer hosts refuse a cursor below zero, and take one with a space in front; what else is
-    // wrong comes after.
+    // Newer hosts reject a cursor below zero, and accept one with a leading space; other errors
+    // come after that.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
     (On::Newer, "scan", "ERR invalid cursor", "ERR "),
     (On::Newer, "scan", "ERR ", "ERR invalid cursor"),
@@ -65,20 +65,20 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Valkey, "scan", "ERR unknown type name", "ERR "),
     (On::Newer, "command", "ERR Invalid number of arguments", "ERR wrong number of arguments"),
     (On::Newer, "hello", "ERR Syntax error in HELLO option", "WRONGPASS "),
-    // To strangers newer hosts do not repeat what they have sent, and Valkey says this first of
-    // all.
+    // Before a login newer hosts do not repeat what the client has sent, and Valkey checks the
+    // login first of all.
     (On::Newer, ANY, "ERR unknown command", "ERR unknown command"),
     (On::Valkey, ANY, "NOAUTH ", "ERR wrong number of arguments"),
     (On::Valkey, ANY, "NOAUTH ", "ERR unknown "),
     // The filters of CLIENT LIST and KILL.
     (On::Valkey, "client", "ERR ", "ERR "),
     (On::Valkey, "client", "ERR ", FINE),
-    // Redis had MSETEX first, in other words.
+    // Redis had MSETEX first, with other error texts.
     (On::Valkey, "msetex", "ERR ", "ERR "),
-    // Valkey looks at the time to live first, then whether there is a key.
+    // Valkey checks the time to live first, then whether the key exists.
     (On::Valkey, "getex", "ERR ", FINE),
-    // Newer hosts look at all arguments first, then whether there is a key; and Valkey does
-    // without an end.
+    // Newer hosts check all arguments first, then whether the key exists; and Valkey allows the
+    // end to be left out.
     (On::Newer, "bitcount", "ERR ", FINE),
     (On::Newer, "bitcount", "ERR ", "ERR "),
     (On::Valkey, "bitcount", FINE, "ERR syntax error"),
@@ -86,8 +86,8 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Newer, "bitpos", "ERR ", "ERR "),
 ];
 
-/// Whether midi's reply to a command is the host's, or the one of Redis 7.0 where the host's is
-/// known to be another.
+/// Whether midi's reply to a command equals the host's, or Redis 7.0's where the host's is known
+/// to differ.
 pub fn same_answer(command: &str, native: &Value, midi: &Value) -> bool {
     native == midi
         || host().is_newer()
@@ -111,12 +111,12 @@ fn differ_as_known(command: &str, native: &Value, midi: &Value) -> bool {
     })
 }
 
-/// Whether a command's tips are not those that Redis 7.0 gives it, and midi on every host.
+/// Whether a command's tips differ from those of Redis 7.0, which midi gives on every host.
 pub fn has_newer_tips(command: &str) -> bool {
     host().is_newer() && ["scan", "randomkey", "msetnx"].contains(&command)
 }
 
-/// Texts of newer hosts, and what Redis 7.0 says there.
+/// Error texts of newer hosts, and those of Redis 7.0 in their place.
 const OLDER_WORDS: [(&str, &str); 4] = [
     (
         "NOPERM No permissions to access a key",
@@ -130,7 +130,7 @@ const OLDER_WORDS: [(&str, &str); 4] = [
     ("the HELLO <proto> AUTH <user>", "the HELLO AUTH <user>"),
 ];
 
-/// An error as Redis 7.0 would have put it.
+/// An error in the words of Redis 7.0.
 pub fn in_older_words(reply: &Value) -> Value {
     let Value::Error(text) = reply else { return reply.clone() };
     let mut text = String::from_utf8_lossy(text).into_owned();

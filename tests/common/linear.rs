@@ -1,8 +1,8 @@
-//! Whether what clients saw can be explained by one order of their commands, each
+//! Checks whether one order of the clients' commands explains what they saw, each
 //! taking effect at one moment between its call and its return: the search of Wing and
-//! Gong, with Lowe's memory of the states that were tried in vain.
+//! Gong, with Lowe's cache of the states that were tried in vain.
 //!
-//! It knows the commands by a model of its own; it knows no server.
+//! It has its own model of the commands and knows no server.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,23 +12,23 @@ use super::twin::Words;
 /// Something a client did.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Who did it. Its operations take effect in the order of their calls.
+    /// The client that did it. Its operations take effect in the order of their calls.
     pub client: usize,
-    /// The commands: several took effect at the same moment.
+    /// The commands; several took effect at the same moment.
     pub commands: Vec<Words>,
-    /// What they answered.
+    /// Their replies.
     pub replies: Vec<Value>,
-    /// When it was sent; from the same clock as `returned`, each reading once.
+    /// When it was sent. From the same clock as `returned`; no two readings are equal.
     pub called: u64,
-    /// When its reply had come.
+    /// When its reply had arrived.
     pub returned: u64,
 }
 
-/// The keys that are there.
+/// The existing keys.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Searches an order that explains the history from empty databases on. Where there is
-/// none: the most operations that could be explained, in their order.
+/// Searches for an order that explains the history, starting from empty databases. If there is
+/// none, returns the most operations that could be explained, in their order.
 pub fn explain(history: &[Operation]) -> Result<(), Vec<Operation>> {
     let mut history = history.to_vec();
     history.sort_by_key(|operation| operation.called);
@@ -58,11 +58,11 @@ pub fn explain_by_key(history: &[Operation]) -> Result<(), Vec<Operation>> {
 
 struct Search<'a> {
     history: &'a [Operation],
-    /// A bit for every operation that has its place already.
+    /// A bit for every operation that is already placed.
     done: Vec<u64>,
-    /// How many have none yet.
+    /// How many are not placed yet.
     open: usize,
-    /// What has been seen to lead nowhere.
+    /// States that are known to be dead ends.
     tried: HashSet<(Vec<u64>, State)>,
     order: Vec<usize>,
     best: Vec<usize>,
@@ -73,7 +73,7 @@ impl Search<'_> {
         self.done[at / 64] & 1 << (at % 64) != 0
     }
 
-    /// Finds places for all that have none, from this state on.
+    /// Places all remaining operations, starting from this state.
     fn go_on(&mut self, state: &State) -> bool {
         if self.open == 0 {
             return true;
@@ -99,8 +99,8 @@ impl Search<'_> {
         false
     }
 
-    /// The operations that may come next: nothing without a place had returned before
-    /// they were called, and their client's earlier ones have their places.
+    /// The operations that can come next: no unplaced operation had returned before they were
+    /// called, and their client's earlier ones are placed.
     fn candidates(&self) -> Vec<usize> {
         let open = || (0..self.history.len()).filter(|&at| !self.is_done(at));
         let first_return = open().map(|at| self.history[at].returned).min().unwrap_or(u64::MAX);
@@ -114,7 +114,7 @@ impl Search<'_> {
     }
 }
 
-/// The state after the operation, if it would answer in that state what it answered.
+/// The state after the operation, if its replies in this state would be those it got.
 fn after(state: &State, operation: &Operation) -> Option<State> {
     let mut state = state.clone();
     let mut pairs = operation.commands.iter().zip(&operation.replies);
@@ -133,7 +133,7 @@ fn keys_of(args: &Words) -> Vec<&[u8]> {
     args[1..].iter().step_by(step).take(count).map(Vec::as_slice).collect()
 }
 
-/// What the command answers and does; RESP2.
+/// Executes the command on the model and returns its reply, in RESP2.
 pub fn run(state: &mut State, args: &Words) -> Value {
     let (name, key) = (args[0].as_slice(), &args[1]);
     match name {

@@ -28,7 +28,7 @@ pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, also under a sanitizer: a guard against hangs.
+/// Longer than anything here takes, even under a sanitizer: a guard against hangs.
 pub const HANG: Duration = Duration::from_secs(90);
 
 /// The ways in which the module executes commands.
@@ -60,7 +60,7 @@ impl Mode {
         self.builder().start()
     }
 
-    /// The same, to be set up further.
+    /// The same, for further configuration.
     pub fn builder(self) -> Builder {
         Builder::new().load(self.arguments()).load("threads 2")
     }
@@ -74,8 +74,8 @@ pub fn in_all_modes(body: impl Fn(Mode, &Server)) {
     }
 }
 
-/// Runs one test body in all three modes with both protocols, a host's command and midi's side by
-/// side.
+/// Runs one test body in all three modes with both protocols; the body compares the host's command
+/// with midi's.
 pub fn in_all_modes_and_protocols(body: impl Fn(&mut Twin)) {
     in_all_modes(|_, server| {
         for client in [server.client(), server.client().resp3()] {
@@ -108,7 +108,7 @@ pub fn beside<R>(
                 }
             });
         }
-        // Also where `body` panics: the scope waits for the threads.
+        // Needed if `body` panics, too: the scope waits for the threads.
         let _stop = StopAtEnd(stop);
         body()
     })
@@ -122,7 +122,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Runs `work` on so many threads at once, each with its number.
+/// Runs `work` on this many threads at once; each gets its number.
 pub fn at_once(threads: usize, work: impl Fn(usize) + Sync) {
     std::thread::scope(|scope| {
         let work = &work;
@@ -132,7 +132,7 @@ pub fn at_once(threads: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// Waits until `done` says so; a hang fails the test.
+/// Waits until `done` returns true; a hang fails the test.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {

@@ -10,12 +10,12 @@ pub struct Ported {
 }
 
 impl Ported {
-    /// Starts a server with the port open besides.
+    /// Starts a server with midi's port open, too.
     pub fn start(builder: Builder) -> Self {
         Ported { server: builder.with_port().start() }
     }
 
-    /// Where midi's port is.
+    /// The number of midi's port.
     pub fn number(&self) -> u16 {
         self.server.midi_port()
     }
@@ -30,14 +30,14 @@ impl Ported {
         self.server.client()
     }
 
-    /// A connection to midi's port as that user, whose password is its name.
+    /// A connection to midi's port as this user, whose password equals its name.
     pub fn client_of(&self, user: &str) -> Client {
         let mut client = self.client();
         client.ok(&format!("AUTH {user} {user}"));
         client
     }
 
-    /// The same at the host's port.
+    /// The same on the host's port.
     pub fn host_of(&self, user: &str) -> Client {
         let mut client = self.host();
         client.ok(&format!("AUTH {user} {user}"));

@@ -1,5 +1,5 @@
 //! A proxy that puts `midi.` in front of the commands that midi has, so that programs
-//! written for the stock commands use midi's; or changes commands in another way.
+//! written for the stock commands use midi's. It can change commands in other ways, too.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -10,8 +10,8 @@ use std::thread;
 use super::client::encoded;
 use super::twin::Words;
 
-/// Listens on a free port for as long as the process runs; `change` is done to every command
-/// on its way. The port.
+/// Listens on a free port until the process ends, applies `change` to every command on its way,
+/// and returns the port.
 pub fn start(
     server_port: u16,
     change: impl Fn(&mut Words) + Send + Sync + 'static,
@@ -45,7 +45,7 @@ fn connect(client: TcpStream, server_port: u16, change: &Change) -> io::Result<(
     result
 }
 
-/// Puts the prefix in front of a command's name, if it is one of these, in lower case.
+/// Puts the prefix in front of a command's name if it is one of these (in lower case).
 pub fn rename(args: &mut Words, renamed: &HashSet<Vec<u8>>) {
     if args.first().is_some_and(|name| renamed.contains(&name.to_ascii_lowercase())) {
         args[0].splice(..0, *b"midi.");
@@ -85,7 +85,7 @@ fn bulk(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replies go on as they are, but for the names in errors.
+/// Replies pass unchanged, except for the names in errors.
 fn pass_replies(mut from: BufReader<TcpStream>, mut to: &TcpStream) -> io::Result<()> {
     loop {
         let line = line(&mut from)?;
@@ -94,7 +94,7 @@ fn pass_replies(mut from: BufReader<TcpStream>, mut to: &TcpStream) -> io::Resul
             _ => line.clone(),
         };
         to.write_all(&[&text, b"\r\n".as_slice()].concat())?;
-        // A string follows its length; elements of arrays are replies by themselves.
+        // A string follows its length; array elements are replies themselves.
         if let [b'$' | b'=', len @ ..] = line.as_slice()
             && len != b"-1"
         {
@@ -103,7 +103,7 @@ fn pass_replies(mut from: BufReader<TcpStream>, mut to: &TcpStream) -> io::Resul
     }
 }
 
-/// The next line without its end.
+/// The next line without its line end.
 fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;

@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of that number.
+    /// The sequence with this number.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }

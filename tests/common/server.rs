@@ -1,4 +1,4 @@
-//! One redis-server per test, in a directory of its own, gone at the end.
+//! One redis-server per test, in a directory of its own; both are removed at the end.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -44,18 +44,18 @@ fn target_dir() -> PathBuf {
     test_executable().ancestors().nth(3).expect("target").to_owned()
 }
 
-/// A server that is to be started.
+/// A server to be started.
 #[derive(Clone)]
 pub struct Builder {
     binary: PathBuf,
     config: Vec<String>,
     load: Option<String>,
-    /// Whether midi's own port is opened, too.
+    /// Whether midi's own port is open, too.
     with_port: bool,
 }
 
 impl Builder {
-    /// Redis with the module and no load arguments.
+    /// A Redis with the module and no load arguments.
     pub fn new() -> Self {
         Builder {
             binary: redis_server(),
@@ -70,7 +70,7 @@ impl Builder {
         Builder { load: None, ..Builder::new() }
     }
 
-    /// Another server binary.
+    /// With another server binary.
     pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
         self.binary = binary.into();
         self
@@ -105,7 +105,7 @@ impl Builder {
         panic!("the server did not start; its log:\n{log}");
     }
 
-    /// Starts it; its log where it ends before it answers.
+    /// Starts it; returns its log if it ends before it answers.
     pub fn try_start(self) -> Result<Server, String> {
         for _ in 0..5 {
             match self.try_once() {
@@ -175,15 +175,15 @@ fn new_dir() -> PathBuf {
     dir.canonicalize().expect("just made")
 }
 
-/// A running server. Dropping it checks that it is well, ends it, and removes
-/// its directory; after a panic it shows the end of its log.
+/// A running server. When dropped, it checks the server's health, stops it, and removes its
+/// directory; after a panic it prints the end of the log.
 pub struct Server {
     child: Child,
     dir: PathBuf,
     port: u16,
-    /// midi's own.
+    /// midi's own port.
     midi_port: Option<u16>,
-    /// Whether its health is judged when it is dropped.
+    /// Whether its health is checked when it is dropped.
     checked: bool,
 }
 
@@ -207,7 +207,7 @@ impl Server {
         Err(format!("no answer to PING\n{}", self.log()))
     }
 
-    /// Whether it is this very server that answers on the port, and it has loaded its data.
+    /// Whether this very server answers on the port and has loaded its data.
     fn answers(&self) -> bool {
         let Ok(mut client) = Client::connect(self.port) else { return false };
         let is_this = match client.try_call(&["CONFIG", "GET", "dir"]) {
@@ -216,7 +216,7 @@ impl Server {
             Ok(reply) => reply.text().contains("unknown command"),
             Err(_) => false,
         };
-        // CONFIG is answered while loading; PING is not. It may be renamed, too.
+        // CONFIG is answered while loading; PING is not. PING can be renamed, too.
         let is_up = |reply: Value| !reply.is_error() || reply.text().contains("unknown command");
         is_this && client.try_call(&["PING"]).is_ok_and(is_up)
     }
@@ -226,17 +226,17 @@ impl Server {
         Client::connect(self.port).unwrap_or_else(|error| panic!("cannot connect: {error}"))
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where midi listens on 127.0.0.1.
+    /// midi's port on 127.0.0.1.
     pub fn midi_port(&self) -> u16 {
         self.midi_port.expect("built with_port")
     }
 
-    /// midi's unix socket.
+    /// The path of midi's unix socket.
     pub fn midi_socket(&self) -> PathBuf {
         self.dir.join(SOCKET)
     }
@@ -247,7 +247,7 @@ impl Server {
             .unwrap_or_else(|error| panic!("cannot connect to midi: {error}"))
     }
 
-    /// Its process.
+    /// Its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -257,7 +257,7 @@ impl Server {
         &self.dir
     }
 
-    /// What it has logged, warnings of the module and of a sanitizer included.
+    /// Its log, including warnings of the module and of a sanitizer.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.join("log")).unwrap_or_default()).into_owned()
     }
@@ -267,7 +267,7 @@ impl Server {
         fs::read_to_string(self.dir.join("redis.conf")).expect("redis.conf")
     }
 
-    /// Ends it and starts it again with the same file, which CONFIG REWRITE may have changed.
+    /// Stops it and starts it again with the same file, which CONFIG REWRITE may have changed.
     pub fn restart(&mut self, binary: impl AsRef<Path>) {
         self.stop();
         let log = fs::File::options().append(true).open(self.dir.join("log")).expect("log");
@@ -281,7 +281,7 @@ impl Server {
         self.wait_until_ready().unwrap_or_else(|log| panic!("no restart:\n{log}"));
     }
 
-    /// Fails the test if the server is not well.
+    /// Fails the test if the server is not healthy.
     pub fn check(&mut self) {
         if let Some(trouble) = self.trouble() {
             panic!("{trouble}; the log ends:\n{}", self.log_tail());
@@ -309,11 +309,11 @@ impl Server {
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
-    /// Asks it to end; its exit must be an orderly one.
+    /// Asks it to stop; its exit must be orderly.
     fn stop(&mut self) -> Option<String> {
         let started = Instant::now();
         while started.elapsed() < HANG {
-            // Again and again: a host that is writing its first AOF refuses to end.
+            // Repeatedly: a host that is writing its first AOF refuses to stop.
             // SAFETY: a signal to our own child, which has not been waited for.
             unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
             if let Some(status) = self.exit_status() {
@@ -326,7 +326,7 @@ impl Server {
         Some("the server does not end".into())
     }
 
-    /// kill -9: nothing is expected of its end.
+    /// kill -9; the way it ends is not checked.
     pub fn kill_hard(&mut self) {
         self.checked = false;
         self.kill();
@@ -362,7 +362,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until no long command runs.
+/// Waits until no long command is running.
 impl Server {
     /// See above.
     pub fn wait_until_idle(&self) {

@@ -1,4 +1,4 @@
-//! Stock commands and MIDI.* commands side by side: the replies must be the same.
+//! Runs stock commands and MIDI.* commands side by side: the replies must be the same.
 
 use std::time::Instant;
 
@@ -9,16 +9,16 @@ use super::hosts::same_answer;
 /// A command: its name and its arguments.
 pub type Words = Vec<Vec<u8>>;
 
-/// Something to be done both ways on one connection.
+/// A step that is run both ways on one connection.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A command, and the same one of midi.
+    /// A command, and midi's version of it.
     Plain(Words),
     /// Commands in one MULTI/EXEC, both ways.
     Transaction(Vec<Words>),
-    /// A command from a script, and the same one of midi. Where there are no scripts: as it is.
+    /// A command from a script, and midi's version of it. Without scripts: sent directly.
     Script(Words),
-    /// A command that is sent as it is, once on each connection, and not compared.
+    /// A command that is sent unchanged, once on each connection, and not compared.
     Alone(Words),
 }
 
@@ -33,7 +33,7 @@ impl Step {
         }
     }
 
-    /// What goes over the wire for it.
+    /// What is sent for it.
     fn wire(&self) -> Vec<Words> {
         let both = |commands: &[Words]| {
             commands.iter().flat_map(|args| Exchange::of(args).commands).collect()
@@ -51,7 +51,7 @@ impl Step {
         }
     }
 
-    /// What goes over the wire to one side that has a connection to itself.
+    /// What is sent to one side that has its own connection.
     fn wire_apart(&self, named: impl Fn(&Words) -> Words) -> Vec<Words> {
         match self {
             Step::Plain(args) | Step::Script(args) => vec![named(args)],
@@ -92,7 +92,7 @@ impl Step {
         }
     }
 
-    /// Compares the replies to what went over the wire.
+    /// Compares the replies to what was sent.
     fn judge(&self, replies: &[Value], margin_ms: i64) -> Result<(), String> {
         match self {
             Step::Plain(args) | Step::Script(args) => {
@@ -116,10 +116,10 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// Two replies that are not the same.
+/// Two replies that differ.
 #[derive(Debug)]
 pub struct Difference {
-    /// Number of the step in its batch.
+    /// Index of the step in its batch.
     pub step: usize,
     /// The command and both replies.
     pub text: String,
@@ -128,28 +128,28 @@ pub struct Difference {
 /// One connection on which every command is run twice, or two connections.
 pub struct Twin {
     client: Client,
-    /// Where midi's commands run, if elsewhere, and how they are called there.
+    /// Where midi's commands run, if elsewhere, and their names there.
     midi: Option<(Client, Door)>,
     waiting: Vec<Step>,
-    /// The longest that a batch has taken: so far apart the same moment can be for both.
+    /// The longest time that a batch took: the two sides' times can differ by this much.
     slowest_ms: i64,
 }
 
-/// How far apart two times of the same key may be beside that, in milliseconds.
+/// How much more two times of the same key may differ, in milliseconds.
 const MARGIN_MS: i64 = 50;
 
 impl Twin {
-    /// On this connection, whose protocol and database count for both.
+    /// On this connection, whose protocol and database apply to both.
     pub fn new(client: Client) -> Self {
         Twin { client, midi: None, waiting: Vec::new(), slowest_ms: 0 }
     }
 
-    /// Stock commands on a connection to a server of their own, midi's on one through this door.
+    /// Stock commands on a connection to their own server, midi's on one through this door.
     pub fn apart(client: Client, midi: Client, door: Door) -> Self {
         Twin { midi: Some((midi, door)), ..Twin::new(client) }
     }
 
-    /// Runs a line as it is on every connection; it must not fail.
+    /// Runs a line unchanged on every connection; it must not fail.
     #[track_caller]
     pub fn each(&mut self, line: &str) {
         self.flush();
@@ -159,7 +159,7 @@ impl Twin {
         }
     }
 
-    /// Runs a line both ways, one after the other; both replies, the stock command's first.
+    /// Runs a line both ways, one after the other; returns both replies, the stock command's first.
     #[track_caller]
     pub fn both(&mut self, line: &str) -> (Value, Value) {
         let native = self.client.run(line);
@@ -170,7 +170,7 @@ impl Twin {
         (native, midi)
     }
 
-    /// The connection, or that of the stock commands, for what is not to be compared.
+    /// The connection (or that of the stock commands), for commands that are not compared.
     pub fn client(&mut self) -> &mut Client {
         self.flush();
         &mut self.client
@@ -185,26 +185,26 @@ impl Twin {
         }
     }
 
-    /// The same with words.
+    /// The same, given as words.
     #[track_caller]
     pub fn push_line(&mut self, line: &str) {
         self.push(&line.split_whitespace().collect::<Vec<_>>());
     }
 
-    /// Runs a command both ways; midi's reply.
+    /// Runs a command both ways; returns midi's reply.
     #[track_caller]
     pub fn same<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Value {
         self.flush();
         self.must(&[Step::Plain(owned(args))]).pop().expect("two replies")
     }
 
-    /// The same with words.
+    /// The same, given as words.
     #[track_caller]
     pub fn same_line(&mut self, line: &str) -> Value {
         self.same(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Compares what was pushed.
+    /// Compares the push messages.
     #[track_caller]
     pub fn flush(&mut self) {
         let steps = std::mem::take(&mut self.waiting);
@@ -234,7 +234,7 @@ impl Twin {
         })
     }
 
-    /// Sends all in one go; all replies, or the first difference among them.
+    /// Sends everything at once; returns all replies, or the first difference among them.
     #[track_caller]
     pub fn batch(&mut self, steps: &[Step]) -> Result<Vec<Value>, Difference> {
         let started = Instant::now();
@@ -257,7 +257,7 @@ impl Twin {
         Ok(replies)
     }
 
-    /// The same on two connections; midi's replies.
+    /// The same on two connections; returns midi's replies.
     #[track_caller]
     fn batch_apart(&mut self, steps: &[Step], started: Instant) -> Result<Vec<Value>, Difference> {
         let (client, door) = self.midi.as_mut().expect("two connections");
@@ -286,7 +286,7 @@ impl Twin {
 /// How a command is run both ways.
 struct Exchange {
     commands: Vec<Words>,
-    /// Which replies must be the same: the stock command's, midi's.
+    /// Which replies must be the same: the index of the stock command's, and of midi's.
     pairs: &'static [(usize, usize)],
 }
 
@@ -294,12 +294,12 @@ impl Exchange {
     fn of(args: &Words) -> Self {
         let (native, midi) = (args.clone(), prefixed(args));
         match lower(&args[0]).as_str() {
-            // The stock command empties midi too: midi's comes first, and what it did is looked at.
+            // The stock command empties midi, too: midi's runs first, and its effect is compared.
             "flushall" | "flushdb" => Exchange {
                 commands: vec![midi, words("MIDI.DBSIZE"), native, words("DBSIZE")],
                 pairs: &[(2, 0), (3, 1)],
             },
-            // The stock command exchanges midi's databases too: an odd number of times in all.
+            // The stock command swaps midi's databases, too: an odd number of swaps in all.
             "swapdb" => {
                 Exchange { commands: vec![native, midi.clone(), midi], pairs: &[(0, 1), (0, 2)] }
             }
@@ -364,7 +364,7 @@ fn lower(word: &[u8]) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }
 
-/// The command under midi's name, in the case of its own.
+/// The command under midi's name, in the original's case.
 pub fn prefixed<A: AsRef<[u8]>>(args: &[A]) -> Words {
     let mut args = owned(args);
     args[0] = [b"midi.", args[0].as_slice()].concat();
@@ -375,7 +375,7 @@ fn difference(args: &[Vec<u8>], native: &Value, midi: &Value) -> String {
     format!("{}\n  native: {native:?}\n    midi: {midi:?}", shown(args))
 }
 
-/// Whether the replies are the same, as far as the command promises.
+/// Whether the replies are the same, as far as the command guarantees it.
 fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool {
     let name = lower(&args[0]);
     match (name.as_str(), native, midi) {
@@ -391,17 +391,17 @@ fn same(args: &[Vec<u8>], native: &Value, midi: &Value, margin_ms: i64) -> bool 
             native.clone().sorted() == midi.clone().sorted()
         }
         ("scan", Value::Array(a), Value::Array(b)) => same_scan(args, a, b),
-        // What these say is the server's own: which key, who else holds it, how large it is.
+        // Their replies depend on the server: which key, who else holds it, how large it is.
         ("randomkey" | "memory", a, b) if !a.is_error() => same_kind(a, b),
-        // Redis remembers which command made a value; midi judges its encoding by the value alone.
+        // Redis remembers which command made a value; midi's encoding depends on the value alone.
         ("object", a, b) if !a.is_error() => same_kind(a, b),
         ("dump", Value::Bulk(a), Value::Bulk(b)) => without_trailer(a) == without_trailer(b),
         _ => same_text(native, midi) || same_answer(&name, native, midi),
     }
 }
 
-/// A payload without its version and checksum: every host writes its own version, midi that of
-/// Redis 7.0.
+/// A payload without its version and checksum: every host writes its own version, midi writes
+/// Redis 7.0's.
 fn without_trailer(payload: &[u8]) -> &[u8] {
     &payload[..payload.len().saturating_sub(10)]
 }
@@ -410,15 +410,15 @@ fn same_kind(native: &Value, midi: &Value) -> bool {
     std::mem::discriminant(native) == std::mem::discriminant(midi)
 }
 
-/// Times in this range were given as absolute ones, for which no clock is read: the
-/// beginning of the year 2100, in milliseconds.
+/// Times in this range were given as absolute ones, so no clock was read: the beginning of the
+/// year 2100, in milliseconds.
 pub const FIXED_TIMES_MS: std::ops::Range<i64> = 4_102_444_800_000..4_112_444_800_000;
 
 fn is_fixed(at_ms: i64) -> bool {
     FIXED_TIMES_MS.contains(&at_ms)
 }
 
-/// A scan that ends at once must give the same keys; else the cursors are each server's own.
+/// A scan that ends at once must return the same keys; otherwise each server has its own cursors.
 fn same_scan(args: &[Vec<u8>], native: &[Value], midi: &[Value]) -> bool {
     let ends = |reply: &[Value]| reply.len() == 2 && reply[0] == Value::bulk("0");
     let many = args.windows(2).any(|pair| lower(&pair[0]) == "count" && pair[1].len() > 4);
@@ -434,13 +434,13 @@ fn same_scan(args: &[Vec<u8>], native: &[Value], midi: &[Value]) -> bool {
     keys(native) == keys(midi)
 }
 
-/// -1 and -2 have a meaning of their own.
+/// -1 and -2 have special meanings.
 fn near(a: i64, b: i64, margin: i64) -> bool {
     if a < 0 || b < 0 { a == b } else { a.abs_diff(b) <= margin as u64 }
 }
 
-/// Byte for byte, but for the prefix in error texts, and for the name of the
-/// setting that a size exceeds.
+/// Byte for byte, except for the prefix in error texts and the name of the setting that a size
+/// exceeds.
 fn same_text(native: &Value, midi: &Value) -> bool {
     match (native, midi) {
         (Value::Error(native), Value::Error(midi)) => {

@@ -1,9 +1,9 @@
-//! The promise: every command has its page in docs/commands, what the pages say about
-//! syntax is what the command table says, and their examples run as they are printed,
-//! as do those of the README.
+//! The promise: every command has its page in docs/commands, the pages' syntax is that of
+//! the command table, and their examples give the printed output, as do those of the
+//! README.
 //!
-//! A page has a part that is made, between two marks, and a part that is written by
-//! hand. `MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs` makes the first anew.
+//! A page has a generated part, between two marks, and a part that is written by hand.
+//! `MIDI_UPDATE_DOCS=1 cargo test --release --test tools docs` generates the first again.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,14 +18,14 @@ const BEGIN: &str = "<!-- made from the command table: MIDI_UPDATE_DOCS=1 cargo 
                      --test tools docs -->\n";
 const END: &str = "<!-- written by hand from here on; tests/tools/docs.rs runs the examples -->\n";
 
-/// What every page has below its made part.
+/// What every page has below its generated part.
 const SECTIONS: [&str; 3] = ["## Replies", "## Errors", "## Examples"];
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
 }
 
-/// Whether this run makes the pages anew; nothing else is looked at meanwhile.
+/// Whether this run generates the pages again; it checks nothing else.
 fn updating() -> bool {
     std::env::var_os("MIDI_UPDATE_DOCS").is_some()
 }
@@ -67,7 +67,7 @@ fn the_made_parts_are_fresh() {
     refresh(folder().join("README.md"), "# The commands\n\n", &index(), "");
 }
 
-/// Compares a page's made part, or writes it, with `hand` below it where there is no page.
+/// Compares a page's generated part, or writes it, with `hand` below it if there is no page.
 fn refresh(path: PathBuf, title: &str, made: &str, hand: &str) {
     let page = fs::read_to_string(&path).unwrap_or_default();
     let hand = page.split_once(END).map_or(hand, |(_, hand)| hand);
@@ -127,7 +127,7 @@ fn flags(flags: Value) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
-/// Where the keys stand and what happens to them, as COMMAND INFO says it.
+/// Where the keys are and what happens to them, as in COMMAND INFO.
 fn key_specs(specs: Value) -> String {
     let specs: Vec<String> = specs.array().into_iter().map(key_spec).collect();
     if specs.is_empty() { "none".into() } else { specs.join("; ") }
@@ -160,7 +160,7 @@ fn key_spec(spec: Value) -> String {
     format!("{place} ({})", flags.join(", "))
 }
 
-/// An argument as a synopsis shows it.
+/// An argument as it appears in a synopsis.
 fn syntax(argument: &Argument) -> String {
     let list = |between: &str| argument.inner.iter().map(syntax).collect::<Vec<_>>().join(between);
     let body = match argument.kind.as_str() {
@@ -181,7 +181,7 @@ fn syntax(argument: &Argument) -> String {
     }
 }
 
-/// A row for every argument that is written; choices and blocks are opened.
+/// A row for every argument that is typed; choices and blocks are expanded.
 fn argument_rows(argument: &Argument, outer: &str, page: &mut String) {
     let mut notes: Vec<&str> = outer.split(", ").filter(|note| !note.is_empty()).collect();
     let mut note = |is_so: bool, note| {
@@ -272,7 +272,7 @@ fn the_examples_are_right() {
     for path in pages {
         let page = fs::read_to_string(&path).expect("a page");
         for session in sessions(&page) {
-            // Each session starts with empty databases and a connection of its own.
+            // Each session starts with empty databases and its own connection.
             let mut client = server.client();
             client.ok("FLUSHALL");
             server.wait_until_idle();
@@ -299,7 +299,7 @@ struct Session {
 }
 
 fn sessions(page: &str) -> Vec<Session> {
-    // The README has no made part.
+    // The README has no generated part.
     let hand = page.split_once(END).map_or(page, |(_, hand)| hand);
     let blocks = hand.split("\n```").skip(1).step_by(2);
     let begins = |block: &&str| block.lines().nth(1).is_some_and(|line| line.starts_with("> "));
@@ -322,8 +322,8 @@ fn session(block: &str) -> Session {
     Session { resp3: kind == "resp3", commands }
 }
 
-/// Whether the reply is as printed. A line `...` stands for any lines; where a line
-/// says `# varies`, its numbers may be others.
+/// Whether the reply is as printed. A line `...` matches any number of lines; on a line with
+/// `# varies` the numbers may differ.
 fn fits(printed: &str, got: &str) -> bool {
     let (printed, got): (Vec<_>, Vec<_>) = (printed.lines().collect(), got.lines().collect());
     match printed.iter().position(|line| *line == "...") {
@@ -339,7 +339,7 @@ fn fits(printed: &str, got: &str) -> bool {
 
 fn all_fit(printed: &[&str], got: &[&str]) -> bool {
     let fits = |(printed, got): (&&str, &&str)| match printed.split_once("  # ") {
-        // The width of numbers in front depends on how many there are.
+        // The width of the leading numbers depends on how many there are.
         None => printed.trim_start() == got.trim_start(),
         Some((line, "varies")) => without_numbers(line) == without_numbers(got),
         Some((line, _)) => line == *got,
@@ -354,7 +354,7 @@ fn without_numbers(line: &str) -> String {
         .join("0")
 }
 
-/// The words of a line as redis-cli takes them.
+/// The words of a line as redis-cli splits them.
 fn split(line: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -372,7 +372,7 @@ fn split(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The bytes up to the closing quote, and what follows it.
+/// The bytes up to the closing quote, and the rest after it.
 fn unquoted(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
     let mut letters = text.char_indices();
@@ -398,7 +398,7 @@ fn unquoted(text: &str) -> (Vec<u8>, &str) {
 fn rendered(value: &Value) -> String {
     match value {
         Value::Simple(bytes) | Value::Verbatim(bytes) => {
-            // Of a verbatim string the client keeps the format, `txt:`.
+            // The client keeps the format of a verbatim string, `txt:`.
             let text = String::from_utf8_lossy(bytes);
             text.strip_prefix("txt:").unwrap_or(&text).trim_end().to_owned()
         }
@@ -424,7 +424,7 @@ fn rendered(value: &Value) -> String {
     }
 }
 
-/// Elements with their numbers; further lines of one stand below its first.
+/// Elements with their numbers; the further lines of an element are below its first.
 fn numbered(elements: Vec<String>, mark: &str) -> String {
     let width = elements.len().to_string().len();
     let shift = format!("\n{}", " ".repeat(width + 2));

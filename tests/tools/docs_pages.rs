@@ -1,6 +1,6 @@
-//! The promise: the pages can be read and followed. Prose has lines of a bounded length, every link
-//! leads somewhere, and docs/configuration.md has every setting once, with its default and when it
-//! can be changed.
+//! The promise: the pages can be read and followed. Prose lines have a bounded length, every link
+//! has a target, and docs/configuration.md has every setting once, with its default and when it can
+//! be changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{Builder, Value};
 
-/// The longest line of prose: CONTRIBUTING.md.
+/// The longest line of prose, from CONTRIBUTING.md.
 const WIDTH: usize = 100;
 
-/// Between these, a page is made from the command table.
+/// The part of a page between these marks is generated from the command table.
 const MADE: (&str, &str) = ("<!-- made from", "<!-- written by hand");
 
 fn root() -> PathBuf {
@@ -45,7 +45,7 @@ fn text(page: &Path) -> String {
     fs::read_to_string(page).expect("a page")
 }
 
-/// The lines that are not in a block of code, numbered from 1, without the code within them.
+/// The lines outside of code blocks, numbered from 1, without the code within them.
 fn lines(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -59,12 +59,12 @@ fn lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// Where a line's links lead.
+/// The targets of a line's links.
 fn links(line: &str) -> Vec<&str> {
     line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect()
 }
 
-/// The line with the links' texts alone.
+/// The line with its links replaced by their texts.
 fn without_links(line: &str) -> String {
     let mut parts = line.split("](");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Whether a link is to another site, a file, or a heading of a page.
+/// Whether a link's target is another site, an existing file, or a heading of a page.
 fn leads_somewhere(page: &Path, link: &str) -> bool {
     if link.starts_with("https://") {
         return true;
@@ -111,7 +111,7 @@ fn leads_somewhere(page: &Path, link: &str) -> bool {
         && heading.is_none_or(|heading| headings(&text(&target)).any(|other| other == heading))
 }
 
-/// The headings of a page, as links name them.
+/// The headings of a page, in the form that links use.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     titles.map(|title| title.trim_start_matches('#').trim().to_lowercase()).map(|title| {
@@ -123,7 +123,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A setting's cells in docs/configuration.md.
+/// The cells of a setting in docs/configuration.md.
 struct Row {
     default: String,
     changes: String,
@@ -143,7 +143,7 @@ fn rows() -> BTreeMap<String, Row> {
     rows
 }
 
-/// A number as CONFIG GET has it; other words as they are.
+/// A number as CONFIG GET returns it; other words unchanged.
 fn unfolded(value: &str) -> String {
     let units = [("kb", 1_u64 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
     let sized = |(unit, factor)| {

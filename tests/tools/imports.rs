@@ -1,20 +1,20 @@
-//! The promise: inside a layer, imports run in no large circles.
+//! The promise: inside a layer, imports form no large cycles.
 //!
-//! The graph is read from the text: the paths of `use` and those in the code that begin with
-//! `crate`, `super`, `self`, a child module or an imported one. A name that a module re-exports
-//! counts as the file that defines it, and a re-export by itself is no edge.
+//! The graph is read from the text: the paths of `use`, and those in the code that begin with
+//! `crate`, `super`, `self`, a child module or an imported name. A name that a module re-exports
+//! counts as the file that defines it; a re-export itself is no edge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{all_sources, code, without_tests};
 
-/// More files than this may not import each other in a circle.
+/// No more files than this may import each other in a cycle.
 const CIRCLE_FILES: usize = 4;
 
 type Path = Vec<String>;
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// One `use`: the name that it gives, and the path that it stands for.
+/// One `use`: the name that it introduces, and the path behind it.
 struct Import {
     name: String,
     path: Path,
@@ -37,7 +37,7 @@ fn module_path(file: &str) -> Path {
     inner.map(str::to_owned).collect()
 }
 
-/// The paths of `a::{b, c::d as e}`, each with the name that it gives.
+/// The paths of `a::{b, c::d as e}`, each with the name that it introduces.
 fn tree(text: &str, before: &[String], paths: &mut Vec<(String, Path)>) {
     let text = text.trim();
     if let Some((head, list)) = text.split_once('{') {
@@ -68,7 +68,7 @@ fn tree(text: &str, before: &[String], paths: &mut Vec<(String, Path)>) {
     }
 }
 
-/// The paths of at least two parts in a line of code.
+/// The paths of two or more parts in a line of code.
 fn mentions(line: &str, found: &mut Vec<Path>) {
     let words = line.split(|sign: char| !sign.is_alphanumeric() && sign != '_' && sign != ':');
     for word in words.filter(|word| word.contains("::")) {
@@ -111,15 +111,15 @@ fn read(file: &str, text: &str) -> Module {
 
 type Modules = BTreeMap<Path, Module>;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     module: Path,
-    /// Not the module itself, but something that it defines.
+    /// Not the module itself, but an item that it defines.
     is_inside: bool,
 }
 
-/// What a path that is written in module `from` leads to; `None` for other crates. `steps` bounds
+/// The target of a path that is written in module `from`; `None` for other crates. `steps` limits
 /// how many re-exports are followed.
 fn resolve(modules: &Modules, from: &[String], path: &[String], steps: usize) -> Option<Target> {
     let (first, rest) = path.split_first()?;
@@ -135,8 +135,8 @@ fn resolve(modules: &Modules, from: &[String], path: &[String], steps: usize) ->
     within(modules, root, rest, steps, true)
 }
 
-/// What `path` leads to from `module`. A name that the module neither has as a child nor imports
-/// is its own, where the path is `qualified`; else another crate's or the language's.
+/// The target of `path` from `module`. A name that the module neither has as a child nor imports
+/// is its own if the path is `qualified`; otherwise another crate's or the language's.
 fn within(
     modules: &Modules,
     module: &[String],
@@ -160,20 +160,20 @@ fn within(
     }
 }
 
-/// Which file uses which other ones of its layer.
+/// The files of its layer that each file uses.
 fn edges(sources: &[(String, String)]) -> Edges {
     let modules: Modules =
         sources.iter().map(|(file, text)| (module_path(file), read(file, text))).collect();
     let mut edges = Edges::new();
     for (path, module) in &modules {
-        // What a module only passes on, to its users or its children, it does not use itself.
+        // A module does not itself use what it only re-exports to its users or its children.
         let is_folder = module.file.ends_with("/mod.rs");
         let imported = module.imports.iter().filter(|import| {
             let mut words = module.code.split(|sign: char| !sign.is_alphanumeric() && sign != '_');
             !is_folder && !import.is_public || words.any(|word| word == import.name)
         });
         for used in imported.map(|import| &import.path).chain(&module.mentions) {
-            // An imported module counts where something of it is used.
+            // An imported module counts if an item of it is used.
             let target = resolve(&modules, path, used, 8).filter(|target| target.is_inside);
             let Some(Target { module: target, .. }) = target else { continue };
             if path.first() == target.first() && target != *path {
@@ -185,7 +185,7 @@ fn edges(sources: &[(String, String)]) -> Edges {
     edges
 }
 
-/// Files that reach each other, each group once.
+/// Files that reach each other; each group once.
 fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
@@ -259,7 +259,7 @@ fn a_circle_is_found() {
         ("src/net/b.rs", "src/net/c/mod.rs"),
         ("src/net/c/inner.rs", "src/net/a.rs"),
         ("src/net/c/mod.rs", "src/net/c/inner.rs"),
-        // Used, besides being passed on.
+        // Used, and re-exported, too.
         ("src/net/mod.rs", "src/net/d.rs"),
     ];
     let found: Vec<(&str, &str)> = edges

@@ -1,9 +1,9 @@
-//! The promise: data flows one way, and the folders do not lie.
+//! The promise: data flows one way, and folder names are accurate.
 //!
 //! `store ← command ← engine ← net, host`, and `sync ← engine`; only `host` (and the entry in
-//! lib.rs) names the module API; `unsafe` lives where the design allows it, with its reason. Lines
-//! and files are short enough to be read, every file is part of the crate, and a type name has one
-//! meaning.
+//! lib.rs) names the module API; `unsafe` is only where the design allows it, with its reason.
+//! Lines and files are short enough to be read, every file is part of the crate, and a type name
+//! has one meaning.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("host", &["net"]),
 ];
 
-/// Where `unsafe` may stand.
+/// Where `unsafe` is allowed.
 const UNSAFE: [&str; 6] = [
     "src/lib.rs",
     "src/store/entry.rs",
@@ -29,16 +29,16 @@ const UNSAFE: [&str; 6] = [
     "src/host/",
 ];
 
-/// Columns of a line, everywhere.
+/// Longest line, in columns, in every file.
 const COLUMNS: usize = 100;
 
-/// Lines of a file in src/.
+/// Longest file in src/, in lines.
 const FILE_LINES: usize = 500;
 
 /// Files in src/ that are longer, each with its reason.
 const LONGER: &[(&str, &str)] = &[];
 
-/// Type names of src/ with several meanings: how many, and why that does not mislead. No other
+/// Type names of src/ with several meanings: how many, and why that is not misleading. No other
 /// name may be defined twice.
 const SEVERAL_MEANINGS: &[(&str, usize, &str)] = &[
     (
@@ -59,7 +59,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).expect("a folder of the project") {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
-            // Cargo's own, wherever it builds.
+            // Cargo's target directory, wherever it is.
             if !path.ends_with("target") {
                 found.extend(sources(&path));
             }
@@ -85,7 +85,7 @@ fn sources_of(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What stands before a file's own tests.
+/// The text before a file's own tests.
 pub fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
 }
@@ -168,7 +168,7 @@ fn unsafe_stands_only_where_it_may() {
 
 #[test]
 fn keys_are_changed_in_one_place() {
-    // The rest the compiler sees to: what else changes a table is private to the store.
+    // The compiler checks the rest: all else that changes a table is private to the store.
     let doors = ["Edit::new(", "Edit {", ".take_db(", ".swap_dbs(", "table.remove_due("];
     let places =
         ["src/store/", "src/engine/edit.rs", "src/engine/attempt.rs", "src/engine/all_keys.rs"];
@@ -196,7 +196,7 @@ fn every_module_file_belongs_to_a_layer() {
     }
 }
 
-/// The numbers of lines that are too long. Drawings in comments may be, and links have to be.
+/// The numbers of lines that are too long. Drawings in comments may be; links have to be.
 fn long_lines(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut is_drawing = false;

@@ -1,5 +1,5 @@
-//! What is promised of the code, the pages and other people's programs: the layout of the sources,
-//! the pages of commands, clients in other languages, Redis's own tests, `make run`.
+//! Promises about the code, the pages and other people's programs: the layout of the sources, the
+//! commands' pages, clients in other languages, Redis's own tests, `make run`.
 
 #[path = "../common/mod.rs"]
 mod common;

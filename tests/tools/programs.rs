@@ -1,17 +1,17 @@
-//! The promise: clients of many languages, and Redis's own tools, take midi's port for
-//! a Redis without special settings. The programs in `clients/` do what programs do;
-//! each ends with status 0 where all was right.
+//! The promise: clients in many languages, and Redis's own tools, work with midi's port as
+//! with Redis, without special settings. The programs in `clients/` do what typical
+//! programs do; each exits with status 0 if everything was right.
 //!
 //! Environment: `MIDI_CLIENT_PYTHON` and so on, the command line that runs each program;
-//! a program without one is skipped. `make test` has Python's, `make test-clients` all.
-//! redis-cli, redis-benchmark and memtier_benchmark are run where they are on the path.
+//! a program without one is skipped. `make test` runs Python's, `make test-clients` all.
+//! redis-cli, redis-benchmark and memtier_benchmark run if they are on the path.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::{Mode, Server, Value, wait_until};
 
-/// Where programs are run: in SAFEMODE the main thread serves the port's commands.
+/// The modes to run programs in; in SAFEMODE the main thread serves the port's commands.
 const MODES: [Mode; 2] = [Mode::Adaptive, Mode::Safe];
 
 fn servers() -> impl Iterator<Item = Server> {
@@ -53,7 +53,7 @@ fn check(what: &str, output: &Output) {
     );
 }
 
-/// Programs that have ended have no connections.
+/// Programs that have exited leave no connections.
 fn no_connection_is_left(server: &Server) {
     let mut host = server.client();
     wait_until("the program's connections are gone", || {
@@ -91,7 +91,7 @@ fn lettuce() {
     run("MIDI_CLIENT_LETTUCE");
 }
 
-/// Whether there is such a program; says so where there is none.
+/// Whether there is such a program; prints a line if there is none.
 fn have(program: &str) -> bool {
     let found =
         Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
@@ -108,11 +108,11 @@ fn redis_cli(server: &Server, args: &[&str]) -> Command {
     command
 }
 
-/// What a program that was started says to this input.
+/// The output of a started program for this input.
 fn fed(child: &mut Command, input: &[u8]) -> Output {
     fn feed(child: &mut Child, input: &[u8]) {
         let mut stdin = child.stdin.take().expect("a pipe");
-        // It may say what is wrong and end before it has read all.
+        // It may print an error and exit before it has read everything.
         let _ = stdin.write_all(input);
     }
     let mut child = child.spawn().expect("started");
@@ -181,7 +181,7 @@ fn redis_cli_logs_in(server: &Server) {
     }
 }
 
-/// The modes that look at all keys.
+/// redis-cli's modes that scan all keys.
 fn redis_cli_looks_around(server: &Server) {
     cli(server, &["FLUSHALL"], "");
     cli(server, &["DEBUG", "POPULATE", "2000", "look"], "");
@@ -196,7 +196,7 @@ fn redis_cli_looks_around(server: &Server) {
     }
 }
 
-/// What a person's redis-cli does on a terminal, who gets hints while typing.
+/// What redis-cli does for a user on a terminal, who gets hints while typing.
 #[test]
 fn redis_cli_on_a_terminal() {
     if !have("redis-cli") || !have("script") {
@@ -219,7 +219,7 @@ fn redis_cli_on_a_terminal() {
     }
 }
 
-/// Mass insertion: redis-cli sends all it gets, and an ECHO to know the end.
+/// Mass insertion: redis-cli sends all its input, and an ECHO to detect the end.
 #[test]
 fn redis_cli_pipe() {
     if !have("redis-cli") {

@@ -1,9 +1,9 @@
-//! The promise, as Redis's own tests judge it: its units for strings, counters, bitmaps, keys,
+//! The promise, as Redis's own tests check it: its units for strings, counters, bitmaps, keys,
 //! expiry and SCAN run against midi's commands, through a proxy that renames them; its unit
 //! for transactions runs on midi's own port.
 //!
 //! Environment: `MIDI_REDIS_TESTS`, the directory `tests` of the sources of Redis 7.0,
-//! and tclsh. Without it nothing is run: the units are not part of this project.
+//! and tclsh. Without it nothing runs: the units are not part of this project.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Words, proxy};
 
-/// Tests that use other types in a roundabout way, or count on what such a test leaves; and one
-/// that looks at how much there is to be saved, which midi's writes are no part of.
+/// Tests that use other types indirectly, or rely on the effects of such a test; and one that
+/// checks how many changes are unsaved, which does not include midi's writes.
 const SKIPPED: [&str; 4] = [
     "SETBIT/BITFIELD only increase dirty when the value changed",
     "COPY basic usage for skiplist sorted set",
@@ -23,12 +23,12 @@ const SKIPPED: [&str; 4] = [
     "MOVE against key existing in the target DB",
 ];
 
-/// Tests that look at what midi does not have yet: the AOF and replicas; or that look
-/// into the server's own structures.
+/// Tests of features that midi does not have yet (the AOF and replicas) or of the
+/// server's internal structures.
 const TAGS: &str = "-needs:repl -needs:debug";
 
-/// Commands that stay the server's own: those that empty and exchange databases act on
-/// both keyspaces.
+/// Commands that stay the server's own: those that empty or swap databases act on both
+/// keyspaces.
 const KEPT: [&str; 9] =
     ["flushall", "flushdb", "swapdb", "info", "help", "jobs", "populate", "import", "export"];
 
@@ -57,10 +57,10 @@ fn safemode() {
     run(Mode::Safe);
 }
 
-/// The units keep files in their directory, and some measure times.
+/// The units write files to their directory, and some measure times.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// MULTI and WATCH are the port's own; elsewhere they are the host's.
+/// The port has its own MULTI and WATCH; elsewhere they are the host's.
 #[test]
 fn transactions_on_the_port() {
     let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
@@ -73,8 +73,8 @@ fn transactions_on_the_port() {
     for name in ported.client().run("COMMAND LIST").array() {
         missing.remove(&name.text());
     }
-    // The suite begins with FUNCTION FLUSH; some tests keep keys from expiring unseen, but do not
-    // need that. Neither while anything is watched.
+    // The suite begins with FUNCTION FLUSH. Some tests disable active expiry, but do not need it.
+    // Neither is sent while anything is watched.
     let change = |args: &mut Words| {
         if ["function", "debug"].iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes())) {
             *args = vec![b"UNWATCH".to_vec()];
@@ -88,7 +88,7 @@ fn transactions_on_the_port() {
     judge("the port", 20, &run_units(&tests, port, &["unit/multi"], tags, &skipped));
 }
 
-/// Tests of unit/multi that use commands of the host's port, or look into the server.
+/// Tests of unit/multi that use commands of the host's port, or the server's internals.
 const OF_THE_HOST: [&str; 6] = [
     "MULTI and script timeout",
     "EXEC and script timeout",
@@ -114,7 +114,7 @@ fn run(mode: Mode) {
     judge(&format!("{mode:?}"), 50, &run_units(&tests, port, &UNITS, TAGS, &skipped));
 }
 
-/// Fails where tests did, or where fewer than these ran.
+/// Fails if tests failed, or if fewer than this many ran.
 fn judge(what: &str, at_least: usize, output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}");
@@ -127,8 +127,8 @@ fn judge(what: &str, at_least: usize, output: &Output) {
     assert!(failed == 0 && output.status.success(), "{what}: {failed} tests failed:\n{text}");
 }
 
-/// The names that midi has and the proxy renames, and those of stock commands on keys
-/// that it does not have.
+/// The commands of midi that the proxy renames, and the stock commands on keys that midi
+/// does not have.
 fn names(client: &mut Client) -> (HashSet<Vec<u8>>, HashSet<String>) {
     let midi: HashSet<String> = client
         .run("COMMAND LIST FILTERBY MODULE midi")
@@ -150,7 +150,7 @@ fn names(client: &mut Client) -> (HashSet<Vec<u8>>, HashSet<String>) {
     (renamed.map(String::into_bytes).collect(), missing)
 }
 
-/// The tests of a unit whose text or name has one of these commands, as patterns of their names.
+/// The tests of a unit that use one of these commands in text or name, as patterns of their names.
 fn tests_with(tests: &Path, unit: &str, missing: &HashSet<String>) -> Vec<String> {
     let text = fs::read_to_string(tests.join(format!("{unit}.tcl"))).expect("a unit");
     let uses = |body: &str| {
@@ -160,7 +160,7 @@ fn tests_with(tests: &Path, unit: &str, missing: &HashSet<String>) -> Vec<String
             return true;
         }
         let words: Vec<&str> = body.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
-        // `r` and `$rd` are the units' connections.
+        // The units' connections are `r` and `$rd`.
         words.windows(2).any(|pair| {
             ["r", "rd"].contains(&pair[0]) && missing.contains(&pair[1].to_ascii_lowercase())
         })
@@ -173,7 +173,7 @@ fn tests_with(tests: &Path, unit: &str, missing: &HashSet<String>) -> Vec<String
         .collect()
 }
 
-/// The name that a test's text begins with; what stands for a variable is left open.
+/// The name at the beginning of a test's text; variables in it match anything.
 fn name_pattern(test: &str) -> String {
     let end = if test.starts_with('{') { '}' } else { '"' };
     let name = test[1..].split(end).next().unwrap_or_default();
@@ -198,7 +198,7 @@ fn run_units(tests: &Path, port: u16, units: &[&str], tags: &str, skipped: &[Str
         .current_dir(tests.parent().expect("the directory of the sources"))
         .arg("tests/test_helper.tcl");
     command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--durable", "--tags", tags]);
-    // midi tells an encoding by the value alone; Redis remembers what APPEND or SETRANGE made.
+    // midi derives an encoding from the value alone; Redis remembers what APPEND or SETRANGE made.
     command.arg("--ignore-encoding");
     command.args(units.iter().flat_map(|unit| ["--single", unit]));
     let skipped = skipped.iter().map(String::as_str).chain(SKIPPED);

@@ -1,5 +1,5 @@
-//! Runs experiments: starts the servers, fills them, and takes the legs in turn, round after
-//! round (A B A B), so that whatever else the machine does meets all of them.
+//! Runs experiments: starts the servers, fills them, and runs the legs in turn, round after
+//! round (A B A B), so that disturbances of the machine affect all of them.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -20,20 +20,20 @@ use crate::server::{Cores, Door, Kind, Placement, Server, Spec};
 pub struct Plan {
     /// The short run.
     pub quick: bool,
-    /// How often each leg is run.
+    /// How many rounds each leg has.
     pub rounds: u32,
-    /// How long each is measured.
+    /// How long each round is measured.
     pub seconds: f64,
-    /// How long it runs before that.
+    /// How long it runs before measuring.
     pub warmup: f64,
-    /// Keys of the data that load is run over.
+    /// Keys of the data for the loads.
     pub keys: u64,
     /// Keys that POPULATE makes.
     pub populate: u64,
 }
 
 impl Plan {
-    /// For figures to quote.
+    /// For figures to be quoted.
     pub const FULL: Plan = Plan {
         quick: false,
         rounds: 3,
@@ -42,7 +42,7 @@ impl Plan {
         keys: 1_000_000,
         populate: 10_000_000,
     };
-    /// For a look, in a few minutes.
+    /// For a first impression in a few minutes.
     pub const QUICK: Plan = Plan {
         quick: true,
         rounds: 1,
@@ -55,23 +55,23 @@ impl Plan {
 
 /// What is compared, and how.
 pub struct Experiment {
-    /// The section of the goals it belongs to; `EXP=` chooses by it.
+    /// The section of the goals it belongs to; `EXP=` selects by it.
     pub number: u32,
     /// One word, for anchors and file names.
     pub name: &'static str,
     /// A headline.
     pub title: &'static str,
-    /// What is done, for readers of the report.
+    /// What it does, for readers of the report.
     pub about: &'static str,
-    /// What the points of the plots are: "pipeline", "load".
+    /// The meaning of the points of the plots: "pipeline", "load".
     pub points: &'static str,
     /// Servers that run all the time.
     pub servers: Vec<Spec>,
-    /// What those servers are filled with, once.
+    /// The data for those servers, filled in once.
     pub data: Vec<Fill>,
-    /// What is run in turn.
+    /// The legs, run in turn.
     pub legs: Vec<Leg>,
-    /// Shorter than this, in seconds, a leg says nothing, also in a quick run.
+    /// The shortest meaningful duration of a leg in seconds, also in a quick run.
     pub least_seconds: f64,
 }
 
@@ -79,13 +79,13 @@ pub struct Experiment {
 pub struct Fill {
     /// The server's name.
     pub server: String,
-    /// How it comes there.
+    /// How to fill it in.
     pub how: How,
 }
 
-/// How data comes into a server.
+/// A way to fill a server with data.
 pub enum How {
-    /// A load that stores every one of so many keys.
+    /// A load that stores this many keys, each one once.
     Each(Load, u64),
     /// A command that makes all of it.
     Once(String),
@@ -99,7 +99,7 @@ pub struct Leg {
     pub point: String,
     /// The server.
     pub on: On,
-    /// Commands to the server before.
+    /// Commands to the server beforehand.
     pub before: Vec<String>,
     /// What is measured.
     pub work: Work,
@@ -128,7 +128,7 @@ impl Leg {
     }
 }
 
-/// Which server a leg runs on.
+/// The server that a leg runs on.
 pub enum On {
     /// One of the experiment's, by name.
     Shared(String),
@@ -141,26 +141,26 @@ pub enum On {
 /// The figure of [`Work::Growth`].
 pub const GROWTH: &str = "memory's growth, MiB";
 
-/// What a leg does.
+/// The work of a leg.
 pub enum Work {
     /// Loads, all at the same time.
     Loads(Vec<Load>),
-    /// The same, and what the server's memory grows by at its highest.
+    /// The same, and the peak growth of the server's memory.
     Growth(Vec<Load>),
-    /// One command, and how long it takes, while a probe runs.
+    /// One command and its duration, while a probe runs.
     Timed(String, Load),
-    /// So many keys stored by a command, and the memory they take.
+    /// This many keys stored by a command, and the memory they take.
     Memory(String, u64),
-    /// redis-benchmark: arguments beside host and port.
+    /// redis-benchmark: arguments in addition to host and port.
     RedisBenchmark(String, u64),
-    /// A command line that prints figures, a JSON object of names and values, as its last line.
+    /// A command line whose last line of output has figures: a JSON object of names and values.
     Program(String),
 }
 
 /// A process of the load generator.
 #[derive(Clone)]
 pub struct Load {
-    /// What it is in this leg: load, light, heavy, probe.
+    /// Its role in this leg: load, light, heavy, probe.
     pub role: &'static str,
     args: Vec<String>,
     rate: Option<Rate>,
@@ -173,7 +173,7 @@ pub struct Load {
 pub enum Rate {
     /// Commands a second.
     Fixed(f64),
-    /// A part of what the same load reached at this point in the same round.
+    /// A part of the rate that the same load reached at this point in the same round.
     PartOf(String, f64),
 }
 
@@ -184,7 +184,7 @@ impl Load {
         load.and(command)
     }
 
-    /// Sends this command too, as often as the others.
+    /// Sends this command, too, as often as the others.
     pub fn and(mut self, command: &str) -> Load {
         self.args.extend(["--command".into(), command.into()]);
         self
@@ -201,7 +201,7 @@ impl Load {
         self.saying_first(&format!("SELECT {number}"))
     }
 
-    /// After this command on each connection; an empty one is none.
+    /// After this command on each connection; an empty string means none.
     pub fn saying_first(mut self, command: &str) -> Load {
         if !command.is_empty() {
             self.args.extend(["--setup".into(), command.into()]);
@@ -209,13 +209,13 @@ impl Load {
         self
     }
 
-    /// Every reply is an error that begins so.
+    /// Every reply must be an error that begins with this.
     pub fn refused_with(mut self, refusal: &'static str) -> Load {
         self.refusal = refusal;
         self.with("--allow-errors")
     }
 
-    /// With arguments of the load generator more, split at spaces.
+    /// With additional arguments for the load generator, split at spaces.
     pub fn with(mut self, args: &str) -> Load {
         self.args.extend(args.split_whitespace().map(str::to_owned));
         self
@@ -228,9 +228,9 @@ impl Load {
     }
 }
 
-/// What a run of experiments has at hand.
+/// The resources of a run of experiments.
 pub struct Bench {
-    /// Which processors are whose.
+    /// The division of the processors.
     pub placement: Placement,
     /// Where servers keep their files.
     pub dir: PathBuf,
@@ -242,7 +242,7 @@ impl Bench {
     /// Runs one experiment.
     ///
     /// # Errors
-    /// A server that does not start, a load that fails: figures with holes are worth nothing.
+    /// A server that does not start, a load that fails: incomplete figures are worthless.
     pub fn run(&self, experiment: Experiment) -> Result<Outcome> {
         let mut outcome = Outcome {
             number: experiment.number,
@@ -274,7 +274,7 @@ impl Bench {
         }
         for number in 0..self.plan.rounds {
             for leg in &experiment.legs {
-                // A program has rounds of its own.
+                // A program has its own rounds.
                 if self.plan.quick && number > 0 && matches!(leg.work, Work::Program(_)) {
                     bar.inc(1);
                     continue;
@@ -344,7 +344,7 @@ impl Bench {
         Ok(round)
     }
 
-    /// Stores every key once; the command line.
+    /// Stores every key once; returns the command line.
     fn fill(&self, server: &Server, load: Load, keys: u64) -> Result<String> {
         let load = load
             .with("--distribution sequential --pipeline 50 --connections 10 --warmup 0")
@@ -406,7 +406,7 @@ impl Bench {
         let window = ["--until-eof", "--warmup", "0"].map(str::to_owned).to_vec();
         let args = [window, rate_args(probe, so_far, round)?].concat();
         let probe_running = self.start(probe, server, &args)?;
-        // The probe's connection must be there before the command is.
+        // The probe must be connected before the command starts.
         std::thread::sleep(Duration::from_millis(300));
         let before = Usage::of(&server.pids())?;
         let began = Instant::now();
@@ -477,7 +477,7 @@ impl Bench {
     }
 }
 
-/// A flood that is let in, or refused for another reason than it should be, tells nothing.
+/// A flood that is let in, or rejected for an unexpected reason, measures nothing.
 fn is_refused_with(refusal: &str, summary: &Summary) -> bool {
     let error = summary.first_error.as_deref();
     refusal.is_empty()
@@ -485,7 +485,7 @@ fn is_refused_with(refusal: &str, summary: &Summary) -> bool {
         || error.is_some_and(|error| error.starts_with(refusal))
 }
 
-/// An open loop's rate as arguments; that of a part comes from what was measured before.
+/// An open loop's rate as arguments; a relative rate is taken from earlier measurements.
 fn rate_args(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>> {
     let rate = match &load.rate {
         None => return Ok(Vec::new()),
@@ -499,7 +499,7 @@ fn rate_args(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>
     Ok(vec!["--rate".into(), format!("{rate:.0}")])
 }
 
-/// A load that is running. Ends when dropped.
+/// A running load. It is stopped when dropped.
 struct Running {
     child: Child,
     line: String,
@@ -513,7 +513,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Ends its input, waits for its end, and reads its figures.
+    /// Closes its input, waits until it exits, and reads its figures.
     fn finish(mut self) -> Result<Summary> {
         drop(self.child.stdin.take());
         let mut text = String::new();
@@ -577,7 +577,7 @@ fn progress(title: &str, steps: usize) -> ProgressBar {
     style.map_or(bar.clone(), |style| bar.with_style(style)).with_prefix(title.to_owned())
 }
 
-/// Removes what earlier runs left, if they were killed.
+/// Removes what earlier runs left behind, if they were killed.
 pub fn fresh_directory(dir: &Path) -> Result<PathBuf> {
     if dir.exists() {
         std::fs::remove_dir_all(dir)?;

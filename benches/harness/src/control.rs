@@ -1,4 +1,4 @@
-//! A plain connection for what is not load: PING, CONFIG SET, INFO, long commands.
+//! A plain connection for everything but load: PING, CONFIG SET, INFO, long commands.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -15,14 +15,14 @@ pub struct Control {
 
 impl Control {
     /// # Errors
-    /// Nobody listens.
+    /// No server listens there.
     pub fn open(port: u16) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(300)))?;
         Ok(Control { stream })
     }
 
-    /// Runs a command (words between spaces; `""` is an empty one); the reply as it came.
+    /// Runs a command (words between spaces; `""` is an empty one); returns the raw reply.
     ///
     /// # Errors
     /// An error reply; a broken connection.
@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// memcached's `version`: its reply.
+    /// Sends memcached's `version`; returns its reply.
     ///
     /// # Errors
     /// A broken connection.

@@ -1,5 +1,5 @@
-//! The floor: an epoll server that parses nothing and answers a fixed reply for every so many
-//! bytes.
+//! The floor: an epoll server that parses nothing and answers with a fixed reply for every request
+//! of a given number of bytes.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -24,7 +24,7 @@ pub struct Options {
     pub value_bytes: usize,
 }
 
-/// Read at once, as Redis does.
+/// Bytes per read, as in Redis.
 const READ_BYTES: usize = 16 << 10;
 
 /// Marks the listener among the events.
@@ -32,7 +32,7 @@ const LISTENER: u64 = u64::MAX;
 
 struct Client {
     socket: TcpStream,
-    /// Bytes of a request whose rest is still to come.
+    /// Bytes of an incomplete request.
     part: usize,
 }
 
@@ -79,7 +79,7 @@ pub fn serve(options: &Options) -> Result<()> {
             let bytes = client.part + count;
             client.part = bytes % options.request_bytes;
             let answers = bytes / options.request_bytes;
-            // A client that does not read holds everybody up: this is no server for others.
+            // A client that does not read blocks all others: this server is for benchmarks only.
             if answers > 0 && client.socket.write_all(&replies[..answers * reply_bytes]).is_err() {
                 *slot = None;
             }
@@ -87,7 +87,7 @@ pub fn serve(options: &Options) -> Result<()> {
     }
 }
 
-/// As many replies as one read may ask for.
+/// As many replies as one read can ask for.
 fn replies(options: &Options) -> Vec<u8> {
     let reply = format!("${}\r\n{}\r\n", options.value_bytes, "x".repeat(options.value_bytes));
     reply.repeat(READ_BYTES / options.request_bytes + 1).into_bytes()

@@ -1,4 +1,4 @@
-//! What machine this is.
+//! Describes this machine.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::process::processors;
 use crate::results::Machine;
 
-/// Looks at this machine.
+/// Inspects this machine.
 pub fn this_machine() -> Machine {
     Machine {
         processor: field("/proc/cpuinfo", "model name")
@@ -19,7 +19,7 @@ pub fn this_machine() -> Machine {
     }
 }
 
-/// The number in front of whatever a distribution or a host adds to it.
+/// The leading number, without what a distribution or a host adds to it.
 fn version(release: &str) -> &str {
     release.split(['-', '+']).next().unwrap_or_default()
 }

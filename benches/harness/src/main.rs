@@ -152,7 +152,7 @@ fn run(options: &RunOptions) -> Result<()> {
         print!("{}", report::terminal(std::slice::from_ref(&outcome), &[]));
         results.replace(outcome.clone(), &experiments::NAMES);
         measured.push(outcome);
-        // What was measured stays, whatever happens to the next one.
+        // The measurements so far are kept, whatever happens to the next one.
         write(&path, &serde_json::to_string_pretty(&results)?)?;
     }
     let of_this_run = Results { machine: results.machine.clone(), outcomes: measured };
@@ -165,7 +165,7 @@ fn read(path: &Path) -> Result<Results> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The folder beside docs/benchmarks.md that has its plots.
+/// The folder next to docs/benchmarks.md that has its plots.
 const PICTURES: &str = "benchmarks";
 
 fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
@@ -174,7 +174,7 @@ fn write_reports(options: &ReportOptions, results: &Results) -> Result<()> {
     write(&page, &report::page(results, &goals))?;
     println!("\n{} has the plots.", page.display());
     let Some(docs) = &options.docs else { return Ok(()) };
-    // A page with holes would tell less than the one that is there.
+    // A page with gaps would be worth less than the existing one.
     let missing: Vec<&str> =
         experiments::NAMES.into_iter().filter(|name| results.outcome(name).is_none()).collect();
     if !missing.is_empty() {

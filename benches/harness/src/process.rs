@@ -1,4 +1,4 @@
-//! What /proc tells of processes, and which processors they may run on.
+//! What /proc reports about processes, and which processors they may run on.
 
 use std::fs;
 use std::ops::Sub;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Processor time of a process and its memory.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// User and system time of all threads, in nanoseconds; to the nanosecond where the kernel
-    /// keeps schedstat (which forgets threads that have ended), else to the tick.
+    /// User and system time of all threads, in nanoseconds: to the nanosecond if the kernel has
+    /// schedstat (which forgets threads that have ended), otherwise to the tick.
     pub cpu_ns: u64,
     /// The user part, to the tick.
     pub user_ns: u64,
@@ -20,10 +20,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of these processes together.
+    /// The sum over these processes.
     ///
     /// # Errors
-    /// One of them is gone.
+    /// One of them has exited.
     pub fn of(pids: &[u32]) -> Result<Usage> {
         let mut sum = Usage::default();
         for &pid in pids {
@@ -37,7 +37,7 @@ impl Usage {
 
     fn of_one(pid: u32) -> Result<Usage> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name in parentheses may contain anything.
+        // The name in parentheses can contain anything.
         let fields = stat.rsplit_once(") ").context("no fields")?.1;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let number = |at: usize| {
@@ -51,10 +51,10 @@ impl Usage {
     }
 }
 
-/// The highest that these processes' resident memory ever was, in bytes.
+/// The sum of these processes' peak resident memory, in bytes.
 ///
 /// # Errors
-/// One of them is gone.
+/// One of them has exited.
 pub fn peak_bytes(pids: &[u32]) -> Result<u64> {
     pids.iter().map(|&pid| peak_of_one(pid).with_context(|| format!("process {pid}"))).sum()
 }
@@ -65,13 +65,13 @@ fn peak_of_one(pid: u32) -> Result<u64> {
     Ok(peak.trim().trim_end_matches("kB").trim_end().parse::<u64>()? << 10)
 }
 
-/// Processor time of this process, in nanoseconds, threads that have ended included.
+/// Processor time of this process, in nanoseconds, including threads that have ended.
 pub fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What was used between two looks; memory as it is at the second.
+/// What was used between two readings; memory as of the second.
 impl Sub for Usage {
     type Output = Usage;
 
@@ -84,11 +84,11 @@ impl Sub for Usage {
     }
 }
 
-/// The sum over the threads that are there now.
+/// The sum over the current threads.
 fn schedstat_ns(pid: u32) -> Option<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        // A thread may end while we look.
+        // A thread may end in the meantime.
         let Ok(text) = fs::read_to_string(task.ok()?.path().join("schedstat")) else { continue };
         sum += text.split(' ').next()?.parse::<u64>().ok()?;
     }
@@ -101,7 +101,7 @@ pub fn processors() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&number| set.is_set(number)).collect()
 }
 
-/// Runs `start` on these processors only: the processes it starts stay there.
+/// Runs `start` on these processors only: the processes it starts stay on them.
 pub fn on_processors<R>(numbers: &[usize], start: impl FnOnce() -> R) -> Result<R> {
     let before = rustix::thread::sched_getaffinity(None)?;
     let mut set = CpuSet::new();

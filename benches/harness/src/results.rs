@@ -1,4 +1,4 @@
-//! What was measured: every round of every leg, as it is kept in JSON.
+//! The measurements: every round of every leg, as stored in JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::Summary;
 
-/// All experiments that were run, the newest outcome of each.
+/// The newest outcome of each experiment that was run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// In the order of their numbers.
     pub outcomes: Vec<Outcome>,
 }
 
-/// A machine, as far as figures depend on it.
+/// The properties of a machine that figures depend on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// Processors that may be used.
+    /// Usable processors.
     pub cores: usize,
     /// Memory in GiB.
     pub memory_gib: f64,
     /// The kernel's release.
     pub kernel: String,
-    /// When, in UTC.
+    /// The time of the run, in UTC.
     pub date: String,
     /// midi's commit.
     pub commit: String,
@@ -45,13 +45,13 @@ pub struct Outcome {
     pub about: String,
     /// See there.
     pub points: String,
-    /// A short run: for a look, not to be quoted.
+    /// A short run: a first impression, not to be quoted.
     pub quick: bool,
     /// See there.
     pub least_seconds: f64,
     /// The lines of the plots.
     pub series: Vec<Series>,
-    /// What ran.
+    /// The servers that ran.
     pub servers: Vec<ServerInfo>,
     /// In the order they were run.
     pub rounds: Vec<Round>,
@@ -60,22 +60,22 @@ pub struct Outcome {
 /// A line of a plot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Where it has figures.
+    /// The points that have figures.
     pub points: Vec<String>,
 }
 
 /// A server that was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerInfo {
-    /// What the experiment calls it.
+    /// Its name in the experiment.
     pub name: String,
-    /// What it calls itself.
+    /// The name that it reports.
     pub version: String,
-    /// How it was started, one line a process.
+    /// How it was started, one line per process.
     pub command_lines: Vec<String>,
-    /// Where it ran.
+    /// The processors it ran on.
     pub cores: String,
 }
 
@@ -84,52 +84,52 @@ pub struct ServerInfo {
 pub struct Round {
     /// The line of the plot.
     pub series: String,
-    /// The place on it.
+    /// The point.
     pub point: String,
     /// Counted from 0.
     pub number: u32,
     /// By role.
     pub loads: BTreeMap<String, Summary>,
-    /// Figures that are no load: "seconds", "bytes per key".
+    /// Figures that do not belong to a load: "seconds", "bytes per key".
     pub figures: BTreeMap<String, f64>,
-    /// What was run.
+    /// The command lines.
     pub commands: Vec<String>,
 }
 
-/// Something that a load or a leg has a number for.
+/// A number that a load or a leg has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// Commands a second.
     Throughput,
-    /// Microseconds of the server's CPU time a command.
+    /// Microseconds of the server's CPU time per command.
     ServerCpu,
-    /// Microseconds of the load generator's CPU time a command.
+    /// Microseconds of the load generator's CPU time per command.
     LoadCpu,
-    /// Microseconds that half of the commands took at most.
+    /// The median latency, in microseconds.
     P50,
-    /// 95 of 100.
+    /// The 95th percentile.
     P95,
-    /// 99 of 100.
+    /// The 99th percentile.
     P99,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     P999,
     /// The slowest, in microseconds.
     Max,
-    /// Open loop: microseconds that 99 of 100 commands were sent late at most, by the load
-    /// generator's own fault.
+    /// Open loop: how late commands were sent because of the load generator itself; the 99th
+    /// percentile, in microseconds.
     LateP99,
     /// A figure of the leg, by name.
     Figure(&'static str),
 }
 
 impl Round {
-    /// The metric of the load of this role.
+    /// The metric for the load with this role.
     pub fn value(&self, role: &str, metric: Metric) -> Option<f64> {
         if let Metric::Figure(name) = metric {
             return self.figures.get(name).copied();
         }
         let load = self.loads.get(role)?;
-        // What several loads cost together is nobody's cost per command.
+        // The common cost of several loads is not a cost per command of any of them.
         let is_alone = self.loads.len() == 1 && self.figures.is_empty() && load.operations > 0;
         match metric {
             Metric::Throughput => Some(load.ops_per_second),
@@ -170,7 +170,7 @@ impl Outcome {
         self.rounds_of(series, point).filter_map(|round| round.value(role, metric)).collect()
     }
 
-    /// The roles that loads have in any leg, in the order they first come.
+    /// The roles that loads have in any leg, in order of first appearance.
     pub fn roles(&self) -> Vec<&str> {
         let mut roles: Vec<&str> = Vec::new();
         for role in self.rounds.iter().flat_map(|round| round.loads.keys()) {
@@ -181,7 +181,7 @@ impl Outcome {
         roles
     }
 
-    /// The points of all series, in the order they first come.
+    /// The points of all series, in order of first appearance.
     pub fn all_points(&self) -> Vec<&str> {
         let mut points: Vec<&str> = Vec::new();
         for point in self.series.iter().flat_map(|series| &series.points) {
@@ -194,12 +194,12 @@ impl Outcome {
 }
 
 impl Results {
-    /// The outcome of that name.
+    /// The outcome with that name.
     pub fn outcome(&self, name: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 
-    /// Takes a newer outcome instead of the older one; they stand in the order of `names`.
+    /// Replaces an older outcome by a newer one; they are in the order of `names`.
     pub fn replace(&mut self, outcome: Outcome, names: &[&str]) {
         self.outcomes.retain(|old| old.name != outcome.name);
         self.outcomes.push(outcome);

@@ -1,4 +1,4 @@
-//! Servers: which there are, how each is started, and the processes that run.
+//! Servers: the known ones, how each is started, and the running processes.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::control::Control;
 use crate::free_port::free_port;
 use crate::process::on_processors;
 
-/// How a program is started and spoken to.
+/// How to start a program and which protocol it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// redis-server and what takes its arguments: Valkey, KeyDB.
+    /// redis-server and programs that take its arguments: Valkey, KeyDB.
     Redis,
     /// Dragonfly.
     Dragonfly,
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the program's name.
+    /// Recognized by the program's name.
     fn of(program: &Path) -> Kind {
         let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match () {
@@ -72,25 +72,25 @@ pub enum Cores {
 /// A way into a server that has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// Where load goes: the port that [`PORT`] stands for, or the only one.
+    /// Where load goes: the port that [`PORT`] refers to, or the only one.
     Port,
     /// The port it was started with: the host's.
     Host,
 }
 
-/// Stands in a server's arguments for a free port that it opens beside its own.
+/// Placeholder in a server's arguments for a free port that it opens in addition to its own.
 pub const PORT: &str = "{port}";
 
-/// A server as an experiment wants it.
+/// A server as described by an experiment.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// What tables and plots call it; no two of a run have the same.
+    /// Its name in tables and plots; unique in a run.
     pub name: String,
     /// How it is started.
     pub kind: Kind,
     /// The program.
     pub program: PathBuf,
-    /// Arguments beside port and directory; see [`PORT`].
+    /// Arguments in addition to port and directory; see [`PORT`].
     pub args: Vec<String>,
     /// How many processes; the client splits the keys among them.
     pub processes: usize,
@@ -99,7 +99,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// One process with no more arguments than it needs, apart from the load.
+    /// One process with no more arguments than it needs, on other processors than the load.
     pub fn new(name: &str, program: &Path) -> Spec {
         Spec {
             name: name.into(),
@@ -117,13 +117,13 @@ impl Spec {
         self
     }
 
-    /// With these arguments more, split at spaces.
+    /// With these additional arguments, split at spaces.
     pub fn with(mut self, args: &str) -> Spec {
         self.args.extend(args.split_whitespace().map(str::to_owned));
         self
     }
 
-    /// As so many processes.
+    /// As this many processes.
     pub fn times(mut self, processes: usize) -> Spec {
         self.processes = processes;
         self
@@ -157,7 +157,7 @@ impl Catalogue {
     /// Reads the environment.
     ///
     /// # Errors
-    /// No module, no redis-server, `BENCH_SERVERS` that makes no sense.
+    /// No module, no redis-server, invalid `BENCH_SERVERS`.
     pub fn from_environment() -> Result<Self> {
         let path =
             |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
@@ -181,7 +181,7 @@ impl Catalogue {
         Spec::new(name, &self.redis).with("--loadmodule").with(&self.module.display().to_string())
     }
 
-    /// The same with a RESP port of its own, which load goes to, and so many workers.
+    /// The same with its own RESP port, which load goes to, and this many workers.
     pub fn midi_port(&self, name: &str, workers: usize) -> Spec {
         self.midi(name).with(&format!("port {PORT} threads {workers}"))
     }
@@ -191,7 +191,7 @@ impl Catalogue {
         Spec::new("redis", &self.redis)
     }
 
-    /// Everything to compare with that is at hand, stock redis-server first.
+    /// All available servers to compare with, stock redis-server first.
     pub fn peers(&self) -> Vec<Spec> {
         let mut peers = vec![self.redis()];
         peers.extend(self.valkey.as_deref().map(|path| Spec::new("valkey", path)));
@@ -202,7 +202,7 @@ impl Catalogue {
         peers
     }
 
-    /// The same, each in every way in which it may make most of two cores.
+    /// The same, each in every configuration that may use two cores best.
     pub fn peers_on_all_cores(&self) -> Vec<Spec> {
         let redis = || self.redis();
         let mut peers = vec![
@@ -240,14 +240,14 @@ fn other(text: &str) -> Result<Spec> {
 /// Processors for servers and for load.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// For servers that run apart.
+    /// For servers with processors of their own.
     pub servers: Vec<usize>,
     /// For their load.
     pub load: Vec<usize>,
 }
 
 impl Placement {
-    /// Half of the processors each; with one there is nothing to divide.
+    /// Half of the processors each; a single processor is shared.
     pub fn halves(all: &[usize]) -> Placement {
         if all.len() < 2 {
             return Placement { servers: all.to_vec(), load: all.to_vec() };
@@ -274,9 +274,9 @@ impl Placement {
     }
 }
 
-/// A running server. Ends when dropped.
+/// A running server. It is stopped when dropped.
 pub struct Server {
-    /// How it was wanted.
+    /// Its description.
     pub spec: Spec,
     processes: Vec<Process>,
 }
@@ -284,7 +284,7 @@ pub struct Server {
 struct Process {
     child: Child,
     host_port: u16,
-    /// Where load goes; the same where it has no other.
+    /// The port for load; the same if it has no other.
     port: u16,
     line: String,
     dir: PathBuf,
@@ -346,7 +346,7 @@ impl Server {
         Ok(())
     }
 
-    /// The processes' numbers.
+    /// The process IDs.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.child.id()).collect()
     }
@@ -359,7 +359,7 @@ impl Server {
     /// A connection to the first process, through the host's port.
     ///
     /// # Errors
-    /// It is gone.
+    /// The server has exited.
     pub fn control(&self) -> Result<Control> {
         Control::open(self.processes[0].host_port)
     }
@@ -369,7 +369,7 @@ impl Server {
         self.processes.iter().map(|process| process.line.clone()).collect()
     }
 
-    /// Name and version, as the program itself tells.
+    /// Name and version, as the program reports them.
     pub fn version(&self) -> String {
         let info = || -> Result<String> {
             match self.spec.kind {
@@ -384,8 +384,8 @@ impl Server {
     }
 }
 
-/// `valkey_version:9.1.2` and the like, the most particular last; Redis's own
-/// number is also told by others, for old clients.
+/// `valkey_version:9.1.2` and the like, the most specific last; others report Redis's own
+/// number, too, for old clients.
 fn versions(info: &str) -> String {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     for (name, prefix) in [
@@ -422,7 +422,7 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     Ok(Process { child, host_port, port, line, dir: dir.into() })
 }
 
-/// Reports are read on other machines: a path is shown by its last name.
+/// Reports are read on other machines: of a path only the last part is shown.
 fn file_name(arg: &str) -> String {
     match arg.rsplit_once('/') {
         Some((_, name)) => name.into(),

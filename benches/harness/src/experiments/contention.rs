@@ -4,16 +4,16 @@ use super::{midi_data, native_data};
 use crate::bench::{Experiment, Leg, Load, Plan, Rate};
 use crate::server::{Catalogue, Cores, Kind, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "light-beside-heavy";
 
-/// Light commands, by what the points call them.
+/// Light commands, by their names at the points.
 pub const LIGHT: [(&str, &str); 2] = [("GET", "GET {key}"), ("MGET of 500", "MGET {key}*500")];
 
-/// What heavy commands run: of the keys 0 to 999,999 these are a fifth.
+/// What the heavy commands match: a fifth of the keys 0 to 999,999.
 pub const HEAVY: &str = "KEYS key:*[37]";
 
-/// The part of its undisturbed rate that light is given as an open loop.
+/// The open loop's rate for light, as a part of its undisturbed rate.
 pub const OFFERED: f64 = 0.4;
 
 /// The points of one kind of light load.
@@ -51,7 +51,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let stock = catalogue.redis().named(STOCK).on(Cores::Shared);
     let midi = catalogue.midi("midi").on(Cores::Shared);
     let safe = catalogue.midi(SAFEMODE).with("SAFEMODE").on(Cores::Shared);
-    // A second server that can be asked the same; memcached has no KEYS.
+    // A second server that can run the same commands; memcached has no KEYS.
     let peers: Vec<Spec> = catalogue
         .peers()
         .into_iter()

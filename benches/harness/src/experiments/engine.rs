@@ -2,7 +2,7 @@
 
 use crate::bench::{Experiment, Leg, On, Plan, Work};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "engine";
 /// Its series.
 pub const SERIES: &str = "engine";

@@ -1,10 +1,10 @@
-//! Work on the host's own keyspace, which needs its global lock, beside native commands.
+//! Work on the host's own keyspace, which needs its global lock, and its effect on native commands.
 
 use super::native_data;
 use crate::bench::{Experiment, Leg, Load, Plan, Rate};
 use crate::server::{Catalogue, Cores};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "global-lock";
 /// Its series: native GETs.
 pub const SERIES: &str = "native GET";
@@ -21,7 +21,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let midi = catalogue.midi("midi").on(Cores::Shared);
     let light = || Load::new("light", "GET {key}").with("--connections 10");
     let heavy = |connections: u32| {
-        // An import of all keys takes seconds: with a limit some are completed in every leg.
+        // An import of all keys takes seconds: with a limit, some complete in every leg.
         Load::new("heavy", "MIDI.IMPORT key:*9? REPLACE COUNT 10000")
             .with(&format!("--connections {connections}"))
     };

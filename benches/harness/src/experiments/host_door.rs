@@ -1,11 +1,11 @@
-//! Throughput through the host door: MIDI.GET and MIDI.SET beside native GET and SET on the same
-//! server, in every mode.
+//! Throughput through the host door: MIDI.GET and MIDI.SET compared with native GET and SET on the
+//! same server, in every mode.
 
 use super::{PIPELINES, midi_data, native_data};
 use crate::bench::{Experiment, Fill, Leg, Load, Plan};
 use crate::server::{Catalogue, Cores, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "host-door";
 
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {

@@ -1,64 +1,64 @@
-//! Floods: what the host's clients and the port's other clients feel of a client that means harm,
-//! and what memory it takes.
+//! Floods: how a hostile client affects the host's clients and the port's other clients, and how
+//! much memory it takes.
 
 use crate::bench::{Experiment, Leg, Load, On, Plan, Rate, Work};
 use crate::server::{Catalogue, Cores, Door, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "hostile";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port, 2 workers";
-/// Stock's.
+/// The series of the stock server.
 pub const STOCK: &str = "redis";
 
-/// The load that attacks.
+/// The attacking load.
 const ATTACK: &str = "attack";
 /// Clients of the host's port.
 pub const PING: &str = "PING";
-/// Clients of the attacked port that mean no harm.
+/// Harmless clients of the attacked port.
 pub const OTHERS: &str = "others";
-/// So many.
+/// The number of those clients.
 const OTHER_CLIENTS: u64 = 10;
 
 /// The point without an attack.
 pub const ALONE: &str = "alone";
 
-/// Connections that attack, and the depth of each one's pipeline.
+/// Attacking connections, and the depth of each one's pipeline.
 pub const SHAPES: [(u64, u64); 2] = [(2, 1000), (300, 100)];
 
-/// Deeper than this, a client without a password is closed by some servers for what it leaves
-/// unread.
+/// With a deeper pipeline, some servers close a client that has not logged in, for its unread
+/// data.
 const STRANGERS_DEPTH: u64 = 100;
 
-/// The load generator keeps what it sends, so it sends no more than this at once.
+/// The load generator keeps what it sends, so it sends at most this many bytes at once.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 
 /// Keys that GET finds.
 const KEYS: u64 = 1000;
 
-/// The password of `default` and of the user who may run every command on no key that is there.
+/// The password of `default`, and of the user who may run every command but on no existing key.
 const SECRET: &str = "secret";
 
 /// A flood.
 #[derive(Clone, Copy)]
 pub struct Attack {
-    /// What the points call it.
+    /// Its name at the points.
     pub name: &'static str,
     /// Through this door.
     pub door: Door,
-    /// Who does it: a set-up command, or nobody.
+    /// The attacker's login: a set-up command, or empty for a client that does not log in.
     login: &'static str,
-    /// A command to the host before, or none.
+    /// A command to the host beforehand, or none.
     before: &'static str,
-    /// What the client says first that sends PING to the host, or nothing.
+    /// The first command of the client that sends PING to the host, or none.
     observer: &'static str,
-    /// What is sent over and over, in this order.
+    /// The commands to repeat, in this order.
     commands: &'static [&'static str],
-    /// How long a `{value}` is.
+    /// The length of a `{value}`.
     value_size: u64,
-    /// What every reply begins with, where none but an error is due.
+    /// The start of every reply, if all replies must be errors.
     refusal: &'static str,
-    /// Whether commands or replies are so long that each connection may have some lying.
+    /// Whether commands or replies are so long that each connection can have some buffered.
     is_large: bool,
 }
 
@@ -79,10 +79,10 @@ const PLAIN: Attack = Attack {
 const DENIED: Attack =
     Attack { login: "AUTH mallory secret", commands: &["GET {value}"], refusal: "NOPERM", ..PLAIN };
 
-/// By somebody who knows no password, through the host's port.
+/// By a client that has not logged in, through the host's port.
 const STRANGER: Attack = Attack { door: Door::Host, login: "", refusal: "NOAUTH", ..PLAIN };
 
-/// A flood that does no harm, for comparison.
+/// A harmless flood, for comparison.
 pub const HARMLESS: Attack = Attack { name: "GET", commands: &["GET {key}"], ..PLAIN };
 
 /// All others.
@@ -124,14 +124,14 @@ pub const ATTACKS: [Attack; 13] = [
 ];
 
 impl Attack {
-    /// The point with so many connections.
+    /// The point with this many connections.
     pub fn point(&self, connections: u64) -> String {
         format!("{}, {connections} connections", self.name)
     }
 
-    /// MiB that so many connections may make the server's memory grow by: what they have sent and
-    /// is not run, and replies that they have not read (midi stops at a MiB), each beside what
-    /// is in the making.
+    /// How many MiB the server's memory may grow by with this many connections: commands that were
+    /// sent and have not run, and replies that were not read (midi stops at a MiB), in each case
+    /// beside the one in progress.
     pub fn memory_bound(&self, connections: u64) -> f64 {
         let each_kib = if self.is_large { 2048 } else { 64 };
         64.0 + (connections * each_kib) as f64 / 1024.0
@@ -154,8 +154,8 @@ impl Attack {
     }
 }
 
-/// The part of their undisturbed rate that is the others' by their number beside so many
-/// connections.
+/// The part of their undisturbed rate that the other clients' number entitles them to beside this
+/// many connections.
 pub fn fair_share(connections: u64) -> f64 {
     OTHER_CLIENTS as f64 / (OTHER_CLIENTS + connections) as f64
 }
@@ -209,7 +209,7 @@ fn leg(server: &Spec, populate: &str, point: &str, attack: &Attack, load: Option
     let others = Load::new(OTHERS, "GET {key}")
         .saying_first(HARMLESS.login)
         .with(&format!("--connections {OTHER_CLIENTS} --keys {KEYS} {BRIEF}"));
-    // The password comes last: after it nobody is let in who does not say it.
+    // The password is set last: after that only clients that send it are let in.
     let before = [
         &format!("{populate} {KEYS} key 64"),
         &format!("ACL SETUSER mallory on >{SECRET} +@all ~none"),

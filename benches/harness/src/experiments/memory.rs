@@ -1,10 +1,10 @@
-//! Memory per key: what a server grows by when it is filled.
+//! Memory per key: how much a server grows when it is filled.
 
 use super::set_command;
 use crate::bench::{Experiment, Leg, On, Plan, Work};
 use crate::server::{Catalogue, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "memory";
 /// Its figure.
 pub const FIGURE: &str = "bytes per key";

@@ -18,7 +18,7 @@ pub mod port_large;
 use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
-/// What the experiments are called, in the order of the goals.
+/// The experiments' names, in the order of the goals.
 pub const NAMES: [&str; 11] = [
     host_door::NAME,
     port::NAME,
@@ -50,7 +50,7 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
     ]
 }
 
-/// What an experiment asks, in one sentence; empty for a name that is none's.
+/// An experiment's question, in one sentence; empty for an unknown name.
 pub fn question(name: &str) -> &'static str {
     match name {
         host_door::NAME => {
@@ -74,17 +74,17 @@ pub fn question(name: &str) -> &'static str {
     }
 }
 
-/// Depths of the pipeline.
+/// Pipeline depths.
 pub const PIPELINES: [u64; 3] = [1, 10, 50];
 
-/// What short commands are sent.
+/// The mixes of short commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// GET alone.
     Get,
     /// SET alone.
     Set,
-    /// As many of each.
+    /// The same number of each.
     Both,
 }
 
@@ -92,7 +92,7 @@ impl Mix {
     /// All of them.
     pub const ALL: [Mix; 3] = [Mix::Get, Mix::Set, Mix::Both];
 
-    /// What tables call it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Mix::Get => "GET",
@@ -101,7 +101,7 @@ impl Mix {
         }
     }
 
-    /// As a load on such a server; commands have this prefix.
+    /// As a load on such a server; its commands get this prefix.
     pub fn load(self, kind: Kind, prefix: &str) -> Load {
         let (get, set) =
             (format!("{prefix}{}", get_command(kind)), format!("{prefix}{}", set_command(kind)));
@@ -112,7 +112,7 @@ impl Mix {
         }
     }
 
-    /// What the points of the plots call it at this depth of the pipeline.
+    /// Its name at the points of the plots, at this depth of the pipeline.
     pub fn point(self, pipeline: u64) -> String {
         format!("{}, pipeline {pipeline}", self.name())
     }
@@ -134,12 +134,12 @@ fn get_command(kind: Kind) -> &'static str {
     }
 }
 
-/// A server's own keyspace filled; midi's, where load goes to its port.
+/// Fills a server's own keyspace, or midi's if load goes to its port.
 fn native_data(spec: &Spec, keys: u64) -> Fill {
     filled(spec, Load::new("fill", set_command(spec.kind)), keys)
 }
 
-/// midi's keyspace filled through the host's port.
+/// Fills midi's keyspace through the host's port.
 fn midi_data(spec: &Spec, keys: u64) -> Fill {
     filled(spec, Load::new("fill", "MIDI.SET {key} {value}"), keys)
 }
@@ -148,14 +148,14 @@ fn filled(spec: &Spec, load: Load, keys: u64) -> Fill {
     Fill { server: spec.name.clone(), how: How::Each(load, keys) }
 }
 
-/// A server that answers GETs of as many bytes as those of `GET_FOR_ECHO`.
+/// A server that answers GETs with the same length as those of `GET_FOR_ECHO`.
 fn echo() -> Spec {
     let program = std::env::current_exe().unwrap_or_else(|_| "midi-bench".into());
     let echo = Spec { kind: Kind::Echo, ..Spec::new(ECHO, &program) };
     echo.with(&format!("--request-bytes {}", "*2\r\n$3\r\nGET\r\n$13\r\nkey:000000017\r\n".len()))
 }
 
-/// What the echo server is called.
+/// The echo server's name.
 pub const ECHO: &str = "echo";
 
 /// Requests of a fixed length, for the echo server.

@@ -1,4 +1,4 @@
-//! A shared instance: many small commands while another tenant, in a database of its own, runs long
+//! A shared instance: many small commands while another tenant, in its own database, runs long
 //! ones.
 
 use super::contention::HEAVY;
@@ -6,24 +6,23 @@ use super::{Mix, filled, set_command};
 use crate::bench::{Experiment, Fill, Leg, Load, Plan, Rate};
 use crate::server::{Catalogue, Cores, Door, Kind, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "noisy-neighbour";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port, 2 workers";
 /// The series of the host door.
 const HOST_DOOR: &str = "midi host door";
 
-/// Neighbours, by what the points call them.
+/// Neighbours, by their names at the points.
 pub const NEIGHBOURS: [&str; 2] = ["ZINTERSTORE", "KEYS"];
 
-/// The part of its undisturbed rate that the load is given as an open loop.
+/// The open loop's rate, as a part of the load's undisturbed rate.
 const OFFERED: f64 = 0.4;
 
 /// The neighbour's database; the load's is 0.
 const NEXT_DOOR: u32 = 1;
 
-/// As many keys as 10,000 commands of one of memtier_benchmark's clients, half of them SETs, go
-/// through.
+/// As many keys as 10,000 commands of one of memtier_benchmark's clients use, half of them SETs.
 const KEYS: u64 = 5_000;
 
 /// The load without a neighbour.
@@ -73,7 +72,7 @@ fn prefix(server: &Spec) -> &'static str {
 
 fn data(server: &Spec, keys: u64) -> Vec<Fill> {
     let set = || Load::new("fill", &format!("{}{}", prefix(server), set_command(server.kind)));
-    // Each command takes two numbers, a score and a member: so 100,000 members of 200,000 numbers.
+    // Each command takes two numbers, a score and a member: 100,000 members from 200,000 numbers.
     let sorted_set = |name: &str| {
         Load::new("fill", &format!("ZADD {name} {{key}} {{key}}"))
             .with("--key-prefix=")

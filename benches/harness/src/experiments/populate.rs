@@ -1,16 +1,16 @@
-//! MIDI.POPULATE beside DEBUG POPULATE, and what a PING feels of either.
+//! MIDI.POPULATE compared with DEBUG POPULATE, and how either affects a PING.
 
 use crate::bench::{Experiment, Leg, Load, On, Plan, Rate, Work};
 use crate::server::{Catalogue, Cores};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "populate";
 /// midi's series.
 pub const MIDI: &str = "MIDI.POPULATE";
-/// Stock's.
+/// The stock server's.
 pub const STOCK: &str = "DEBUG POPULATE";
 
-/// How many keys, for people.
+/// The number of keys in readable form.
 pub fn point(keys: u64) -> String {
     format!("{} M keys", keys / 1_000_000)
 }

@@ -1,11 +1,11 @@
-//! midi's RESP port with one worker beside the floor, the peers and the host door: what a command
-//! costs where server and load have a core each.
+//! midi's RESP port with one worker, compared with the floor, the peers and the host door: what a
+//! command costs if server and load have a core each.
 
 use super::{ECHO_COMMAND, Mix, PIPELINES, echo, midi_data, native_data};
 use crate::bench::{Experiment, Fill, Leg, Load, On, Plan, Work};
 use crate::server::{Catalogue, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "port";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port";
@@ -14,9 +14,9 @@ const HOST_DOOR: &str = "midi host door";
 
 /// The point at which the load generator is checked.
 pub const CHECKED: &str = "GET of one key, pipeline 10";
-/// By itself.
+/// Measured by itself.
 pub const OURS: &str = "redis";
-/// By redis-benchmark.
+/// Measured by redis-benchmark.
 pub const THEIRS: &str = "redis by redis-benchmark";
 
 pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
@@ -62,14 +62,14 @@ pub fn leg(server: &Spec, mix: Mix, prefix: &str, pipeline: u64, keys: u64) -> L
     Leg::new(&server.name, &mix.point(pipeline), &server.name, vec![load])
 }
 
-/// GETs of the echo server.
+/// GETs for the echo server.
 pub fn echo_leg(pipeline: u64, keys: u64) -> Leg {
     let load =
         Load::new("load", ECHO_COMMAND).with(&format!("--pipeline {pipeline} --keys {keys}"));
     Leg::new(super::ECHO, &Mix::Get.point(pipeline), super::ECHO, vec![load])
 }
 
-/// The same command, the same key, the same server, by two load generators.
+/// The same command, the same key, the same server, with two load generators.
 fn checks(plan: &Plan) -> [Leg; 2] {
     let one_key = "GET key:1";
     let ours =

@@ -1,21 +1,21 @@
-//! midi's RESP port beside the peers, each as it makes most of all cores, with the load on them
-//! too.
+//! midi's RESP port compared with the peers, each in its best configuration for all cores, with the
+//! load on the same cores.
 
 use super::{Mix, PIPELINES, native_data};
 use crate::bench::{Experiment, Leg, Plan};
 use crate::server::{Catalogue, Cores, Spec};
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "port-all-cores";
 /// The series of midi's port.
 pub const MIDI: &str = "midi port, 2 workers";
 
-/// The mixes that are run over Zipf-distributed keys too, and how deep.
+/// The mixes that also run over Zipf-distributed keys, and their pipeline depths.
 pub const ZIPF: [Mix; 2] = [Mix::Get, Mix::Both];
 /// See [`ZIPF`].
 pub const ZIPF_PIPELINE: u64 = 10;
 
-/// What the points of the plots call a mix over Zipf-distributed keys.
+/// The name of a mix over Zipf-distributed keys at the points of the plots.
 pub fn zipf_point(mix: Mix) -> String {
     format!("{}, Zipf 0.99", mix.point(ZIPF_PIPELINE))
 }
@@ -24,7 +24,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
     let mut servers = vec![catalogue.midi_port(MIDI, 2).on(Cores::Shared)];
     servers.extend(catalogue.peers_on_all_cores());
     let leg = |server: &Spec, mix: Mix, point: String, args: &str| {
-        // One load thread is less than what two threads of a server answer.
+        // One load thread cannot saturate two threads of a server.
         let load =
             mix.load(server.kind, "").with(&format!("--threads 2 --keys {} {args}", plan.keys));
         Leg::new(&server.name, &point, &server.name, vec![load])

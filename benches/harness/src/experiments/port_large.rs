@@ -4,7 +4,7 @@ use super::{Mix, PIPELINES, echo, port};
 use crate::bench::{Experiment, Fill, How, Leg, Plan};
 use crate::server::Catalogue;
 
-/// What the experiment is called in results.
+/// The experiment's name in results.
 pub const NAME: &str = "port-large";
 /// The series of midi's port.
 pub const MIDI: &str = port::MIDI;

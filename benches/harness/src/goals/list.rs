@@ -10,7 +10,7 @@ use crate::experiments::{
 use crate::results::{Metric, Results};
 use crate::server::Door;
 
-/// Every goal, with what these results say of it.
+/// Every goal, with its verdict from these results.
 pub fn judged(results: &Results) -> Vec<Goal> {
     let mut goals = host_door_goals(results);
     goals.extend(engine_goals(results));
@@ -116,7 +116,7 @@ fn populate_goals(results: &Results) -> Vec<Goal> {
     ]
 }
 
-/// The load generator must not be the limit itself.
+/// The load generator itself must not be the limit.
 fn generator_goals(results: &Results) -> Vec<Goal> {
     let point = Mix::Get.point(1);
     let echo = |metric| (ECHO, point.as_str(), "load", metric);
@@ -140,7 +140,7 @@ fn generator_goals(results: &Results) -> Vec<Goal> {
             ),
         ));
     }
-    // Neither may say something else of the server than the other.
+    // The two must agree about the server.
     goals.push(Goal::measured(
         1,
         "load generator against redis-benchmark: the server's CPU per GET, pipeline 10, ours over \
@@ -156,7 +156,7 @@ fn generator_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// Times the echo server's CPU time that a GET may cost, at each depth of the pipeline.
+/// A GET's CPU time, as a multiple of the echo server's, at each depth of the pipeline.
 const GET_OVER_ECHO: [f64; 3] = [1.0, 1.2, 2.0];
 
 fn port_goals(results: &Results) -> Vec<Goal> {
@@ -308,7 +308,7 @@ fn noisy_neighbour_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// Microseconds that 99 of 100 PINGs to the host may take, whatever is flooded.
+/// The bound on PING's p99 on the host, in microseconds, during any flood.
 const PING_US: f64 = 2000.0;
 
 fn hostile_goals(results: &Results) -> Vec<Goal> {
@@ -341,9 +341,8 @@ fn hostile_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// PING's p99 over what it may be: [`PING_US`], or half as much again as beside a flood that does
-/// no harm. Where the host itself takes the flood, the same flood on a stock host is another
-/// measure.
+/// PING's p99 over its bound: [`PING_US`], or 1.5 times its p99 beside a harmless flood. If the
+/// host itself is flooded, the same flood on a stock host is another measure.
 fn ping_over_allowed(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
     use hostile::{HARMLESS, MIDI, NAME, PING, STOCK};
     let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
@@ -359,9 +358,9 @@ fn ping_over_allowed(results: &Results, attack: &Attack, connections: u64) -> Ve
     rounds(outcome).filter_map(over_allowed).collect()
 }
 
-/// The other clients' rate over their fair share: the part of their undisturbed rate that is theirs
-/// by their number. The load generator takes processors, too, so what a flood that does no harm
-/// leaves them is enough.
+/// The other clients' rate over their fair share: the part of their undisturbed rate that their
+/// number entitles them to. The load generator takes processors, too, so the rate that a harmless
+/// flood leaves them is enough.
 fn others_over_fair(results: &Results, attack: &Attack, connections: u64) -> Vec<f64> {
     use hostile::{ALONE, HARMLESS, MIDI, NAME, OTHERS, fair_share};
     let Some(outcome) = results.outcome(NAME) else { return Vec::new() };
@@ -433,7 +432,7 @@ mod tests {
     use crate::results::{Outcome, Round};
     use crate::server::Catalogue;
 
-    /// As if this leg had been run: every figure is 1.
+    /// As if this leg had run: every figure is 1.
     fn round(leg: &Leg) -> Round {
         let mut summary = Summary {
             operations: 1,
@@ -498,13 +497,13 @@ mod tests {
         let results = Results { outcomes: vec![outcome], ..Results::default() };
         assert_eq!(ping_over_allowed(&results, &port, 2), [2.0], "1.5 × 4 ms are allowed");
         assert_eq!(ping_over_allowed(&results, &host, 2), [0.5], "1.5 × stock's 20 ms are");
-        // Ten of twelve connections are theirs.
+        // Ten of twelve connections are the other clients'.
         assert_eq!(others_over_fair(&results, &HARMLESS, 2), [0.5]);
         assert_eq!(others_over_fair(&results, &port, 2), [0.5], "of what GETs leave them");
         assert!(ping_over_allowed(&results, &port, 300).is_empty(), "not measured");
     }
 
-    /// A goal whose figure no leg has would never be judged, and nobody would see it.
+    /// A goal for a figure that no leg has would never be judged, and it would go unnoticed.
     #[test]
     fn every_goal_finds_its_figures() {
         let catalogue = Catalogue {
@@ -524,7 +523,7 @@ mod tests {
                 ..Outcome::default()
             });
         }
-        // The engine's figures are those that its program prints.
+        // The engine's figures are those that its benchmark prints.
         let from_elsewhere = engine_goals(&Results::default());
         for goal in judged(&results) {
             let is_known = from_elsewhere.iter().any(|other| other.text == goal.text);

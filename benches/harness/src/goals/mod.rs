@@ -18,7 +18,7 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-/// What a run says of a goal.
+/// The verdict of a run on a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Reached.
@@ -27,9 +27,9 @@ pub enum Verdict {
     Missed,
     /// Within 5 % of the bound.
     OnTheLine,
-    /// The rounds lie further apart than the middle one from the bound.
+    /// The rounds' spread is larger than the distance of the middle one from the bound.
     TooNoisy,
-    /// This run has no figure for it; why.
+    /// This run has no figure for it; the reason.
     NotMeasured(&'static str),
 }
 
@@ -46,17 +46,17 @@ impl Verdict {
     }
 }
 
-/// A goal and what became of it.
+/// A goal and its verdict.
 pub struct Goal {
     /// Section of the list of goals.
     pub section: u32,
     /// What is wanted.
     pub text: String,
-    /// How much.
+    /// The bound.
     pub bound: Bound,
-    /// What each round had.
+    /// The value of each round.
     pub values: Vec<f64>,
-    /// The judgement.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -102,7 +102,7 @@ impl Goal {
     }
 }
 
-/// A number with three digits that count.
+/// A number with three significant digits.
 pub fn short(number: f64) -> String {
     match number.abs() {
         size if size >= 100.0 || size == 0.0 => format!("{number:.0}"),
@@ -133,7 +133,7 @@ fn judge(bound: Bound, values: &[f64]) -> Verdict {
     }
 }
 
-/// A place where a figure stands: series, point, role, metric.
+/// Where to find a figure: series, point, role, metric.
 type Place<'a> = (&'a str, &'a str, &'a str, Metric);
 
 fn values(results: &Results, experiment: &str, place: Place<'_>) -> Vec<f64> {
@@ -150,7 +150,7 @@ fn ratios(results: &Results, experiment: &str, above: Place<'_>, below: Place<'_
     let value = |(series, point, role, metric): Place<'_>, number| -> Option<f64> {
         outcome.round(series, point, number)?.value(role, metric)
     };
-    // Where nothing was answered in time, the ratio says nothing.
+    // If nothing was answered in time, the ratio is meaningless.
     let ratio =
         |number| Some(value(above, number)? / value(below, number).filter(|&below| below > 0.0)?);
     rounds(outcome).filter_map(ratio).collect()

@@ -34,11 +34,11 @@ pub struct Connection {
     in_flight: VecDeque<Sent>,
     /// Commands that may still be sent.
     pub budget: u64,
-    /// Commands that were sent, or stand in the output.
+    /// Commands that were sent, or are in the output.
     pub pushed: u64,
     /// Commands without a reply.
     pub outstanding: u64,
-    /// Open loop: when commands should have been sent that wait for room in the pipeline.
+    /// Open loop: the due times of commands that wait for room in the pipeline.
     pub late: VecDeque<Ns>,
     /// The socket did not take all of the output.
     pub is_waiting: bool,
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Puts a command of this kind into the output, as one that should be sent at `at`.
+    /// Adds a command of this kind to the output; it should have been sent at `at`.
     #[inline]
     pub fn push(&mut self, template: &mut Template, fill: &mut impl Fill, kind: usize, at: Ns) {
         template.write(fill, &mut self.out);
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Writes as much of the output as the socket takes; true when all is gone.
+    /// Writes as much of the output as the socket takes; returns true when all is written.
     ///
     /// # Errors
     /// The socket's.
@@ -187,7 +187,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What will not be answered any more: `each(should have been sent at, kind, count)`.
+    /// What will never be answered: `each(should have been sent at, kind, count)`.
     pub fn give_up(&mut self, mut each: impl FnMut(Ns, usize, u64)) {
         self.in_flight.drain(..).for_each(|sent| each(sent.at, sent.kind, sent.count));
         self.late.drain(..).for_each(|at| each(at, 0, 1));

@@ -14,9 +14,9 @@ use super::template::Fill;
 pub enum Distribution {
     /// Every key equally often.
     Uniform,
-    /// The n-th most popular key in proportion to 1/n^s.
+    /// The n-th most popular key, with a weight of 1/n^s.
     Zipf(f64),
-    /// One after the other, from 0; over again at the end.
+    /// One after the other from 0, starting again after the last.
     Sequential,
 }
 
@@ -53,9 +53,9 @@ const POOL_BYTES: usize = 1 << 20;
 /// A share of the key space: the numbers congruent to `index` modulo `of`.
 #[derive(Clone, Copy)]
 pub struct Share {
-    /// Which share.
+    /// Its index.
     pub index: u64,
-    /// Of how many.
+    /// The number of shares.
     pub of: u64,
 }
 
@@ -77,21 +77,21 @@ pub struct Source {
 
 enum Draw {
     Uniform,
-    /// Key numbers, and the place of the next.
+    /// Key numbers, and the position of the next.
     Zipf(Vec<u32>, usize),
     Sequential {
-        /// Of each connection: how many keys of its share come before its next one, and how many
-        /// connections share them.
+        /// For each connection: how many keys of its share come before its next one, and how many
+        /// connections divide that share.
         next: Vec<Share>,
     },
 }
 
 impl Source {
-    /// Draws from keys 0 to `keys` - 1. In sequence, each connection has the part of its
-    /// server's keys that `sequences` tells.
+    /// Draws from keys 0 to `keys` - 1. In sequence, each connection has its part of its server's
+    /// keys, given by `sequences`.
     ///
     /// # Errors
-    /// An exponent that makes no distribution.
+    /// An exponent that gives no distribution.
     pub fn new(
         distribution: Distribution,
         keys: u64,
@@ -104,13 +104,13 @@ impl Source {
             Distribution::Zipf(exponent) => Draw::Zipf(zipf_draws(keys, exponent, &mut random)?, 0),
             Distribution::Sequential => Draw::Sequential { next: sequences },
         };
-        // Letters only: easy to look at, and no server stores them as a number.
+        // Letters only: easy to read, and no server stores them as a number.
         let pool =
             (0..POOL_BYTES + value_bytes.1).map(|_| random.random_range(b'a'..=b'z')).collect();
         Ok(Source { random, keys, draw, connection: 0, share: Share::WHOLE, pool, value_bytes })
     }
 
-    /// Keys are for this connection from now on, which has this share of them.
+    /// The following keys are for this connection, which has this share of them.
     #[inline]
     pub fn keep_to(&mut self, connection: usize, share: Share) {
         self.connection = connection;
@@ -152,8 +152,8 @@ impl Fill for Source {
     }
 }
 
-/// Popular keys lie scattered over the key space, as they do in life: rank times a
-/// large prime, modulo the number of keys.
+/// Popular keys are scattered over the key space, as in practice: rank times a large prime,
+/// modulo the number of keys.
 fn zipf_draws(keys: u64, exponent: f64, random: &mut SmallRng) -> Result<Vec<u32>> {
     const PRIME: u64 = 2_654_435_761;
     if keys > u64::from(u32::MAX) {

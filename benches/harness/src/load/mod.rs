@@ -1,9 +1,9 @@
 //! The load generator: any command, many connections, honest latencies.
 //!
-//! Closed loop (the default): every connection sends a pipeline's commands and the next ones when
-//! all are answered. Open loop (`--rate`): commands are due at fixed times, whatever the
-//! server does, and a latency counts from the time a command was due: a server that stalls does not
-//! hide what it kept from being sent.
+//! Closed loop (the default): every connection sends a pipeline of commands, and the next ones when
+//! all are answered. Open loop (`--rate`): commands are due at fixed times, whatever the server
+//! does, and a latency counts from the time a command was due, so a stalled server does not hide
+//! the commands that it kept from being sent.
 
 mod connection;
 mod keys;
@@ -33,7 +33,7 @@ use self::template::Template;
 use self::thread::{Kind, LoadThread, Pace, Run, Tally};
 use crate::process::{Usage, own_cpu_ns};
 
-/// What the server speaks.
+/// The server's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// Redis's, version 2 (3 after a HELLO among the set-up commands).
@@ -192,7 +192,7 @@ impl Options {
         Ok(kinds)
     }
 
-    /// What thread `thread` gets: its share of everything.
+    /// The options of thread `thread`: its share of everything.
     fn pace(&self, thread: usize) -> Pace {
         match self.rate {
             None => Pace::Closed(self.pipeline),
@@ -204,11 +204,11 @@ impl Options {
         }
     }
 
-    /// The connections of a thread, and where each is in a sequence of keys.
+    /// The connections of a thread, and the position of each in a sequence of keys.
     fn connections_of(&self, thread: usize) -> Result<(Vec<Connection>, Vec<Share>)> {
         let (mut connections, mut sequences) = (Vec::new(), Vec::new());
-        // A thread has connections to all servers: one that had a server to itself would share its
-        // processor.
+        // A thread has connections to all servers: a thread for one server only would share its
+        // processor with it.
         let first = |thread: usize| self.connections * thread / self.threads;
         for number in first(thread)..first(thread + 1) {
             let place = self.place(number);
@@ -223,7 +223,7 @@ impl Options {
         Ok((connections, sequences))
     }
 
-    /// Connections take the servers in turn.
+    /// Connections are assigned to the servers in turn.
     fn place(&self, number: usize) -> Place {
         let servers = self.server.len();
         let share = number % servers;
@@ -250,15 +250,15 @@ impl Options {
     }
 }
 
-/// What a connection has to do with.
+/// The keys that a connection uses.
 struct Place {
     /// The keys of its server.
     share: Share,
-    /// Its part of those, where they are taken in sequence.
+    /// Its part of those, if they are taken in sequence.
     of_share: Share,
 }
 
-/// The part of so many that a share gets.
+/// The part of a total that a share gets.
 fn part(all: u64, share: Share) -> u64 {
     all / share.of + u64::from(share.index < all % share.of)
 }
@@ -266,11 +266,11 @@ fn part(all: u64, share: Share) -> u64 {
 /// Runs the load.
 ///
 /// # Errors
-/// Wrong options; no connection; one that breaks; error replies, unless they are allowed.
+/// Wrong options; no connection; a broken one; error replies, unless they are allowed.
 pub fn run(options: &Options) -> Result<Summary> {
     options.check()?;
     let progress: Vec<AtomicU64> = (0..options.threads).map(|_| AtomicU64::new(0)).collect();
-    // Threads connect, then all begin together: the clock starts after the last connection.
+    // Threads connect, then all start together: the clock starts after the last connection.
     let mut parts = Vec::new();
     for thread in 0..options.threads {
         let (connections, sequences) = options.connections_of(thread)?;
@@ -308,7 +308,7 @@ pub fn run(options: &Options) -> Result<Summary> {
     }
 }
 
-/// Ends the run when standard input ends. The thread is never joined: it may wait for ever.
+/// Ends the run when standard input ends. The thread is never joined: it may wait forever.
 fn end_with_input(run: &Run) {
     let (began, until) = (run.began, Arc::clone(&run.until));
     std::thread::spawn(move || {
@@ -322,11 +322,11 @@ pub struct Looks {
     server: (Usage, Usage),
     /// This process's own processor time, in nanoseconds.
     own_cpu_ns: (u64, u64),
-    /// When those looks were.
+    /// When those readings were taken.
     at: (u64, u64),
 }
 
-/// Looks at the processes at both ends of the measured time, and shows progress between.
+/// Reads the processes' usage at both ends of the measured time, and shows progress between.
 fn watch(
     options: &Options,
     run: &Run,

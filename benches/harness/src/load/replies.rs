@@ -1,32 +1,32 @@
-//! Finds where replies end, and keeps the first error. Values are skipped, not
-//! looked at; what is cut off at the end of a read goes on with the next.
+//! Finds where replies end, and keeps the first error. Values are skipped, not parsed; what
+//! is cut off at the end of a read continues in the next.
 
 use memchr::memchr;
 
 use super::Protocol;
 
-/// Longest line that is waited for: a peer that sends more is no server of ours.
+/// Longest accepted line: a peer that sends more is not one of our servers.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Counts complete replies in a stream of bytes.
 pub struct Replies {
     protocol: Protocol,
-    /// Replies, or parts of one, still to come before the running reply ends.
+    /// Replies, or parts of one, still to come before the current reply ends.
     parts: u64,
     /// Bytes of a value to skip.
     skip: usize,
     /// A line that is not complete yet.
     line: Vec<u8>,
-    /// What was found so far.
+    /// What has been found so far.
     pub seen: Seen,
 }
 
-/// What replies were.
+/// Counts of replies.
 #[derive(Default, Clone)]
 pub struct Seen {
     /// Error replies.
     pub errors: u64,
-    /// Null replies and elements: keys that were not there.
+    /// Null replies and elements: keys that do not exist.
     pub nulls: u64,
     /// The first error's text.
     pub first_error: Option<String>,
@@ -41,7 +41,7 @@ impl Replies {
     /// How many replies these bytes complete.
     ///
     /// # Errors
-    /// Bytes that are no reply: the connection is of no use any more.
+    /// Bytes that are not a reply: the connection is not usable any more.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<u64, String> {
         let mut complete = 0;
         while !bytes.is_empty() {
@@ -81,14 +81,14 @@ impl Replies {
         Ok(complete)
     }
 
-    /// 1 where the whole reply ends with this part.
+    /// 1 if the whole reply ends with this part.
     #[inline]
     fn part_ends(&mut self) -> u64 {
         self.parts = self.parts.saturating_sub(1);
         u64::from(self.parts == 0)
     }
 
-    /// Whether the part that begins with this line ends with it.
+    /// Whether the part that begins with this line ends with it, too.
     #[inline]
     fn on_line(&mut self, line: &[u8]) -> Result<bool, String> {
         let text = line.strip_suffix(b"\r\n").ok_or("a reply line that does not end in CR LF")?;
@@ -119,7 +119,7 @@ impl Replies {
                     Ok(true)
                 }
                 Some(count) => {
-                    // One for the array itself, which ends at once; unless it is part of another.
+                    // One for the array itself, which ends at once, unless it is part of another.
                     let elements = if kind == b'%' { count * 2 } else { count };
                     self.parts = self.parts.max(1) + elements;
                     Ok(true)
@@ -170,7 +170,7 @@ impl Replies {
     }
 }
 
-/// A length or count; -1 and RESP3's unknown are `None`.
+/// A length or count; `None` for -1 and RESP3's unknown length.
 #[inline]
 fn number(text: &[u8]) -> Result<Option<u64>, String> {
     if text == b"-1" {

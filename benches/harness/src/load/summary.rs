@@ -13,7 +13,7 @@ use crate::process::Usage;
 /// Latencies in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many were measured.
+    /// The number of measurements.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
@@ -56,18 +56,18 @@ impl Latency {
 /// What a run of the load generator measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// How long it measured.
+    /// The measured time.
     pub seconds: f64,
     /// Commands answered in that time.
     pub operations: u64,
-    /// The same by the second.
+    /// The same per second.
     pub ops_per_second: f64,
-    /// Over all commands that were due in that time, those answered later too.
+    /// Over all commands that were due in that time, including those answered later.
     pub latency: Latency,
     /// The same for each command of a mix, in their order.
     pub latency_by_command: Vec<Latency>,
-    /// Open loop: how late the load generator itself was to send. It is in the latencies too:
-    /// where it is large, they say more of this machine than of the server.
+    /// Open loop: how late the load generator itself sent. This is included in the latencies: if it
+    /// is large, they describe this machine more than the server.
     #[serde(default)]
     pub lateness: Latency,
     /// Commands that were never answered; they count in the latencies with their age.
@@ -76,7 +76,7 @@ pub struct Summary {
     pub errors: u64,
     /// The first of them.
     pub first_error: Option<String>,
-    /// Null replies and elements: keys that were not there.
+    /// Null replies and elements: keys that do not exist.
     pub nulls: u64,
     /// What the server's processes used in the measured time; memory at its end.
     pub server: Usage,
@@ -124,7 +124,7 @@ impl Summary {
         summary
     }
 
-    /// A latency, where any was measured.
+    /// A latency, if any was measured.
     pub fn latency(&self, which: impl Fn(&Latency) -> f64) -> Option<f64> {
         (self.latency.count > 0).then(|| which(&self.latency))
     }
@@ -144,7 +144,7 @@ fn per_operation_us(ns: u64, operations: u64) -> f64 {
     ns as f64 / 1000.0 / operations.max(1) as f64
 }
 
-/// For people.
+/// In readable form.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(

@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::Protocol;
 
-/// What fills the placeholders.
+/// The values for the placeholders.
 pub trait Fill {
     /// The number of the next key.
     fn key(&mut self) -> u64;
@@ -26,9 +26,9 @@ pub struct Template {
 }
 
 enum Word {
-    /// Goes to the wire as it is.
+    /// Is sent unchanged.
     Fixed(Vec<u8>),
-    /// Is put together for each command.
+    /// Is built for each command.
     Varying(Vec<Part>),
 }
 
@@ -83,7 +83,7 @@ impl Template {
         }
     }
 
-    /// A value is a data block: its length ends the command line.
+    /// A value is a data block: its length is at the end of the command line.
     fn write_memcached(&mut self, fill: &mut impl Fill, to: &mut Vec<u8>) {
         for (number, word) in self.words.iter().enumerate() {
             if number > 0 {
@@ -158,7 +158,7 @@ fn parts(word: &str) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The array's header, then the words; what is fixed is encoded here, once.
+/// The array's header, then the words; constant parts are encoded here, once.
 fn resp_words(words: Vec<Vec<Part>>) -> Vec<Word> {
     let mut fixed = format!("*{}\r\n", words.len()).into_bytes();
     let mut encoded = Vec::new();

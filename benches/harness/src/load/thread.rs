@@ -16,14 +16,14 @@ use super::keys::Source;
 use super::replies::Seen;
 use super::template::Template;
 
-/// Read at once: large enough for a pipeline's replies, small enough for the cache.
+/// Bytes per read: large enough for a pipeline's replies, small enough for the cache.
 const READ_BYTES: usize = 128 << 10;
 
-/// A read tells what it is: bytes, the end, or an error.
+/// The outcome of a read: bytes, the end, or an error.
 const READABLE: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
 
-/// How often a thread looks up when nothing happens.
+/// How often a thread wakes up when nothing happens.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// What the threads of a run share.
@@ -32,9 +32,9 @@ pub struct Run {
     pub began: Instant,
     /// Commands sent from here on are measured.
     pub measure_from: Ns,
-    /// From here on nothing is sent; `u64::MAX` while that is not known.
+    /// From here on nothing is sent; `u64::MAX` until that is known.
     pub until: Arc<AtomicU64>,
-    /// After the end, replies are waited for so long.
+    /// How long replies are waited for after the end.
     pub drain: Ns,
     /// Whether each connection sends the kinds one after the other.
     pub in_turn: bool,
@@ -58,13 +58,13 @@ pub struct Kind {
 
 /// When commands are sent.
 pub enum Pace {
-    /// As many as this in flight on each connection; the next when those are answered.
+    /// This many commands in flight on each connection; the next ones when those are answered.
     Closed(u64),
-    /// At fixed times, whatever the server does; so many in flight at most.
+    /// At fixed times, whatever the server does; at most this many in flight.
     Open {
         /// Nanoseconds between two commands of this thread.
         interval: f64,
-        /// Where the first one stands.
+        /// When the first one is due.
         next: f64,
         /// The pipeline's depth.
         depth: u64,
@@ -75,13 +75,13 @@ pub enum Pace {
 pub struct Tally {
     /// Latencies in nanoseconds, one histogram a kind.
     pub latencies: Vec<Histogram<u64>>,
-    /// Open loop: how late this thread itself was to send, in nanoseconds; in the latencies too.
+    /// Open loop: how late this thread itself sent, in nanoseconds; included in the latencies.
     pub lateness: Histogram<u64>,
     /// Replies inside the measured time.
     pub operations: u64,
-    /// Never answered; in the histograms with their age at the end.
+    /// Never answered; they count in the histograms with their age at the end.
     pub unfinished: u64,
-    /// Errors and nulls, warm-up included.
+    /// Errors and nulls, including the warm-up's.
     pub seen: Seen,
     /// When the last reply came.
     pub last: Ns,
@@ -103,7 +103,7 @@ pub struct LoadThread<'a> {
 
 impl<'a> LoadThread<'a> {
     /// # Errors
-    /// The system's, where it gives out no more descriptors.
+    /// The system's, if it has no more descriptors.
     pub fn new(
         run: &'a Run,
         progress: &'a AtomicU64,
@@ -136,13 +136,13 @@ impl<'a> LoadThread<'a> {
         Ok(LoadThread { run, progress, connections, kinds, source, pace, tally, epoll, turn: 0 })
     }
 
-    /// Runs to the end of the time or of the budget.
+    /// Runs until the time or the budget is used up.
     ///
     /// # Errors
-    /// What goes wrong on a connection.
+    /// Any error on a connection.
     pub fn drive(mut self) -> Result<Tally> {
         if matches!(self.pace, Pace::Open { .. }) {
-            // Else the kernel lets timers be 50 µs late.
+            // Otherwise the kernel lets timers be 50 µs late.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
         let mut buffer = vec![0; READ_BYTES];
@@ -192,13 +192,13 @@ impl<'a> LoadThread<'a> {
             .all(|connection| connection.outstanding == 0 && connection.late.is_empty())
     }
 
-    /// Open loop: gives connections what is due.
+    /// Open loop: assigns the commands that are due to connections.
     fn schedule(&mut self, now: Ns, until: Ns) -> Result<()> {
         let end = now.min(until);
         loop {
             let Pace::Open { interval, next, .. } = &mut self.pace else { return Ok(()) };
             let number = self.turn;
-            // Budgets go down in turn: where one is spent, all are.
+            // Budgets shrink in turn: when one is used up, all are.
             if self.connections[number].budget == 0 || *next as Ns > end {
                 return Ok(());
             }
@@ -227,7 +227,7 @@ impl<'a> LoadThread<'a> {
         Timespec { tv_sec: 0, tv_nsec: wait as _ }
     }
 
-    /// Sends what this connection should send now.
+    /// Sends what is due on this connection now.
     #[inline]
     fn send(&mut self, number: usize, now: Ns) -> Result<()> {
         let before = self.connections[number].outstanding;
@@ -269,7 +269,7 @@ impl<'a> LoadThread<'a> {
         connection.push(&mut self.kinds[kind].template, &mut self.source, kind, at);
     }
 
-    /// Asks to be told when the socket takes more, only where it did not take all.
+    /// Asks for an event when the socket accepts more, but only if it did not take everything.
     #[inline]
     fn flush(&mut self, number: usize) -> Result<()> {
         let connection = &mut self.connections[number];

@@ -43,7 +43,7 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
         );
     }
     body.push_str("<h2>Summary</h2><ul>");
-    // A run of one section knows nothing of the others.
+    // A run of one section has no results of the others.
     for line in summary(results, goals).iter().filter(|line| !line.contains('–')) {
         body.push_str(&format!("<li>{}", emphasized(line)));
     }
@@ -62,7 +62,7 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
     )
 }
 
-/// What the page has, and what each experiment asks.
+/// The contents of the page, with each experiment's question.
 fn contents(results: &Results) -> String {
     let mut text = String::from("<h2>Contents</h2><ul><li><a href=#goals>Goals</a>");
     for outcome in &results.outcomes {
@@ -166,7 +166,7 @@ fn html(table: &Table) -> String {
     text + "</table></div>"
 }
 
-/// Text as it stands in a page.
+/// Escapes text for the page.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

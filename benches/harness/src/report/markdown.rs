@@ -6,7 +6,7 @@ use super::{Table, figure_table, load_table, wrapped};
 use crate::goals::Goal;
 use crate::results::{Outcome, Results};
 
-/// The whole document, from these results; its plots are in this folder beside it.
+/// The whole document, from these results; its plots are in this folder next to it.
 pub fn document(results: &Results, goals: &[Goal], pictures: &[Picture], folder: &str) -> String {
     let mut text = opening(results, goals, pictures, folder);
     text.push_str("\n## How to run them\n\n");

@@ -1,4 +1,4 @@
-//! What people see: tables in the terminal, a page with plots, docs/benchmarks.md.
+//! The output for people: tables in the terminal, a page with plots, docs/benchmarks.md.
 
 mod html;
 mod markdown;
@@ -38,7 +38,7 @@ const COLUMNS: [Column; 9] = [
 /// The longest line of prose in docs/benchmarks.md.
 const WIDTH: usize = 100;
 
-/// Prose in lines that are not too long; the first begins with `first`, the others are as far in.
+/// Prose in lines of limited length; the first begins with `first`, the others have its indent.
 fn wrapped(first: &str, prose: &str) -> String {
     let (mut text, mut column) = (first.to_owned(), first.chars().count());
     let indent = " ".repeat(column);
@@ -64,7 +64,7 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Medians of the rounds, one row for each load of each leg.
+/// Medians of the rounds, one row per load of each leg.
 fn load_table(outcome: &Outcome) -> Option<Table> {
     let mut head = vec![outcome.points.clone(), "what".into(), "load".into()];
     head.extend(COLUMNS.iter().map(|column| column.head.to_owned()));
@@ -93,7 +93,7 @@ fn load_table(outcome: &Outcome) -> Option<Table> {
     (!rows.is_empty()).then_some(Table { head, rows })
 }
 
-/// Medians of the figures that are no load's.
+/// Medians of the figures that do not belong to a load.
 fn figure_table(outcome: &Outcome) -> Option<Table> {
     let mut rows = Vec::new();
     for series in &outcome.series {

@@ -6,7 +6,7 @@ use crate::experiments::{memory, noisy_neighbour};
 use crate::goals::{Goal, Verdict, short};
 use crate::results::{Machine, Metric, Results, median};
 
-/// Ten lines and the plots, which are in this folder beside the page.
+/// Ten lines and the plots, which are in this folder next to the page.
 pub fn opening(results: &Results, goals: &[Goal], pictures: &[Picture], folder: &str) -> String {
     let mut text = String::from("# Benchmarks\n\n");
     text.push_str(&wrapped("", &machine(&results.machine)));
@@ -39,7 +39,7 @@ fn machine(machine: &Machine) -> String {
     )
 }
 
-/// What the run has shown, a line each, in Markdown.
+/// What the run has shown, one line each, in Markdown.
 pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
     let got = |text: &str| {
         let goal = goals.iter().find(|goal| goal.text == text);

@@ -7,7 +7,7 @@ use super::html::escaped;
 use crate::experiments::{Mix, PIPELINES, contention, noisy_neighbour, port_all_cores};
 use crate::results::{Metric, Outcome, Results, extremes, median};
 
-/// A plot and the file that it goes to.
+/// A plot and its file.
 pub struct Picture {
     /// The file's name.
     pub file: &'static str,
@@ -71,10 +71,10 @@ fn wanted() -> [Wanted; 3] {
     ]
 }
 
-/// What is at the left of the panels.
+/// The labels to the left of the panels.
 const NAMES_WIDTH: f64 = 190.0;
 const PANELS_WIDTH: f64 = 710.0;
-/// Of a panel: what its longest bar takes; the rest is for the figure behind it.
+/// The part of a panel for its longest bar; the rest is for the figure after it.
 const BARS_PART: f64 = 0.7;
 const HEAD: f64 = 64.0;
 const ROW: f64 = 26.0;
@@ -154,7 +154,7 @@ fn text(svg: &mut String, x: f64, y: f64, attributes: &str, content: &str) {
         writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{attributes}>{}</text>", escaped(content));
 }
 
-/// A series' name as people know it who have not read the experiment.
+/// A series' name for people who have not read the experiment.
 fn shown(series: &str) -> &str {
     match series {
         contention::STOCK => "redis",

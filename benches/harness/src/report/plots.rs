@@ -6,9 +6,9 @@ use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
 use crate::results::{Metric, Outcome, extremes, median};
 
-/// A plot and where it goes in the page.
+/// A plot and its place in the page.
 pub struct Named {
-    /// Its place's id.
+    /// The id of its place.
     pub id: String,
     /// The plot.
     pub plot: Plot,
@@ -21,7 +21,7 @@ const BARS: [(&str, Metric, &str); 3] = [
     ("p99", Metric::P99, "p99 latency, µs"),
 ];
 
-/// More series than this stand side by side in a plot for each point.
+/// With more series than this, each point has a plot of its own.
 const MOST_COLOURS: usize = 8;
 
 /// Colours of midi's series, which stand out, and of the others.
@@ -44,8 +44,8 @@ fn looks(outcome: &Outcome) -> Vec<(&'static str, String)> {
     outcome.series.iter().map(|series| series.name.as_str()).map(look).collect()
 }
 
-/// What comes before the first comma of all points, such as GET and SET: each has a plot of its
-/// own. One empty word where the points are not made so.
+/// The part before the first comma of all points, such as GET and SET: each has its own plot.
+/// One empty word if the points do not have that form.
 fn families(points: &[&str]) -> Vec<String> {
     let mut families: Vec<String> = Vec::new();
     for point in points {
@@ -108,7 +108,7 @@ fn named(outcome: &Outcome, id: &str, plot: Plot) -> Named {
     Named { id: format!("{}-{id}", outcome.name), plot }
 }
 
-/// One bar a series and point of a family, coloured by series: the median, with the extremes as
+/// One bar per series and point of a family, coloured by series: the median, with the extremes as
 /// whiskers.
 fn grouped(
     outcome: &Outcome,
@@ -127,7 +127,7 @@ fn grouped(
     laid_out(plot, title, &outcome.points)
 }
 
-/// One bar a series.
+/// One bar per series.
 fn side_by_side(outcome: &Outcome, title: &str, values: impl Fn(&str) -> Vec<f64>) -> Option<Plot> {
     let mut plot = Plot::new();
     let mut bars = Bars::default();
@@ -173,7 +173,7 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
     if plot.data().is_empty() {
         return None;
     }
-    // Points are names, also where they look like numbers.
+    // Points are names, even if they look like numbers.
     let x = Axis::new().title(Title::with_text(below)).type_(AxisType::Category).auto_margin(true);
     let layout =
         Layout::new().title(Title::with_text(title)).bar_mode(BarMode::Group).x_axis(x).height(480);
@@ -182,7 +182,7 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
     Some(plot)
 }
 
-/// How large a part of the commands took how long: the middle round of each series.
+/// The distribution of latencies: the middle round of each series.
 fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     let mut plot = Plot::new();
     for (series, (colour, shown)) in outcome.series.iter().zip(looks(outcome)) {
@@ -211,7 +211,7 @@ fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     Some(plot)
 }
 
-/// Few names only: a part with dozens of figures is read as a table.
+/// Only if there are few names: a part with dozens of figures is read as a table.
 fn figure_names(outcome: &Outcome) -> Vec<String> {
     const MOST: usize = 4;
     let mut names: Vec<String> =

@@ -26,7 +26,7 @@ pub fn terminal(outcomes: &[Outcome], goals: &[Goal]) -> String {
     text
 }
 
-/// Columns as wide as they must be: words to the left, numbers to the right.
+/// Columns as narrow as possible: words to the left, numbers to the right.
 fn aligned(table: &Table) -> String {
     let rows: Vec<&Vec<String>> = std::iter::once(&table.head).chain(&table.rows).collect();
     let width = |column: usize| {
