@@ -56,7 +56,8 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
     }
     format!(
         "<!doctype html><html lang=en><head><meta charset=utf-8>\
-         <meta name=viewport content=\"width=device-width, initial-scale=1\"><title>midi: benchmarks</title>\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\
+         <title>midi: benchmarks</title>\
          <style>{STYLE}</style>{}</head><body>{body}</body></html>",
         Plot::offline_js_sources()
     )
