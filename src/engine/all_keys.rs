@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::attempt::said;
+use super::attempt::outcome_of;
 use super::call::{Call, Outcome, Taking};
 use super::long::ScanState;
 use super::slot::ThreadSlot;
@@ -38,11 +38,11 @@ impl Engine {
     /// Only the main thread exchanges databases, because it may wait for all tokens.
     fn swap(&self, slot: &ThreadSlot, call: &Call<'_>, reply: &mut dyn Reply) -> Outcome {
         if self.config.cluster != Cluster::Off {
-            return said(call, Err(Error::NotInCluster("SWAPDB")), reply);
+            return outcome_of(call, Err(Error::NotInCluster("SWAPDB")), reply);
         }
         let (a, b) = match swapped_dbs(&call.args, self.config.databases) {
             Ok(dbs) => dbs,
-            Err(error) => return said(call, Err(error), reply),
+            Err(error) => return outcome_of(call, Err(error), reply),
         };
         let Some(locked) = slot.locked() else {
             return Outcome::Long;
@@ -57,7 +57,7 @@ impl Engine {
     fn scan(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
         let args = match ScanArgs::parse(&call.args, &call.limits) {
             Ok(args) => args,
-            Err(error) => return said(call, Err(error), reply),
+            Err(error) => return outcome_of(call, Err(error), reply),
         };
         if args.count > SCAN_AT_ONCE {
             return Outcome::Long;

@@ -55,7 +55,7 @@ impl Engine {
             Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
             Action::AllKeys(which) => self.attempt_all_keys(slot, call, taking, which, reply),
             Action::OneKey(_) | Action::Door(_) | Action::Port(_) => {
-                said(call, Err(Error::Internal), reply)
+                outcome_of(call, Err(Error::Internal), reply)
             }
         }
     }
@@ -150,7 +150,7 @@ impl Engine {
                     }
                     _ => Err(Error::Internal),
                 };
-                said(call, result, reply)
+                outcome_of(call, result, reply)
             })
         };
         if done.is_anything() {
@@ -242,7 +242,7 @@ impl Engine {
     ) -> Outcome {
         let keys = call.row().key_arguments(&call.args);
         if keys.len() > call.limits.max_atomic_keys {
-            return said(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
+            return outcome_of(call, Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
         }
         let outcome = self.with_many(slot, call, keys, taking, |keys, events| {
             self.run_many(slot, call, run, reply, keys, events)
@@ -265,7 +265,7 @@ impl Engine {
             in_one_go = call.limits.in_one_go();
             cx.limits = &in_one_go;
         }
-        slot.counted(call.command, || said(call, run.run(&mut cx, reply), reply))
+        slot.counted(call.command, || outcome_of(call, run.run(&mut cx, reply), reply))
     }
 
     /// The context of a command on several keys.
@@ -297,7 +297,7 @@ impl Engine {
                     reply.integer(self.count_keys(call, each, keys, events));
                     Outcome::Done
                 }
-                _ => said(call, Err(Error::Internal), reply),
+                _ => outcome_of(call, Err(Error::Internal), reply),
             });
         outcome.unwrap_or_else(|reason| reason)
     }
@@ -438,7 +438,11 @@ pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mu
 
 /// Turns a command's result into an outcome; writes its error to the reply.
 #[inline]
-pub(super) fn said(call: &Call<'_>, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
+pub(super) fn outcome_of(
+    call: &Call<'_>,
+    result: Result<(), Error>,
+    reply: &mut dyn Reply,
+) -> Outcome {
     match result {
         Ok(()) => Outcome::Done,
         Err(Error::ReplyTooLarge) => Outcome::TooLarge,

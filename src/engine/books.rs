@@ -124,14 +124,9 @@ impl Books {
         if self.queued_now() >= max {
             return Err(Error::TooManyQueued(max));
         }
-        self.count_queued(slot);
-        Ok(())
-    }
-
-    /// Counts one more queued command that cannot be refused.
-    pub(super) fn count_queued(&self, slot: &ThreadSlot) {
         slot.queued.add(1);
         self.queued_now.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Uncounts a queued command that has returned to its origin.

@@ -184,6 +184,18 @@ impl ThreadCounts {
         sum.timed_ns += count.timed_ns.get();
     }
 
+    /// Counts commands that ran at once.
+    #[inline]
+    pub fn ran_at_once(&self, commands: usize) {
+        self.at_once.add(commands as u64);
+    }
+
+    /// Counts a long command that this thread has run to its end, and its time.
+    pub fn ran_long(&self, command: usize, started: Instant) {
+        self.called(command);
+        self.timed(command, started.elapsed());
+    }
+
     /// Commands that ran at once on this thread.
     pub fn at_once(&self) -> u64 {
         self.at_once.get()

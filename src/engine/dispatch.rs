@@ -133,7 +133,7 @@ impl Engine {
                 _ => self.attempt(slot, call, taking(slot), &mut client.reply()),
             };
             if outcome == Outcome::Done {
-                return self.book_at_once(slot);
+                return slot.ran_at_once(1);
             }
             if client.may_wait() {
                 return self.go_on(slot, call, outcome, client);
@@ -163,32 +163,45 @@ impl Engine {
         let next = self.next(slot, call, outcome, false, &mut client.reply());
         match next {
             Next::Answered => {}
-            Next::Queue => self.queue(slot, call, client),
-            Next::Main => {
-                if let Some(origin) = client.wait(WaitsFor::Main) {
-                    self.books.count_queued(slot);
-                    self.send_to_main(Box::new(Request::new(call, origin)));
-                }
-            }
+            Next::Queue => self.hand_on(slot, call, WaitsFor::Shard, client),
+            Next::Main => self.hand_on(slot, call, WaitsFor::Main, client),
             Next::Job(work) => match (client.wait_for_job(call.db), slot.locked()) {
                 (Some((owner, reply)), _) => self.start_job(call.command, owner, work, reply),
-                (None, Some(locked)) => self.run_to_end(locked, work, &mut client.reply()),
+                (None, Some(locked)) => {
+                    let started = Instant::now();
+                    self.run_to_end(locked, work, &mut client.reply());
+                    slot.ran_long(call.command, started);
+                    slot.ran_at_once(1);
+                }
                 (None, None) => {}
             },
         }
     }
 
-    fn queue<C: Caller>(&self, slot: &ThreadSlot, call: &mut Call<'_>, client: &mut C) {
-        let max = self.settings.max_queued.load(Ordering::Relaxed);
+    /// Sends a call to whom its client waits for. If the client cannot wait, the call runs here.
+    fn hand_on<C: Caller>(
+        &self,
+        slot: &ThreadSlot,
+        call: &mut Call<'_>,
+        whom: WaitsFor,
+        client: &mut C,
+    ) {
+        // What only the main thread can run is not refused for the number of queued commands.
+        let max = match whom {
+            WaitsFor::Shard => self.settings.max_queued.load(Ordering::Relaxed),
+            WaitsFor::Main => usize::MAX,
+        };
         if let Err(error) = self.books.book_queued(slot, max) {
             return call.refuse(error, &mut client.reply());
         }
-        match client.wait(WaitsFor::Shard) {
-            Some(origin) => self.send_queued(slot, Box::new(Request::new(call, origin))),
-            None => {
-                self.books.completed();
-                self.run_here(slot, call, client);
-            }
+        let Some(origin) = client.wait(whom) else {
+            self.books.completed();
+            return self.run_here(slot, call, client);
+        };
+        let request = Box::new(Request::new(call, origin));
+        match whom {
+            WaitsFor::Shard => self.send_queued(slot, request),
+            WaitsFor::Main => self.send_to_main(request),
         }
     }
 
@@ -201,9 +214,9 @@ impl Engine {
                 Ok(work) => self.run_to_end(locked, work, reply),
                 Err(error) => call.refuse(error, reply),
             }
-            self.book_long(slot, call.command, started);
+            slot.ran_long(call.command, started);
         }
-        self.book_at_once(slot);
+        slot.ran_at_once(1);
     }
 
     /// The gate of a command. On the host's door, the host has checked its own reasons.

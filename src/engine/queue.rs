@@ -128,7 +128,7 @@ impl Engine {
 
     /// Writes a finished request's reply on a worker, because it is too large for the main thread;
     /// then the request returns to its origin.
-    pub fn reply_on_worker(&self, request: Box<Request>) {
+    pub(super) fn reply_on_worker(&self, request: Box<Request>) {
         let worker = fastrand::usize(..self.config.workers);
         self.workers.send(worker, Message::Reply(request));
     }
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// A tick of the host's cron: the host may take more refusals.
-    pub fn tell_more_refusals(&self, _: Locked<'_>) {
+    pub fn allow_more_refusals(&self, _: Locked<'_>) {
         if self.refusals.tick() {
             self.send_main_task(Box::new(report_refusals));
         }

@@ -83,8 +83,8 @@ impl Default for PendingRefusals {
 impl PendingRefusals {
     /// Whether the main thread must be called. It counts as called then.
     fn call(&mut self) -> bool {
-        let may_tell = self.allowed > 0 && !self.list.is_empty();
-        may_tell && !std::mem::replace(&mut self.called, true)
+        let may_report = self.allowed > 0 && !self.list.is_empty();
+        may_report && !std::mem::replace(&mut self.called, true)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
 use smallvec::SmallVec;
@@ -210,24 +209,6 @@ impl Engine {
     /// Grows with every flush and exchange of databases: what was read before is then out of date.
     pub fn age(&self) -> u64 {
         self.age.load(Ordering::Relaxed)
-    }
-
-    /// Counts a command that ran at once.
-    #[inline]
-    pub fn book_at_once(&self, slot: &ThreadSlot) {
-        slot.at_once.add(1);
-    }
-
-    /// Counts several commands that ran at once.
-    #[inline]
-    pub fn book_many_at_once(&self, slot: &ThreadSlot, commands: usize) {
-        slot.at_once.add(commands as u64);
-    }
-
-    /// Counts a long command that this thread has run to its end, and its time.
-    pub fn book_long(&self, slot: &ThreadSlot, command: usize, started: Instant) {
-        slot.called(command);
-        slot.timed(command, started.elapsed());
     }
 }
 

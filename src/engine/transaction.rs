@@ -19,7 +19,7 @@ use super::edit::Account;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use crate::command::{Action, Error, Reply};
-use crate::store::{Now, UnixMs};
+use crate::store::{Edit, Now, UnixMs};
 use crate::sync::Locked;
 
 /// The keys that a connection watches. Dropping it ends the watch.
@@ -108,8 +108,7 @@ impl Engine {
         true
     }
 
-    /// When a key expires, if it exists and has an expiry. A key that has expired is removed now:
-    /// removed later, it would look like a change.
+    /// When a key expires, if it exists and has an expiry; see [`Engine::look`].
     pub(super) fn live_until(
         &self,
         slot: &ThreadSlot,
@@ -118,14 +117,27 @@ impl Engine {
         key: &[u8],
         now: &Now,
     ) -> Option<UnixMs> {
+        self.look(slot, held, db, key, now, |edit| edit.expiry()).flatten()
+    }
+
+    /// Looks at a key that is about to be watched; `None` if its database has no key in the shard.
+    /// A key that has expired is removed now: removed later, it would look like a change.
+    pub(super) fn look<R>(
+        &self,
+        slot: &ThreadSlot,
+        held: &mut HeldShard<'_>,
+        db: u32,
+        key: &[u8],
+        now: &Now,
+        look: impl FnOnce(&mut Edit<'_>) -> R,
+    ) -> Option<R> {
         held.table(db)?;
         let account = Account { slot, metered: false };
-        let (due, done) =
-            self.edit_key(account, held, self.key_at(db, key), key, now, |edit| edit.expiry());
+        let (seen, done) = self.edit_key(account, held, self.key_at(db, key), key, now, look);
         if done.expired && self.is_listening() {
             self.announce_notifications(slot);
         }
-        due
+        Some(seen)
     }
 
     /// Adds the shards that a call of a short command needs.

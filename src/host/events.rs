@@ -128,7 +128,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
         notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
-        instance().engine.tell_more_refusals(ctx.locked());
+        instance().engine.allow_more_refusals(ctx.locked());
     });
 }
 

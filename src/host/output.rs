@@ -11,7 +11,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, api, client_flags, log};
 use super::instance::instance;
-use crate::command::Reply;
+use crate::command::{LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::Locked;
 use crate::limits::HOST_OUTPUT_BESIDE;
 
@@ -71,9 +71,6 @@ pub struct UpTo<R> {
     most: usize,
 }
 
-/// The fewest bytes that an element of a reply takes.
-const LEAST_BYTES: usize = 3;
-
 impl<R: Reply> UpTo<R> {
     /// Passes on up to `most` bytes to `to`.
     pub fn new(to: R, most: usize) -> Self {
@@ -95,7 +92,7 @@ impl<R: Reply> UpTo<R> {
         if self.is_cut() {
             return None;
         }
-        self.written = self.written.saturating_add(bytes + LEAST_BYTES);
+        self.written = self.written.saturating_add(bytes + LEAST_ELEMENT_BYTES);
         if self.is_cut() { None } else { Some(&mut self.to) }
     }
 }

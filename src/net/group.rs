@@ -185,7 +185,7 @@ impl<D: Driver> Service<D> {
         });
         // If so, the last reply is the one that was cut off.
         let is_cut = output.len() > most;
-        engine.book_many_at_once(self.slot(), done);
+        self.slot().ran_at_once(done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         for member in members.iter().filter(|member| !member.commands.is_empty()) {
             let Some(connection) = connections.get_mut(member.key) else { continue };

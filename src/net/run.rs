@@ -315,7 +315,7 @@ impl<D: Driver> Service<D> {
             let enough = reply.len() + HELD_OUTPUT;
             engine.attempt_run(slot, calls.clone(), &mut reply, |reply| reply.len() > enough)
         };
-        engine.book_many_at_once(slot, done);
+        slot.ran_at_once(done);
         count(&self.shared.counts(self.worker).commands, done as u64);
         note(ahead.named(done.min(ahead.len() - 1)), &connection.client);
         if outcome == Outcome::Done {

@@ -554,7 +554,7 @@ impl Driver {
                 _ => Taking::Wait(locked()),
             };
             match engine.attempt(slot, call, taking, &mut record) {
-                Outcome::Done => engine.book_at_once(slot),
+                Outcome::Done => slot.ran_at_once(1),
                 Outcome::Busy | Outcome::TooLarge => {
                     assert!(record.0.is_empty() && taking == Taking::MAIN);
                     self.queued += 1;

@@ -13,8 +13,11 @@ use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 
 /// All keys of `db` that match.
 pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
-    let task =
-        Arc::new(KeysTask { pattern, found: Mutex::default(), head_said: AtomicBool::new(false) });
+    let task = Arc::new(KeysTask {
+        pattern,
+        found: Mutex::default(),
+        head_written: AtomicBool::new(false),
+    });
     let part = |worker| KeysPart {
         task: Arc::clone(&task),
         db,
@@ -34,7 +37,7 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
 struct KeysTask {
     pattern: Pattern,
     found: Mutex<Chunks>,
-    head_said: AtomicBool,
+    head_written: AtomicBool,
 }
 
 struct KeysPart {
@@ -104,7 +107,7 @@ impl KeysPart {
 impl Task for KeysTask {
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
         let mut found = self.found.lock();
-        if !self.head_said.swap(true, Ordering::Relaxed) {
+        if !self.head_written.swap(true, Ordering::Relaxed) {
             reply.array(found.keys());
         }
         found.say(reply, Some(slice))

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::command::{Copied, Error, LEAST_ELEMENT_BYTES, OwnedArgs, Reply};
-use crate::engine::edit::Account;
 use crate::engine::{
     Author, Call, Engine, HeldShard, Locked, Part, Progress, Slice, Taking, Task, ThreadSlot, Work,
 };
@@ -29,7 +28,7 @@ use crate::store::{Done, Now, SharedValue, StringRef, UnixMs, read};
 pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
     let keys = call.args.len() - 1;
     let task =
-        Arc::new(MgetTask { keys, found: Mutex::default(), head_said: AtomicBool::new(false) });
+        Arc::new(MgetTask { keys, found: Mutex::default(), head_written: AtomicBool::new(false) });
     let asked = Asked {
         args: call.args.to_owned(usize::MAX),
         command: call.command,
@@ -290,19 +289,11 @@ impl Round {
     /// Notes a key's size, and when it expires; removes an expired one now.
     fn look(&mut self, key: &[u8], db: u32, held: &mut HeldShard<'_>, slice: &Slice<'_>) {
         self.bytes += LEAST_ELEMENT_BYTES;
-        if held.table(db).is_none() {
-            return;
-        }
-        let (engine, slot) = (slice.engine, slice.slot);
-        let (at, account) = (engine.key_at(db, key), Account { slot, metered: false });
-        let (_, done) = engine.edit_key(account, held, at, key, &slice.now(), |edit| {
+        slice.engine.look(slice.slot, held, db, key, &slice.now(), |edit| {
             let Some(entry) = edit.read() else { return };
             self.due = self.due.min(entry.expire_at().unwrap_or(UnixMs::MAX));
             self.bytes += entry.string().map_or(0, |value| value.len());
         });
-        if done.expired && engine.is_listening() {
-            engine.announce_notifications(slot);
-        }
     }
 
     /// Copies the next value, or continues with it.
@@ -368,13 +359,13 @@ struct MgetTask {
     /// What is still to be written. A value is freed once it is written, so that the reply is not
     /// in memory twice.
     found: Mutex<VecDeque<Copied>>,
-    head_said: AtomicBool,
+    head_written: AtomicBool,
 }
 
 impl Task for MgetTask {
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
         let mut found = self.found.lock();
-        if !self.head_said.swap(true, Ordering::Relaxed) {
+        if !self.head_written.swap(true, Ordering::Relaxed) {
             reply.array(self.keys);
         }
         while let Some(value) = found.pop_front() {

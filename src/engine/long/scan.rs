@@ -25,7 +25,7 @@ pub struct ScanState {
     shards: u32,
     place: u32,
     found: Chunks,
-    head_said: bool,
+    head_written: bool,
 }
 
 impl ScanState {
@@ -42,7 +42,7 @@ impl ScanState {
             shards,
             place: args.cursor as u32,
             found: Chunks::default(),
-            head_said: false,
+            head_written: false,
         }
     }
 
@@ -101,8 +101,8 @@ impl ScanState {
 
     /// The reply: cursor and keys. True when all is written.
     pub fn reply(&mut self, reply: &mut dyn Reply, slice: Option<&Slice<'_>>) -> bool {
-        if !self.head_said {
-            self.head_said = true;
+        if !self.head_written {
+            self.head_written = true;
             let at_end = self.shard == self.shards;
             let cursor =
                 if at_end { 0 } else { u64::from(self.shard) << 32 | u64::from(self.place) };

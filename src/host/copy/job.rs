@@ -99,7 +99,7 @@ pub fn start<C: Copying + 'static>(
             copy.prepare(&endless);
             copy.slice(caller.ctx, None);
         }
-        engine.book_long(engine.main_slot(locked), call.command, started);
+        engine.main_slot(locked).ran_long(call.command, started);
         if let Some(error) = copy.error() {
             return Err(error);
         }

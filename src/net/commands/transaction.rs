@@ -220,7 +220,7 @@ impl<D: Driver> Service<D> {
         };
         holding.let_go();
         refusals.into_iter().for_each(|refusal| self.note_refusal(|| refusal));
-        engine.book_many_at_once(self.slot(), transaction.commands.len());
+        self.slot().ran_at_once(transaction.commands.len());
         tried
     }
 
