@@ -61,6 +61,8 @@ pub struct Experiment {
     pub name: &'static str,
     /// A headline.
     pub title: &'static str,
+    /// What it asks, in one sentence.
+    pub question: &'static str,
     /// What it does, for readers of the report.
     pub about: &'static str,
     /// The meaning of the points of the plots: "pipeline", "load".
@@ -248,6 +250,7 @@ impl Bench {
             number: experiment.number,
             name: experiment.name.into(),
             title: experiment.title.into(),
+            question: experiment.question.into(),
             about: experiment.about.into(),
             points: experiment.points.into(),
             quick: self.plan.quick,

@@ -41,6 +41,9 @@ pub struct Outcome {
     pub name: String,
     /// See there.
     pub title: String,
+    /// See there; empty in older results.
+    #[serde(default)]
+    pub question: String,
     /// See there.
     pub about: String,
     /// See there.

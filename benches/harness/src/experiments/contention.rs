@@ -77,6 +77,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 2,
         name: NAME,
         title: "Light commands beside heavy ones",
+        question: "How much do heavy commands slow light ones down?",
         about: "Heavy: 5 connections run KEYS for a pattern that returns 200,000 of 1 M keys. \
                 Light: 10 connections run single GETs, or MGETs of 500 keys. First apart, then at \
                 the same time; all cores shared with the load. Open loop: light is sent at 40 % of \

@@ -22,6 +22,7 @@ pub fn experiment(plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The engine alone",
+        question: "How does the engine alone scale from one thread to two?",
         about: "No sockets, no host: two threads run commands on the engine's shards. `of 2` is \
                 the throughput of two threads over that of one, divided by what two threads of \
                 plain computation get out of this machine in the same round. Bytes are those above \

@@ -39,6 +39,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 2,
         name: NAME,
         title: "Work under the global lock beside native commands",
+        question: "How much does work under the host's global lock slow native commands down?",
         about: "10 connections run native GETs over 1 M keys while 1 or 5 connections copy keys \
                 into midi, over and over (MIDI.IMPORT of 10,000 keys that match, one in ten), \
                 which is work under the host's global lock. All cores shared with the load. Open \

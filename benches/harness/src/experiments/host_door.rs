@@ -43,6 +43,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "Throughput through the host door",
+        question: "How fast are MIDI.GET and MIDI.SET on the host's port, beside GET and SET?",
         about: "GET and SET of 64-byte values, uniform keys, 50 connections, one load thread. \
                 Server and load on cores of their own, but for io-threads, which share all. CPU \
                 per command is user and system time of the server's processes, all threads, \

@@ -181,7 +181,8 @@ pub fn experiment(catalogue: &Catalogue, _: &Plan) -> Experiment {
         number: 7,
         name: NAME,
         title: "Hostile clients",
-        about: "What does one client's flood do to everybody else? Floods of 2 connections at \
+        question: "What does one client's flood do to everybody else?",
+        about: "Floods of 2 connections at \
                 pipeline 1000 and of 300 at pipeline 100, less where a command is long (64 MiB are \
                 in flight at most) or a stranger's (100). Beside each, 1000 PINGs a second on one \
                 connection to the host's port, as an open loop, and GETs of 10 other clients of \

@@ -28,6 +28,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "Memory per key",
+        question: "How much memory does a key take?",
         about: "Resident memory that an empty server grows by when 1 M keys `key:N` with values of \
                 64 bytes are stored, divided by the keys: keys, values, tables, allocator, buffers \
                 of 10 connections.",

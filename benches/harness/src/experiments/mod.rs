@@ -50,30 +50,6 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
     ]
 }
 
-/// An experiment's question, in one sentence; empty for an unknown name.
-pub fn question(name: &str) -> &'static str {
-    match name {
-        host_door::NAME => {
-            "How fast are MIDI.GET and MIDI.SET on the host's port, beside GET and SET?"
-        }
-        port::NAME => "How much CPU time does a command on midi's own port cost, beside its peers?",
-        port_all_cores::NAME => "How many commands a second does a server answer with all cores?",
-        port_large::NAME => "What changes when the keys no longer fit into the processor's caches?",
-        memory::NAME => "How much memory does a key take?",
-        populate::NAME => "How fast are very many keys created, and who waits meanwhile?",
-        engine::NAME => "How does the engine alone scale from one thread to two?",
-        contention::NAME => "How much do heavy commands slow light ones down?",
-        global_lock::NAME => {
-            "How much does work under the host's global lock slow native commands down?"
-        }
-        noisy_neighbour::NAME => {
-            "How much does one client with long commands slow all others down?"
-        }
-        hostile::NAME => "What does one client's flood do to everybody else?",
-        _ => "",
-    }
-}
-
 /// Pipeline depths.
 pub const PIPELINES: [u64; 3] = [1, 10, 50];
 

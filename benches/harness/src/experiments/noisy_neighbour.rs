@@ -50,6 +50,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 3,
         name: NAME,
         title: "A noisy neighbour",
+        question: "How much does one client with long commands slow all others down?",
         about: "SET and GET, as many of each, of 100-byte values, keys in sequence, 100 \
                 connections of 4 load threads, alone and beside one connection that runs, over and \
                 over, in another database, ZINTERSTORE of two sorted sets of 100,000 members \

@@ -33,6 +33,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "Making keys: MIDI.POPULATE and DEBUG POPULATE",
+        question: "How fast are very many keys created, and who waits meanwhile?",
         about: "Both on a fresh server of the same build, all cores. The probe sends 1000 PINGs a \
                 second on a connection of its own; a latency counts from when the PING was due.",
         points: "keys",

@@ -42,6 +42,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: what a command costs",
+        question: "How much CPU time does a command on midi's own port cost, beside its peers?",
         about: "GET, SET and as many of each, 64-byte values, uniform keys, 50 connections, one \
                 load thread. Server and load on cores of their own; midi's port has one worker. \
                 CPU per command is user and system time of the server's processes, all threads, \

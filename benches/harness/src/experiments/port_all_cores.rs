@@ -44,6 +44,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: all cores",
+        question: "How many commands a second does a server answer with all cores?",
         about: "GET, SET and as many of each, 64-byte values, 50 connections, two load threads; \
                 all cores shared with the load. midi's port has two workers, and the peers the \
                 threads that their names tell. `two redis`: two processes, the client splits the \

@@ -29,6 +29,7 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         number: 1,
         name: NAME,
         title: "The RESP port: 10 M keys",
+        question: "What changes when the keys no longer fit into the processor's caches?",
         about: "GET and SET over the keys that MIDI.POPULATE and DEBUG POPULATE make (10 M; 1 M in \
                 a quick run), 64-byte values, uniform keys, 50 connections, one load thread. \
                 Server and load on cores of their own; midi's port has one worker.",

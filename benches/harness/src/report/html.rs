@@ -2,9 +2,8 @@
 
 use plotly::Plot;
 
-use super::opening::summary;
+use super::opening::{UNMEASURED, summary};
 use super::{Table, figure_table, load_table, plots};
-use crate::experiments::question;
 use crate::goals::{Goal, Verdict};
 use crate::results::{Outcome, Results};
 
@@ -44,7 +43,7 @@ pub fn page(results: &Results, goals: &[Goal]) -> String {
     }
     body.push_str("<h2>Summary</h2><ul>");
     // A run of one section has no results of the others.
-    for line in summary(results, goals).iter().filter(|line| !line.contains('–')) {
+    for line in summary(results, goals).iter().filter(|line| !line.contains(UNMEASURED)) {
         body.push_str(&format!("<li>{}", emphasized(line)));
     }
     body.push_str("</ul>");
@@ -68,7 +67,7 @@ fn contents(results: &Results) -> String {
     let mut text = String::from("<h2>Contents</h2><ul><li><a href=#goals>Goals</a>");
     for outcome in &results.outcomes {
         let (name, title) = (&outcome.name, escaped(&outcome.title));
-        let asks = escaped(question(name));
+        let asks = escaped(&outcome.question);
         text.push_str(&format!("<li><a href=#{name}>{title}</a>: {asks}"));
     }
     text + "</ul>"
@@ -115,7 +114,7 @@ fn section(outcome: &Outcome) -> String {
         "<h2 id={}>{}</h2><p><b>{}</b></p><p>{}</p>",
         outcome.name,
         escaped(&outcome.title),
-        escaped(question(&outcome.name)),
+        escaped(&outcome.question),
         escaped(&outcome.about)
     );
     text.push_str(&format!("<p><code>make bench EXP={}</code></p>", outcome.number));

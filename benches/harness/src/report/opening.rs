@@ -27,6 +27,9 @@ pub fn opening(results: &Results, goals: &[Goal], pictures: &[Picture], folder: 
     text
 }
 
+/// In the place of a figure that the run does not have.
+pub(super) const UNMEASURED: &str = "–";
+
 fn machine(machine: &Machine) -> String {
     format!(
         "Run on {}: {}, {} cores, {:.0} GiB, Linux {}. midi at {}.",
@@ -43,7 +46,7 @@ fn machine(machine: &Machine) -> String {
 pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
     let got = |text: &str| {
         let goal = goals.iter().find(|goal| goal.text == text);
-        goal.and_then(|goal| median(&goal.values)).map_or("–".into(), short)
+        goal.and_then(|goal| median(&goal.values)).map_or(UNMEASURED.into(), short)
     };
     let at_depths = |before: &str, after: &str| {
         let [first, second, third] =
@@ -99,7 +102,7 @@ pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
 }
 
 fn memory_per_key(results: &Results) -> String {
-    let Some(outcome) = results.outcome(memory::NAME) else { return "not measured".into() };
+    let Some(outcome) = results.outcome(memory::NAME) else { return UNMEASURED.into() };
     let of = |series: &str, point: &str| {
         let figure = median(&outcome.values(series, point, "", Metric::Figure(memory::FIGURE)))?;
         Some(format!("{series} {} bytes", short(figure)))

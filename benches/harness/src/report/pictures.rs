@@ -79,7 +79,7 @@ const BARS_PART: f64 = 0.7;
 const HEAD: f64 = 64.0;
 const ROW: f64 = 26.0;
 const BAR: f64 = 16.0;
-const OWN_COLOUR: &str = "#1f6feb";
+pub(super) const OWN_COLOUR: &str = "#1f6feb";
 const PEER_COLOUR: &str = "#a3acb9";
 
 fn drawn(wanted: &Wanted, outcome: &Outcome) -> Option<String> {
@@ -155,7 +155,7 @@ fn text(svg: &mut String, x: f64, y: f64, attributes: &str, content: &str) {
 }
 
 /// A series' name for people who have not read the experiment.
-fn shown(series: &str) -> &str {
+pub(super) fn shown(series: &str) -> &str {
     match series {
         contention::STOCK => "redis",
         contention::ADAPTIVE => "midi, adaptive",
@@ -165,8 +165,9 @@ fn shown(series: &str) -> &str {
     }
 }
 
-fn is_own(series: &str) -> bool {
-    shown(series).starts_with("midi")
+/// Whether a series is midi's.
+pub(super) fn is_own(series: &str) -> bool {
+    shown(series).to_ascii_lowercase().starts_with("midi")
 }
 
 /// Commands a second in two or three digits.

@@ -4,6 +4,7 @@ use plotly::common::{ErrorData, ErrorType, Line, Marker, Mode, Title};
 use plotly::layout::{Axis, AxisType, BarMode};
 use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
+use super::pictures::{OWN_COLOUR, is_own, shown};
 use crate::results::{Metric, Outcome, extremes, median};
 
 /// A plot and its place in the page.
@@ -25,20 +26,19 @@ const BARS: [(&str, Metric, &str); 3] = [
 const MOST_COLOURS: usize = 8;
 
 /// Colours of midi's series, which stand out, and of the others.
-const MIDI: [&str; 4] = ["#c2185b", "#e8590c", "#d6336c", "#f08c00"];
+const OWN: [&str; 4] = [OWN_COLOUR, "#0b3d91", "#58a6ff", "#00a3c4"];
 const PEERS: [&str; 8] =
-    ["#3b5b8c", "#5c7cfa", "#2f9e8f", "#868e96", "#74a9cf", "#495057", "#7fb77e", "#adb5bd"];
-
-fn is_midi(series: &str) -> bool {
-    series.to_lowercase().contains("midi")
-}
+    ["#868e96", "#b08968", "#495057", "#d4a373", "#adb5bd", "#7f5539", "#6b705c", "#a5a58d"];
 
 /// Each series's colour, and its name in the legend: midi's are bold.
 fn looks(outcome: &Outcome) -> Vec<(&'static str, String)> {
-    let (mut midis, mut peers) = (MIDI.iter().cycle(), PEERS.iter().cycle());
+    let (mut own, mut peers) = (OWN.iter().cycle(), PEERS.iter().cycle());
     let look = |name: &str| {
-        let colour = if is_midi(name) { midis.next() } else { peers.next() };
-        let shown = if is_midi(name) { format!("<b>{name}</b>") } else { name.to_owned() };
+        let (colour, shown) = if is_own(name) {
+            (own.next(), format!("<b>{}</b>", shown(name)))
+        } else {
+            (peers.next(), shown(name).to_owned())
+        };
         (*colour.unwrap_or(&PEERS[0]), shown)
     };
     outcome.series.iter().map(|series| series.name.as_str()).map(look).collect()
@@ -58,14 +58,40 @@ fn families(points: &[&str]) -> Vec<String> {
     if families.len() * 2 > points.len() { vec![String::new()] } else { families }
 }
 
+/// The outcome's series for GET and for SET, each with the command's name, if it is in the name of
+/// every series. Else the whole outcome, and no name.
+fn by_command(outcome: &Outcome) -> Vec<(&'static str, Outcome)> {
+    let of = |command: &'static str| {
+        let mut part = outcome.clone();
+        part.series.retain(|series| series.name.contains(command));
+        (command, part)
+    };
+    let parts = ["GET", "SET"].map(of);
+    let is_whole =
+        parts.iter().map(|(_, part)| part.series.len()).sum::<usize>() == outcome.series.len();
+    if is_whole && parts.iter().all(|(_, part)| !part.series.is_empty()) {
+        parts.into()
+    } else {
+        vec![("", outcome.clone())]
+    }
+}
+
 /// All plots of an outcome.
 pub fn plots(outcome: &Outcome) -> Vec<Named> {
+    let parts = by_command(outcome);
+    parts.iter().flat_map(|(command, part)| plots_of(part, command)).collect()
+}
+
+/// The plots of an outcome, or of its part for one command.
+fn plots_of(outcome: &Outcome, command: &str) -> Vec<Named> {
     let mut plots = Vec::new();
     let points = outcome.all_points();
+    let suffix = if command.is_empty() { String::new() } else { format!(", {command}") };
+    let named = |id: &str, plot| Named { id: format!("{}-{id}{command}", outcome.name), plot };
     for role in outcome.roles() {
         for (name, metric, title) in BARS {
             let values = |series: &str, point: &str| outcome.values(series, point, role, metric);
-            let title = format!("{role}: {title}");
+            let title = format!("{role}: {title}{suffix}");
             if outcome.series.len() <= MOST_COLOURS {
                 for (number, family) in families(&points).iter().enumerate() {
                     let title = if family.is_empty() {
@@ -75,22 +101,19 @@ pub fn plots(outcome: &Outcome) -> Vec<Named> {
                     };
                     let plot = grouped(outcome, &title, family, values);
                     let id = format!("{role}-{name}-{number}");
-                    plots.extend(plot.map(|plot| named(outcome, &id, plot)));
+                    plots.extend(plot.map(|plot| named(&id, plot)));
                 }
                 continue;
             }
             for (number, point) in points.iter().enumerate() {
                 let title = format!("{title}; {} {point}", outcome.points);
                 let plot = side_by_side(outcome, &title, |series| values(series, point));
-                plots.extend(
-                    plot.map(|plot| named(outcome, &format!("{role}-{name}-{number}"), plot)),
-                );
+                plots.extend(plot.map(|plot| named(&format!("{role}-{name}-{number}"), plot)));
             }
         }
         for (number, point) in points.iter().enumerate() {
-            let plot = percentiles(outcome, role, point);
-            plots
-                .extend(plot.map(|plot| named(outcome, &format!("{role}-latency-{number}"), plot)));
+            let plot = percentiles(outcome, role, point, &suffix);
+            plots.extend(plot.map(|plot| named(&format!("{role}-latency-{number}"), plot)));
         }
     }
     for name in figure_names(outcome) {
@@ -99,13 +122,9 @@ pub fn plots(outcome: &Outcome) -> Vec<Named> {
             let rounds = outcome.rounds_of(series, point);
             rounds.filter_map(|round| round.figures.get(&name).copied()).collect()
         };
-        plots.extend(grouped(outcome, &name, "", figures).map(|plot| named(outcome, &id, plot)));
+        plots.extend(grouped(outcome, &name, "", figures).map(|plot| named(&id, plot)));
     }
     plots
-}
-
-fn named(outcome: &Outcome, id: &str, plot: Plot) -> Named {
-    Named { id: format!("{}-{id}", outcome.name), plot }
 }
 
 /// One bar per series and point of a family, coloured by series: the median, with the extremes as
@@ -183,7 +202,7 @@ fn laid_out(mut plot: Plot, title: &str, below: &str) -> Option<Plot> {
 }
 
 /// The distribution of latencies: the middle round of each series.
-fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
+fn percentiles(outcome: &Outcome, role: &str, point: &str, suffix: &str) -> Option<Plot> {
     let mut plot = Plot::new();
     for (series, (colour, shown)) in outcome.series.iter().zip(looks(outcome)) {
         let mut loads: Vec<_> = outcome
@@ -196,7 +215,7 @@ fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
         };
         let (parts, latencies): (Vec<String>, Vec<f64>) =
             middle.latency.curve.iter().map(|&(percent, us)| (format!("{percent}"), us)).unzip();
-        let width = if is_midi(&series.name) { 3.0 } else { 1.5 };
+        let width = if is_own(&series.name) { 3.0 } else { 1.5 };
         let curve = Scatter::new(parts, latencies).mode(Mode::LinesMarkers).name(&shown);
         plot.add_trace(curve.line(Line::new().color(colour).width(width)));
     }
@@ -205,7 +224,7 @@ fn percentiles(outcome: &Outcome, role: &str, point: &str) -> Option<Plot> {
     }
     let x = Axis::new().title(Title::with_text("percentile")).type_(AxisType::Category);
     let y = Axis::new().title(Title::with_text("µs")).type_(AxisType::Log);
-    let title = Title::with_text(format!("{role}: latency, {} {point}", outcome.points));
+    let title = Title::with_text(format!("{role}: latency{suffix}, {} {point}", outcome.points));
     plot.set_layout(Layout::new().title(title).x_axis(x).y_axis(y).height(480));
     plot.set_configuration(Configuration::new().responsive(true));
     Some(plot)
@@ -224,6 +243,35 @@ fn figure_names(outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::contention;
+    use crate::results::Series;
+
+    #[test]
+    fn get_and_set_are_apart() {
+        let outcome = |names: &[&str]| Outcome {
+            series: names
+                .iter()
+                .map(|name| Series { name: (*name).into(), points: Vec::new() })
+                .collect(),
+            ..Outcome::default()
+        };
+        let parts = |names: &[&str]| -> Vec<(&str, usize)> {
+            let parts = by_command(&outcome(names));
+            parts.iter().map(|(command, part)| (*command, part.series.len())).collect()
+        };
+        let both = ["native GET", "MIDI.GET pool", "native SET", "MIDI.SET pool"];
+        assert_eq!(parts(&both), [("GET", 2), ("SET", 2)]);
+        assert_eq!(parts(&["native GET"]), [("", 1)]);
+        assert_eq!(parts(&["midi", "redis"]), [("", 2)]);
+    }
+
+    #[test]
+    fn midi_stands_out_in_every_experiment() {
+        let own = ["midi port, 2 workers", "MIDI.GET pool", contention::ADAPTIVE, contention::POOL];
+        assert!(own.into_iter().all(is_own));
+        let others = ["redis", "native GET, io-threads 2", contention::STOCK, "dragonfly"];
+        assert!(!others.into_iter().any(is_own));
+    }
 
     #[test]
     fn kinds_of_load_have_plots_of_their_own() {
