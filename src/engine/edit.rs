@@ -5,6 +5,7 @@
 //! shard is held, and update the counters, the memory credit, the due times, the notifications, and
 //! the clients that watch.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
@@ -224,11 +225,13 @@ impl Engine {
         changes: &mut Changes,
         change: impl FnOnce(&mut Store) -> R,
     ) -> R {
-        // These keys exist now; after the change they are gone, or are others.
-        let watched = self.watched_in(locked, store, databases);
+        // Keys that exist before or after the change: they come, go, or are others then.
+        let mut watched: BTreeSet<_> =
+            self.watched_in(locked, store, databases).into_iter().collect();
         changes.count(store, databases, |sum, census| *sum = *sum - census);
         let result = change(store);
         changes.count(store, databases, |sum, census| *sum += census);
+        watched.extend(self.watched_in(locked, store, databases));
         for key in watched {
             databases
                 .iter()

@@ -113,6 +113,24 @@ impl Store {
         self.put_db(a, from_b);
     }
 
+    /// The databases that have a table, by ascending number.
+    pub fn databases(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(0).chain(self.others.iter().map(|&(number, _)| number))
+    }
+
+    /// Exchanges all databases with those of another shard. What is watched stays.
+    pub fn exchange_all(&mut self, other: &mut Store) {
+        std::mem::swap(&mut self.first, &mut other.first);
+        std::mem::swap(&mut self.others, &mut other.others);
+    }
+
+    /// Takes out all databases that have keys.
+    pub fn take_all(&mut self) -> impl Iterator<Item = (u32, Table)> + use<> {
+        let first = (0, std::mem::take(&mut self.first));
+        let all = std::iter::once(first).chain(std::mem::take(&mut self.others));
+        all.filter(|(_, table)| !table.is_empty())
+    }
+
     fn put_db(&mut self, db: u32, table: Table) {
         if !table.is_empty() {
             *self.db(db) = table;

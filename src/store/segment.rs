@@ -177,6 +177,11 @@ impl StringRef<'_> {
         self.shared().unwrap_or_else(|| SharedValue::new(self.bytes().to_vec()))
     }
 
+    /// The whole entry.
+    pub fn entry(&self) -> &Entry {
+        &self.0
+    }
+
     /// How the value came about.
     pub fn origin(&self) -> Origin {
         self.0.origin()

@@ -473,6 +473,16 @@ impl Table {
         }
     }
 
+    /// All keys, expired ones included.
+    pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
+        self.segments.iter().flat_map(Segment::entries)
+    }
+
+    /// Gives up all keys, to be put elsewhere.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry> {
+        self.segments.into_iter().flat_map(|mut segment| segment.drain())
+    }
+
     /// Gives up all keys, to be freed bit by bit.
     pub fn into_remains(self) -> Remains {
         Remains::new(self.len(), self.segments)

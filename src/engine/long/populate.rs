@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::SayOk;
 use crate::command::PopulateArgs;
+use crate::engine::by_shard::sort_by_shard;
 use crate::engine::edit::{Account, KeyAt};
 use crate::engine::watch::is_live;
 use crate::engine::{Engine, HeldShard, Part, Progress, Slice, Work};
@@ -123,22 +124,10 @@ impl PopulatePart {
         }
     }
 
-    /// Sorts the planned keys by shard (a counting sort).
+    /// Sorts the planned keys by shard.
     fn sort(&mut self, engine: &Engine) {
-        let shard = |planned: &PlannedKey| engine.shard_of(planned.hash) as usize;
-        let mut places = vec![0; engine.shard_count() as usize + 1];
-        for planned in &self.planned {
-            places[shard(planned) + 1] += 1;
-        }
-        for at in 1..places.len() {
-            places[at] += places[at - 1];
-        }
-        self.sorted.clone_from(&self.planned);
-        for planned in self.planned.drain(..) {
-            let place = &mut places[shard(&planned)];
-            self.sorted[*place] = planned;
-            *place += 1;
-        }
+        let shard = |planned: &PlannedKey| engine.shard_of(planned.hash);
+        sort_by_shard(&mut self.planned, &mut self.sorted, engine.shard_count(), shard);
         self.done = 0;
     }
 

@@ -1,0 +1,228 @@
+//! A second keyspace, which a load fills while the real one still serves. It is then exchanged for
+//! the real one at one moment, or its keys are added.
+//!
+//! No client sees it, so it needs neither tokens nor counters nor notifications. Its keys are where
+//! they will be: in the same shard, under the same hash.
+
+use crossbeam::utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::by_shard::sort_by_shard;
+use super::edit::Changes;
+use super::state::Engine;
+use crate::store::{
+    Done, Edit, KeyHash, KeyHasher, Now, Origin, Remains, Store, Table, UnixMs, Value, prefetch,
+};
+use crate::sync::Locked;
+
+/// A moment at which no key has expired: a load drops nothing by the clock.
+fn before_all() -> Now {
+    Now::at(UnixMs::MIN)
+}
+
+/// The second keyspace. Any thread may add keys.
+pub struct Staging {
+    shards: Box<[CachePadded<Mutex<Store>>]>,
+    hasher: KeyHasher,
+    mask: u32,
+}
+
+/// A key that is to be staged.
+#[derive(Clone, Copy)]
+pub struct StagedKey<'a> {
+    /// Its name.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: Value<'a>,
+    /// When it expires, perhaps in the past.
+    pub expire_at: Option<UnixMs>,
+    /// How its value came about.
+    pub origin: Origin,
+}
+
+/// A shard of a [`Staging`], which this thread has for itself. Nobody may wait for a token, or for
+/// another of these, meanwhile.
+pub struct StagedShard<'a> {
+    store: MutexGuard<'a, Store>,
+    hasher: &'a KeyHasher,
+}
+
+impl Staging {
+    /// An empty keyspace with the shards of this engine.
+    pub fn new(engine: &Engine) -> Self {
+        let shards = 0..engine.shard_count();
+        Staging {
+            shards: shards.map(|_| CachePadded::new(Mutex::new(Store::default()))).collect(),
+            hasher: engine.hasher.clone(),
+            mask: engine.mask,
+        }
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    /// The shard that a key is in.
+    #[inline]
+    pub fn shard_of(&self, hash: KeyHash) -> u32 {
+        hash.shard(self.mask)
+    }
+
+    /// Moves the `planned` items to `sorted`, in the order of the shards of their keys.
+    pub fn sort<T: Copy>(
+        &self,
+        planned: &mut Vec<T>,
+        sorted: &mut Vec<T>,
+        hash: impl Fn(&T) -> KeyHash,
+    ) {
+        sort_by_shard(planned, sorted, self.mask + 1, |item| self.shard_of(hash(item)));
+    }
+
+    /// Prefetches a shard.
+    #[inline]
+    pub fn prefetch(&self, shard: u32) {
+        prefetch(&raw const *self.shards[shard as usize]);
+    }
+
+    /// A shard, as soon as no other thread has it.
+    #[inline]
+    pub fn lock(&self, shard: u32) -> StagedShard<'_> {
+        StagedShard { store: self.shards[shard as usize].lock(), hasher: &self.hasher }
+    }
+
+    /// How many keys there are, expired ones included.
+    pub fn keys(&self) -> u64 {
+        let keys = |store: &Store| -> usize {
+            store.databases().filter_map(|db| store.table(db)).map(Table::len).sum()
+        };
+        self.shards.iter().map(|shard| keys(&shard.lock()) as u64).sum()
+    }
+
+    /// The tables, to be freed.
+    pub fn into_remains(self) -> Vec<Remains> {
+        self.into_stores().flat_map(|mut store| remains_of(&mut store)).collect()
+    }
+
+    fn into_stores(self) -> impl Iterator<Item = Store> {
+        self.shards.into_iter().map(|shard| CachePadded::into_inner(shard).into_inner())
+    }
+}
+
+fn remains_of(store: &mut Store) -> impl Iterator<Item = Remains> + use<> {
+    store.take_all().map(|(_, table)| table.into_remains())
+}
+
+impl StagedShard<'_> {
+    /// Prefetches the place of a key.
+    #[inline]
+    pub fn prefetch(&self, db: u32, hash: KeyHash) {
+        if let Some(table) = self.store.table(db) {
+            table.prefetch(hash);
+        }
+    }
+
+    /// Adds a key with this hash. False if there is one of that name.
+    #[inline]
+    pub fn insert(&mut self, db: u32, hash: KeyHash, new: &StagedKey<'_>) -> bool {
+        let (now, mut done) = (before_all(), Done::default());
+        let table = self.store.db(db);
+        let mut edit = Edit::new(table, self.hasher, hash, new.key, &now, &mut done);
+        if edit.is_there() {
+            return false;
+        }
+        edit.set(new.value, new.expire_at);
+        if new.origin != Origin::Given {
+            edit.set_origin(new.origin);
+        }
+        true
+    }
+}
+
+impl Engine {
+    /// Replaces the whole keyspace by the staged one, at one moment. Returns the old tables, for
+    /// [`Engine::free_later`].
+    pub fn install(&self, locked: Locked<'_>, staging: Staging) -> Vec<Remains> {
+        let mut remains = Vec::new();
+        let mut stores = staging.into_stores();
+        self.edit_all(locked, |store, changes| {
+            let mut staged = stores.next().unwrap_or_default();
+            self.edit_with(locked, store, &mut staged, changes, Store::exchange_all);
+            remains.extend(remains_of(&mut staged));
+        });
+        remains
+    }
+
+    /// Adds the staged keys to the keyspace at one moment; they replace keys of the same name. The
+    /// time that it takes, with all tokens held, grows with the number of staged keys.
+    pub fn merge(&self, locked: Locked<'_>, staging: Staging) {
+        let mut stores = staging.into_stores();
+        self.edit_all(locked, |store, changes| {
+            let mut staged = stores.next().unwrap_or_default();
+            self.edit_with(locked, store, &mut staged, changes, |store, staged| {
+                for (db, table) in staged.take_all() {
+                    put_all(store.db(db), table, &self.hasher);
+                }
+            });
+        });
+    }
+
+    /// Whether the keyspace has any of the staged keys, expired ones included.
+    pub fn has_any_of(&self, locked: Locked<'_>, staging: &Staging) -> bool {
+        (0..self.shard_count()).any(|shard| {
+            let staged = staging.lock(shard);
+            let held = self.take_waiting(locked, shard);
+            let found = staged.store.databases().any(|db| {
+                let tables = staged.store.table(db).zip(held.table(db));
+                tables.is_some_and(|(staged, table)| has_any(table, staged, &self.hasher))
+            });
+            self.release(shard, held);
+            found
+        })
+    }
+
+    /// Changes all databases that one of the shards that `edit_all` holds has, or that are staged
+    /// for it.
+    fn edit_with(
+        &self,
+        locked: Locked<'_>,
+        store: &mut Store,
+        staged: &mut Store,
+        changes: &mut Changes,
+        change: impl FnOnce(&mut Store, &mut Store),
+    ) {
+        let mut databases: Vec<u32> = store.databases().chain(staged.databases()).collect();
+        databases.sort_unstable();
+        databases.dedup();
+        self.edit_databases(locked, store, &databases, changes, |store| {
+            change(store, staged);
+            // `edit_databases` counts what whole databases gain; nobody counts it again.
+            databases.iter().for_each(|&db| forget_gained(store, db));
+        });
+    }
+}
+
+fn forget_gained(store: &mut Store, db: u32) {
+    if store.table(db).is_some() {
+        store.db(db).take_gained();
+    }
+}
+
+/// Whether `table` has any key of `staged`.
+fn has_any(table: &Table, staged: &Table, hasher: &KeyHasher) -> bool {
+    !table.is_empty()
+        && staged.entries().any(|entry| table.find(hasher.hash(entry.key()), entry.key()).is_some())
+}
+
+/// Moves all entries to `table`, in place of those of the same name.
+fn put_all(table: &mut Table, staged: Table, hasher: &KeyHasher) {
+    let now = before_all();
+    let mut name = Vec::new();
+    for entry in staged.into_entries() {
+        name.clear();
+        name.extend_from_slice(entry.key());
+        let (hash, mut done) = (hasher.hash(&name), Done::default());
+        Edit::new(table, hasher, hash, &name, &now, &mut done).put(entry);
+    }
+}
