@@ -7,9 +7,9 @@
 //!                    commands, jobs, expiry ─────────┘
 //! ```
 //!
-//! Data flows one way: `store ← command ← engine ← net, host`, and `sync ← engine`. A module may
-//! use those before it in this list, never those after it; `net` and `host` do not use each other.
-//! A test checks this. docs/design.md explains the parts, docs/glossary.md the terms.
+//! Data flows one way: `store ← command ← engine ← journal ← net, host`, and `sync ← engine`. A
+//! module may use those before it in this list, never those after it; `net` and `host` do not use
+//! each other. A test checks this. docs/design.md explains the parts, docs/glossary.md the terms.
 
 pub mod limits;
 
@@ -20,6 +20,8 @@ pub mod store;
 pub mod command;
 
 pub mod engine;
+
+pub mod journal;
 
 pub mod net;
 

@@ -94,6 +94,22 @@ pub const GROWING_BYTES: usize = 16 << 10;
 /// appended byte costs four moved ones on average.
 pub const GROWTH_DIVISOR: usize = 4;
 
+/// The size at which a frame of a snapshot ends: a checksum costs little then, and a thread that
+/// loads it has some 700 short keys to do.
+pub const SNAPSHOT_FRAME_BYTES: usize = 64 << 10;
+/// From this size on, a value is a string of its own in a snapshot, which is not copied.
+pub const SNAPSHOT_LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes of a snapshot that have been read and wait for a worker, while it is loaded; a single
+/// frame may be larger. A worker that naps, or has others to serve, misses some milliseconds of
+/// reading: a few MiB.
+pub const LOAD_WAITING_BYTES: usize = 16 << 20;
+/// What a thread takes of them in one go, if there is so much: then it has some 16 short keys for
+/// each of 1024 shards.
+pub const LOAD_BATCH_BYTES: usize = 2 << 20;
+/// The most keys that it puts into a shard before it lets others have it, and looks at the clock.
+pub const LOAD_RUN_KEYS: usize = 32;
+
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);
 

@@ -1,0 +1,20 @@
+//! Snapshots: all keys as a list of strings, which the host keeps in a section of its RDB.
+//!
+//! `format.rs` says how the strings look. [`save`] makes them of a keyspace that holds still, in a
+//! forked child as a rule; [`load`] fills a [`Staging`](crate::engine::Staging) from them, on all
+//! workers, and refuses all that is not exactly what was saved.
+
+mod error;
+mod format;
+mod intake;
+mod load;
+mod save;
+
+pub use error::{Fault, FramePlace, LoadError};
+pub use load::{LoadStats, Source, load};
+pub use save::{SaveStats, Sink, VisitShard, save};
+
+/// The version of the format that is written, and the newest that is read. It grows when an older
+/// reader would misunderstand what is written; a new field or kind that a reader must understand
+/// (see `format.rs`) needs no new version, as older readers refuse it.
+pub const VERSION: i32 = 1;
