@@ -202,6 +202,19 @@ pub const OBSERVED_NAME_BYTES: usize = 248;
 /// At least this many in a shard, however many shards there are.
 pub const WATCHED_PER_SHARD_MIN: usize = 16;
 
+/// How long a thread that is not the host's main thread tries to take all tokens before it forks. A
+/// job's slice keeps one for 50 µs, a command on very many keys for some milliseconds.
+pub const FORK_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How many changes of midi's keys are added to the host's count at once. Added one by one, 7 ns
+/// each.
+pub const CHANGES_AT_ONCE: u64 = 20_000;
+/// The same while the host has a replication backlog: each costs 0.3 µs then.
+pub const CHANGES_AT_ONCE_WITH_BACKLOG: u64 = 1_000;
+
+/// Seconds between two lines in the log about the progress of loading.
+pub const LOADING_LOGGED_EVERY: Duration = Duration::from_secs(5);
+
 /// How often a worker looks for keys that are due.
 pub const EXPIRY_TICK: Duration = Duration::from_millis(100);
 

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::call::{Call, Outcome, Taking};
 use super::edit::{KeyAt, KeysInHand, NamedKey, shards_of};
+use super::mode::Mode;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use super::watch::is_live;
@@ -12,7 +13,7 @@ use crate::command::{
     Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply,
 };
 use crate::limits::{AHEAD, KEYS_AT_ONCE};
-use crate::store::{Done, Edit, KeyHash};
+use crate::store::{Done, Edit, KeyHash, Now};
 
 impl Engine {
     /// Tries to run a command on this thread.
@@ -135,11 +136,15 @@ impl Engine {
         if !held.watched.is_empty() && self.is_watched(slot, call, held) {
             return Outcome::NeedsMain;
         }
+        let mut hiding = None;
+        let Some(now) = self.time_for(slot, call, &mut hiding) else {
+            return Outcome::NeedsMain;
+        };
         let mut events = Events::new(self.is_listening(), call.db);
         let mut done = Done::default();
         let outcome = {
             let table = held.db(call.db);
-            let key = Edit::new(table, &self.hasher, hash, call.first_key(), &call.now, &mut done);
+            let key = Edit::new(table, &self.hasher, hash, call.first_key(), now, &mut done);
             let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
             slot.counted(call.command, || {
                 let result = match call.row().action {
@@ -170,6 +175,24 @@ impl Engine {
         call.row().flags.write
             && !slot.is_main()
             && held.watched.concerns(call.db, call.first_key())
+    }
+
+    /// The time at which a call runs in this mode; see [`Engine::now_in_mode`]. `None` for a write
+    /// on a worker that passed the gate just before the keyspace was closed. The main thread itself
+    /// closes the keyspace, so there the gate is never out of date.
+    #[inline]
+    fn time_for<'c>(
+        &self,
+        slot: &ThreadSlot,
+        call: &'c Call<'_>,
+        hiding: &'c mut Option<Now>,
+    ) -> Option<&'c Now> {
+        let is_late = |mode| mode == Mode::Closed && call.row().flags.write && !slot.is_main();
+        match self.mode() {
+            Mode::Fast => Some(&call.now),
+            mode if is_late(mode) => None,
+            _ => Some(self.now_in_mode(&call.now, hiding)),
+        }
     }
 
     fn attempt_each(
@@ -335,8 +358,10 @@ impl Engine {
         if call.row().flags.write && !slot.is_main() && self.is_for_main(held, call, names) {
             return Err(Outcome::NeedsMain);
         }
+        let mut hiding = None;
+        let now = self.time_for(slot, call, &mut hiding).ok_or(Outcome::NeedsMain)?;
         let mut events = Events::new(self.is_listening(), call.db);
-        let mut keys = KeysInHand::new(self, call, names, held);
+        let mut keys = KeysInHand::new(self, call.db, now, names, held);
         let result = run(&mut keys, &mut events);
         keys.end(self.account(slot, call), call.author, &events);
         Ok(result)

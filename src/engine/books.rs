@@ -65,6 +65,17 @@ impl Books {
         Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
     }
 
+    /// Keys of all databases.
+    pub fn keys(&self) -> u64 {
+        let sum: i64 = self.slots().map(ThreadCounts::keys).sum();
+        sum.max(0) as u64
+    }
+
+    /// Changes of keys so far.
+    pub fn changes(&self) -> u64 {
+        self.slots().map(ThreadCounts::changes).sum()
+    }
+
     /// Bytes of the tables, and expired keys so far.
     pub fn totals(&self) -> Census {
         let mut sum = Census::default();

@@ -72,7 +72,8 @@ pub enum Outcome {
     /// This is long work: start a job, or run it to its end. The caller must take back what was
     /// written to the reply.
     Long,
-    /// It writes to a watched key, which only the main thread may do. Nothing has been done.
+    /// It writes to a watched key, which only the main thread may do; or the keyspace was closed
+    /// just before, and the main thread finds out why. Nothing has been done.
     NeedsMain,
 }
 

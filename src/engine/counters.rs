@@ -53,6 +53,8 @@ pub struct ThreadCounts {
     databases: Box<[PerDatabase]>,
     bytes: Sum,
     expired: Sum,
+    /// Changes of keys, as the host counts them for its save points.
+    pub(super) changed: Count,
     pub(super) at_once: Count,
     pub(super) queued: Count,
     pub(super) ran_queued: Count,
@@ -106,6 +108,7 @@ impl ThreadCounts {
             databases: (0..databases).map(|_| PerDatabase::default()).collect(),
             bytes: Sum::default(),
             expired: Sum::default(),
+            changed: Count::default(),
             at_once: Count::default(),
             queued: Count::default(),
             ran_queued: Count::default(),
@@ -170,6 +173,15 @@ impl ThreadCounts {
         };
         sum.keys += database.keys.get();
         sum.expiring += database.expiring.get();
+    }
+
+    pub(super) fn keys(&self) -> i64 {
+        self.databases.iter().map(|database| database.keys.get()).sum()
+    }
+
+    /// Changes of keys, as the host counts them for its save points.
+    pub(super) fn changes(&self) -> u64 {
+        self.changed.get()
     }
 
     pub(super) fn add_totals(&self, sum: &mut Census) {

@@ -225,8 +225,7 @@ impl Engine {
         if !slot.is_main() {
             return self.port_gate(flags);
         }
-        let refusal = if flags.write { self.write_refusal(false) } else { None };
-        refusal.map_or(Gate::Go, Gate::Refuse)
+        self.host_gate(flags)
     }
 
     /// The outcome of a command that this thread should not even try.

@@ -85,6 +85,9 @@ impl Engine {
         done: &Done,
     ) {
         let (table, watched) = store.db_and_watched(at.db);
+        if done.changed {
+            account.slot.changed.add(1);
+        }
         if account.metered {
             let shared = table.shared_bytes(at.hash, key());
             self.books.spend_credit(table.gained().bytes + shared as i64);
@@ -112,7 +115,8 @@ impl Engine {
         now: &Now,
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> (R, Done) {
-        let mut done = Done::default();
+        let (mut done, mut hiding) = (Done::default(), None);
+        let now = self.now_in_mode(now, &mut hiding);
         let result =
             work(&mut Edit::new(store.db(at.db), &self.hasher, at.hash, key, now, &mut done));
         if done.is_anything() {
@@ -276,11 +280,11 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
     /// These keys, in the client's database. Prefetches their buckets and entries.
     pub(super) fn new(
         engine: &'a Engine,
-        call: &'a Call<'_>,
+        db: u32,
+        now: &'a Now,
         names: &'a [NamedKey<'a>],
         held: &'a mut ManyHeld<'b>,
     ) -> Self {
-        let (now, db) = (&call.now, call.db);
         let done = names.iter().map(|_| Done::default()).collect();
         let keys = KeysInHand { engine, now, db, names, held, done, elsewhere: smallvec![] };
         let each =

@@ -12,15 +12,19 @@ use super::state::Engine;
 use crate::command::{Error, Flags};
 
 /// Reasons that concern all commands.
-const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::PAUSED);
+const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::UNSYNCED).and(Gates::PAUSED);
 
 /// Reasons that also concern writes to the host's own keys.
 const FOR_HOST_WRITES: Gates =
-    Gates::WRITES_PAUSED.and(Gates::READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
+    Gates::WRITES_PAUSED.and(Gates::HOST_READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
 
 /// Reasons that also concern writes to midi's keys.
-const FOR_WRITES: Gates =
-    FOR_HOST_WRITES.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::NOTIFICATIONS);
+const FOR_WRITES: Gates = FOR_HOST_WRITES
+    .and(Gates::READ_ONLY)
+    .and(Gates::SAVING)
+    .and(Gates::AOF_ON)
+    .and(Gates::HAS_REPLICAS)
+    .and(Gates::NOTIFICATIONS);
 
 /// Reasons that also concern commands that may need memory.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -64,7 +68,7 @@ impl Engine {
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
-        if flags.write && gates.has(Gates::NOTIFICATIONS) {
+        if flags.write && gates.has(Gates::NOTIFICATIONS.and(Gates::SAVING)) {
             return Gate::Wait;
         }
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {
@@ -82,7 +86,7 @@ impl Engine {
             None
         } else if gates.has(Gates::DISK_ERROR) {
             Some(Error::DiskError)
-        } else if gates.has(Gates::STALE) {
+        } else if gates.has(Gates::STALE.and(Gates::UNSYNCED)) {
             Some(Error::MasterDown)
         } else {
             gates.has(Gates::LOADING).then_some(Error::Loading)
@@ -94,14 +98,30 @@ impl Engine {
         }
     }
 
-    /// Why a write may not run now, as far as midi is the reason: on its own door, the host has
-    /// checked its own reasons. `needs_memory`: the write may need more memory.
+    /// What the host's door must do with a command, as far as midi is the reason: the host has
+    /// checked its own reasons.
+    #[inline]
+    pub(super) fn host_gate(&self, flags: Flags) -> Gate {
+        let unsynced = self.gates().has(Gates::UNSYNCED) && !flags.stale;
+        let refusal = match flags.write {
+            _ if unsynced => Some(Error::MasterDown),
+            true => self.write_refusal(false),
+            false => None,
+        };
+        refusal.map_or(Gate::Go, Gate::Refuse)
+    }
+
+    /// Why a write may not run now, as far as midi is the reason. `needs_memory`: the write may
+    /// need more memory.
     #[inline]
     pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
-        const ALL: Gates = Gates::AOF_ON.and(Gates::HAS_REPLICAS).and(Gates::OUT_OF_MEMORY);
+        const ALL: Gates =
+            Gates::READ_ONLY.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::OUT_OF_MEMORY);
         let gates = self.gates();
         if !gates.has(ALL) {
             None
+        } else if gates.has(Gates::READ_ONLY) {
+            Some(Error::ReadOnly)
         } else if gates.has(Gates::AOF_ON) {
             Some(Error::AofOn)
         } else if gates.has(Gates::HAS_REPLICAS) {
@@ -123,6 +143,9 @@ impl Engine {
         if self.gates().has(Gates::LOADING) {
             return Some(Error::Loading);
         }
+        if self.gates().has(Gates::UNSYNCED) && !call.row().flags.stale {
+            return Some(Error::MasterDown);
+        }
         if call.row().flags.write { self.write_refusal(false) } else { None }
     }
 }
@@ -132,12 +155,16 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
         return Some(Error::OutOfMemory);
     }
+    let read_only = Gates::OPEN
+        .and_if(flags.write, Gates::READ_ONLY)
+        .and_if(flags.host_write, Gates::HOST_READ_ONLY);
     let writes = [
         (Gates::DISK_ERROR, Error::DiskError),
         (Gates::FEW_REPLICAS, Error::FewReplicas),
-        (Gates::READ_ONLY, Error::ReadOnly),
+        (read_only, Error::ReadOnly),
     ];
-    let all = [(Gates::STALE, Error::MasterDown), (Gates::LOADING, Error::Loading)];
+    let all =
+        [(Gates::STALE.and(Gates::UNSYNCED), Error::MasterDown), (Gates::LOADING, Error::Loading)];
     let writes = writes.into_iter().filter(|_| flags.write || flags.host_write);
     writes.chain(all).find(|&(reason, _)| gates.has(reason)).map(|(_, error)| error)
 }
@@ -160,6 +187,7 @@ mod tests {
             (Gates::FEW_REPLICAS, Error::FewReplicas),
             (Gates::READ_ONLY, Error::ReadOnly),
             (Gates::STALE, Error::MasterDown),
+            (Gates::UNSYNCED, Error::MasterDown),
             (Gates::LOADING, Error::Loading),
         ];
         let mut gates = all;

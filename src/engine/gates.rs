@@ -16,7 +16,7 @@ impl Gates {
     pub const PAUSED: Gates = Gates(1 << 2);
     /// Writes of clients are paused.
     pub const WRITES_PAUSED: Gates = Gates(1 << 3);
-    /// A replica that clients may not write to.
+    /// A replica: nobody may write to midi's keys, whatever `replica-read-only` says.
     pub const READ_ONLY: Gates = Gates(1 << 4);
     /// The host could not save its data, and its settings refuse writes then.
     pub const DISK_ERROR: Gates = Gates(1 << 5);
@@ -30,11 +30,15 @@ impl Gates {
     pub const AOF_ON: Gates = Gates(1 << 9);
     /// The host has replicas.
     pub const HAS_REPLICAS: Gates = Gates(1 << 10);
-    /// The host is a replica. This holds no command up; HELLO reports it.
-    pub const REPLICA: Gates = Gates(1 << 11);
+    /// A replica on which clients may not write to the host's keys either.
+    pub const HOST_READ_ONLY: Gates = Gates(1 << 11);
     /// Too many notifications wait for the main thread. Unlike the other reasons, this one is set
     /// by workers.
     pub const NOTIFICATIONS: Gates = Gates(1 << 12);
+    /// The host saves without a fork.
+    pub const SAVING: Gates = Gates(1 << 13);
+    /// A replica whose master may have changed midi's keys without telling it.
+    pub const UNSYNCED: Gates = Gates(1 << 14);
 
     /// The union of both sets.
     pub const fn and(self, others: Gates) -> Gates {

@@ -4,7 +4,7 @@
 //! `gates`, `marks`, `notification`, `refusals`, `unit`, `users`, `workers`, and the traits for the
 //! world outside, `host` and `port`. `state.rs` puts them together. The rest works on the whole:
 //! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
-//! `all_keys`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
+//! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
 //! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the
 //! workers' loop (`worker`).
 //!
@@ -15,6 +15,7 @@
 //!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► its origin
 //! ```
 
+mod all_held;
 mod all_keys;
 mod attempt;
 mod batch;
@@ -31,6 +32,7 @@ mod host;
 mod job;
 mod long;
 mod marks;
+mod mode;
 mod notification;
 mod notify;
 mod outside;
@@ -50,6 +52,7 @@ mod work;
 mod worker;
 mod workers;
 
+pub use all_held::AllHeld;
 pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
 pub use counters::{Census, CommandCount, ThreadCounts};
@@ -59,6 +62,7 @@ pub use gates::Gates;
 pub use host::Host;
 pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
 pub use long::long_work;
+pub use mode::Mode;
 pub use notification::Notification;
 pub use outside::Outside;
 pub use port::{Port, PortConfig, PortSettings, Ports};

@@ -1,6 +1,6 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
 use smallvec::SmallVec;
@@ -11,6 +11,7 @@ use super::gates::Gates;
 use super::host::Host;
 use super::job::{Jobs, Progress};
 use super::marks::Watch;
+use super::mode::Mode;
 use super::notification::NotificationQueue;
 use super::outside::Outside;
 use super::refusals::Refusals;
@@ -61,6 +62,8 @@ pub struct Engine {
     shards: Box<[CachePadded<Shard>]>,
     pub(super) mask: u32,
     pub(super) gates: AtomicU32,
+    /// A [`Mode`]; changed only while all tokens are held.
+    pub(super) mode: AtomicU8,
     pub(super) age: AtomicU64,
     /// Counters, memory credit and queued commands.
     pub books: Books,
@@ -111,6 +114,7 @@ impl Engine {
             outside: Outside::new(wake_main),
             // Until the host reports otherwise: it loads its data before anything else.
             gates: AtomicU32::new(Gates::LOADING.bits()),
+            mode: AtomicU8::new(Mode::Closed as u8),
             age: AtomicU64::new(0),
         })
     }
@@ -160,13 +164,16 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets the host's gates. Workers set [`Gates::NOTIFICATIONS`] themselves; it is kept.
-    pub fn set_gates(&self, _: Locked<'_>, gates: Gates) {
+    /// Sets the host's gates, and the mode that follows from them. Workers set
+    /// [`Gates::NOTIFICATIONS`] themselves; it is kept. The caller holds no token, but for those
+    /// that an open unit has laid aside.
+    pub fn set_gates(&self, locked: Locked<'_>, gates: Gates) {
         let kept = |before: u32| before & Gates::NOTIFICATIONS.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
         if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NOTIFICATIONS) != gates)
         {
+            self.settle_mode(locked);
             self.wake_ports();
         }
     }

@@ -69,7 +69,7 @@ pub type Shards = SmallVec<[u32; 16]>;
 pub enum Apart {
     /// A token was busy.
     Busy,
-    /// They may change a key that the host watches, which only the main thread may do.
+    /// Only the main thread may run them, or finds out why they may not run.
     NeedsMain,
     /// A watched key has changed.
     Changed,
@@ -175,7 +175,7 @@ impl Engine {
         shards.dedup();
         let held = self.take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
         let mut holding = Holding { engine: self, slot, held };
-        if holding.concerns_host(calls) {
+        if holding.is_for_main(calls) {
             holding.let_go();
             return Err(Apart::NeedsMain);
         }
@@ -225,9 +225,12 @@ fn forget(held: &mut HeldShard<'_>, watching: &Watching, watched: &WatchedKey) {
 }
 
 impl Holding<'_> {
-    /// Whether these calls may change keys that the host watches, so that the main thread must run
-    /// them.
-    fn concerns_host<'c, 'a: 'c>(&mut self, calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
+    /// Whether the main thread must run these calls: they may change keys that the host watches,
+    /// or write although the keyspace was closed just before.
+    fn is_for_main<'c, 'a: 'c>(&mut self, mut calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
+        if self.engine.is_closed() {
+            return calls.any(|call| call.row().flags.write);
+        }
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
             return false;
         }
@@ -259,7 +262,7 @@ impl Holding<'_> {
         } else {
             engine.run_on_held(slot, call, held, reply)
         };
-        // No other outcome is possible: see `is_for_unit`, `concerns_host` and `Limits::alone`.
+        // No other outcome is possible: see `is_for_unit`, `is_for_main` and `Limits::alone`.
         if outcome != Outcome::Done {
             call.refuse(Error::Internal, reply);
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::call::Taking;
 use super::dispatch::{Panic, Resumed};
 use super::job::Progress;
+use super::mode::Mode;
 use super::port::Port;
 use super::request::Request;
 use super::slot::ThreadSlot;
@@ -383,6 +384,9 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let horizon = Now::at((engine.config.clock)()).horizon();
+        if engine.mode() != Mode::Fast {
+            return;
+        }
         let is_due = |&shard: &u32| engine.due(shard) < horizon;
         self.expiry.shards = engine.owned_by(self.number).filter(is_due).collect();
         (self.expiry.db, self.expiry.position) = (0, 0);
@@ -399,6 +403,12 @@ impl<'a> Worker<'a> {
                 (expiry.db, expiry.position) = (0, 0);
                 return progress;
             };
+            // Only the host's log may decide that a key has expired.
+            if engine.mode() != Mode::Fast {
+                engine.release(shard, held);
+                expiry.shards.clear();
+                return progress;
+            }
             progress = true;
             let done = expire_shard(engine, self.slot, expiry, &mut held, &now, start);
             if done {

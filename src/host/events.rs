@@ -6,7 +6,10 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
 use super::gates::GATES;
-use super::instance::{if_in_use, instance};
+use super::instance::instance;
+use super::persistence::report::SaveKind;
+use super::persistence::sync::SYNC;
+use super::persistence::{fork, loading, save_points, saving};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -26,8 +29,12 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
         (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
         (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
         (raw::REDISMODULE_EVENT_REPLICA_CHANGE, on_gate_event),
-        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_gate_event),
-        (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_gate_event),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change),
+        (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_master_link),
+        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change),
+        (raw::REDISMODULE_EVENT_PERSISTENCE, on_persistence),
+        (raw::REDISMODULE_EVENT_FORK_CHILD, on_fork_child),
+        (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load),
         (raw::REDISMODULE_EVENT_LOADING, on_loading),
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, modules::on_change),
         (raw::REDISMODULE_EVENT_SHUTDOWN, on_shutdown),
@@ -35,10 +42,9 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
     subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_config);
-    // SAFETY: the callback and what it gets live forever; the functions run
-    // around each fork, and do no more than a forked child may.
+    fork::register();
+    // SAFETY: the callback and what it gets live forever.
     unsafe {
-        libc::pthread_atfork(Some(before_fork), None, Some(in_child));
         let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
         let nothing = std::ptr::null_mut();
         subscribed
@@ -90,6 +96,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
             lock::main_turned(ctx.locked());
             budget::renew();
             notifications::awake();
+            save_points::add_changes(ctx);
             turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
@@ -100,6 +107,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u6
 fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
     turn::turn(locked);
+    save_points::add_changes(ctx);
     modules::refresh(ctx);
     GATES.before_sleep(ctx);
     notifications::before_sleep(ctx);
@@ -125,6 +133,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         GATES.refresh(ctx);
+        save_points::look(ctx);
         notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
@@ -157,28 +166,120 @@ unsafe extern "C" fn on_gate_event(
     GATES.may_change();
 }
 
-unsafe extern "C" fn on_loading(
+/// The host becomes a master or a replica. A replica's keys are closed before anything else runs.
+unsafe extern "C" fn on_role_change(
     ctx: *mut RawCtx,
     _: raw::RedisModuleEvent,
-    _: u64,
+    sub: u64,
     _: *mut c_void,
 ) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
-    guarded((), || GATES.loading(ctx));
+    guarded((), || {
+        save_points::may_have_backlog();
+        if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+            SYNC.is_master();
+        }
+        GATES.refresh(ctx);
+    });
 }
 
-extern "C" fn before_fork() {
-    GATES.may_change();
+unsafe extern "C" fn on_master_link(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guarded((), || {
+        save_points::may_have_backlog();
+        if sub == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP {
+            SYNC.link_is_up();
+        }
+        GATES.refresh(ctx);
+    });
 }
 
-/// Closes the ports in a forked child. No lock may be taken here.
-extern "C" fn in_child() {
-    let ports = if_in_use().and_then(|instance| instance.engine.outside.ports());
-    for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
-        // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
-        unsafe { libc::close(listener) };
+/// A replica that leaves before it is online is reported as a client only.
+unsafe extern "C" fn on_client_change(
+    _: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+        GATES.client_left();
     }
+}
+
+unsafe extern "C" fn on_persistence(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_RDB_START => saving::child_begins(SaveKind::Rdb),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START => saving::child_begins(SaveKind::Aof),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START
+        | raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START => saving::begin(ctx),
+        // The parent learns of a child's end when the child has died.
+        _ if fork::is_child() => {}
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(true),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED => saving::end(false),
+        _ => {}
+    });
+}
+
+unsafe extern "C" fn on_fork_child(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    if sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED {
+        guarded((), || saving::child_died(ctx));
+    }
+}
+
+unsafe extern "C" fn on_loading(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guarded((), || {
+        save_points::may_have_backlog();
+        match sub {
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => loading::end(ctx.locked()),
+            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => loading::fail(ctx.locked()),
+            raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => loading::begin(ctx.locked(), true),
+            _ => loading::begin(ctx.locked(), false),
+        }
+        GATES.loading(ctx);
+    });
+}
+
+unsafe extern "C" fn on_async_load(
+    ctx: *mut RawCtx,
+    _: raw::RedisModuleEvent,
+    sub: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the event's own context.
+    let locked = unsafe { Ctx::new(ctx) }.locked();
+    guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => loading::begin_swap(locked),
+        raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => loading::end_swap(locked, false),
+        _ => loading::end_swap(locked, true),
+    });
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.
@@ -193,7 +294,9 @@ unsafe extern "C" fn on_flush(
     guarded((), || {
         if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
             unit::is_inside(ctx);
+            loading::take_effect(ctx.locked());
             let engine = &instance().engine;
+            loading::before_flush(ctx);
             let remains = engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok());
             engine.free_later(remains);
         }
@@ -213,6 +316,7 @@ unsafe extern "C" fn on_swap(
         if let (Ok(a), Ok(b)) = (u32::try_from(swap.dbnum_first), u32::try_from(swap.dbnum_second))
         {
             unit::is_inside(ctx);
+            loading::take_effect(ctx.locked());
             instance().engine.swap_dbs(ctx.locked(), a, b);
         }
     });
@@ -223,7 +327,7 @@ pub fn log_promises(ctx: Ctx<'_>) {
     log(
         ctx,
         Level::Warning,
-        "Save points, BGSAVE and replication do not cover midi's data yet: it is lost at restart. \
-         While AOF is on or replicas are attached midi refuses writes.",
+        "midi's keys are in the RDB, but writes to them are not in the AOF and the replication \
+         stream yet: while AOF is on or replicas are attached midi refuses writes.",
     );
 }

@@ -21,6 +21,7 @@ use super::api::{Ctx, must_not_replicate};
 use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
+use super::persistence::sync::SYNC;
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
@@ -32,6 +33,7 @@ pub static GATES: HostGates = HostGates {
     disk_error: AtomicBool::new(false),
     replicas: AtomicBool::new(false),
     few_replicas: AtomicBool::new(false),
+    saving: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
     replicas_wanted: AtomicI64::new(0),
@@ -51,6 +53,8 @@ pub struct HostGates {
     disk_error: AtomicBool,
     replicas: AtomicBool,
     few_replicas: AtomicBool,
+    /// The host saves, or has saved, without a fork, and its main loop has not turned since.
+    saving: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
     stops_at_disk_error: AtomicBool,
@@ -80,10 +84,27 @@ impl HostGates {
         self.may_change();
     }
 
+    /// The host saves without a fork: closes the keyspace until the main loop turns.
+    pub fn saves(&self, ctx: Ctx<'_>) {
+        self.saving.store(true, Ordering::Relaxed);
+        self.look(ctx);
+        self.may_change();
+    }
+
+    /// A client has left, which may have been a replica.
+    pub fn client_left(&self) {
+        if self.replicas.load(Ordering::Relaxed) {
+            self.may_change();
+        }
+    }
+
     /// The main loop is about to sleep: reads what may have changed.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
+        if self.stale.load(Ordering::Relaxed) {
+            self.saving.store(false, Ordering::Relaxed);
+        }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.load(Ordering::Relaxed) {
@@ -166,12 +187,14 @@ impl HostGates {
             )
             .and_if(self.pause.is_of_all(paused), Gates::PAUSED)
             .and_if(paused, Gates::WRITES_PAUSED)
-            .and_if(replica, Gates::REPLICA)
-            .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::READ_ONLY)
+            .and_if(replica, Gates::READ_ONLY)
+            .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::HOST_READ_ONLY)
             .and_if(seen(&self.disk_error), Gates::DISK_ERROR)
             .and_if(!replica && seen(&self.few_replicas), Gates::FEW_REPLICAS)
             .and_if(limited && has(raw::REDISMODULE_CTX_FLAGS_OOM), Gates::OUT_OF_MEMORY)
             .and_if(limited, Gates::METERED)
+            .and_if(seen(&self.saving), Gates::SAVING)
+            .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
             .and_if(has(raw::REDISMODULE_CTX_FLAGS_AOF), Gates::AOF_ON)
             .and_if(seen(&self.replicas), Gates::HAS_REPLICAS);
         instance().engine.set_gates(ctx.locked(), gates);

@@ -11,6 +11,7 @@ use super::api::{Ctx, api, c_text};
 use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
+use super::persistence::{fork, loading, saving};
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Error, Reply, host_commands};
 use crate::engine::{Call, Engine};
@@ -24,9 +25,10 @@ trait InfoSink {
 
 type Section = (&'static str, fn(&Engine, &mut dyn InfoSink));
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     ("shards", shards),
     ("keyspace", keyspace),
+    ("persistence", persistence),
     ("memory", memory),
     ("expiry", expiry),
     ("dispatch", dispatch),
@@ -77,6 +79,32 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("watched_names", &watched.to_string());
     sink.field("watched_bytes", &watched_bytes.to_string());
     sink.field("evictable_host_keys", evictable_host_keys());
+}
+
+fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
+    let mut number = |name: &str, value: u64| sink.field(name, &value.to_string());
+    let saves = saving::saves();
+    number("changes", engine.books.changes());
+    number("last_save_time", saves.time);
+    number("last_save_keys", saves.keys);
+    number("last_save_bytes", saves.bytes);
+    number("last_save_usec", saves.micros);
+    number("failed_saves", saves.failed);
+    let (forks, last_pause, longest_pause) = fork::pauses();
+    number("forks", forks);
+    number("last_fork_pause_usec", last_pause);
+    number("longest_fork_pause_usec", longest_pause);
+    let (keys, millis) = loading::last();
+    number("last_load_keys", keys);
+    number("last_load_msec", millis);
+    let reading = loading::progress();
+    number("loading", reading.is_some().into());
+    if let Some((keys, bytes)) = reading {
+        number("loading_keys", keys);
+        number("loading_bytes", bytes);
+    }
+    sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });
+    sink.field("mode", engine.mode().name());
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {

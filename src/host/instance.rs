@@ -105,6 +105,11 @@ impl Instance {
         self.stage.load(Ordering::Relaxed) == stage as u8
     }
 
+    /// Whether the host loads its data for the first time, before its main loop turns.
+    pub fn is_starting(&self) -> bool {
+        self.is(ModuleStage::Loaded)
+    }
+
     /// Notes that the main loop turns.
     #[inline]
     pub fn main_turns(&self) {

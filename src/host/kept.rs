@@ -41,6 +41,11 @@ pub fn this_is_main() {
     IS_MAIN.set(true);
 }
 
+/// Whether this is the host's main thread.
+pub fn is_main() -> bool {
+    IS_MAIN.get()
+}
+
 /// A string of the host to which midi holds a reference.
 struct Kept {
     /// Until it is dropped.

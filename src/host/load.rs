@@ -11,6 +11,7 @@ use redis_module::raw;
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::gates::GATES;
 use super::instance::{self, ModuleStage, VERSION, instance};
+use super::persistence::{report, section};
 use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
@@ -99,12 +100,17 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
     instance::begin(ctx, Arc::clone(&engine), waker);
-    let is_registered = register::register(ctx, door::TRAMPOLINES)
+    section::set_options(ctx);
+    let is_registered = report::prepare()
+        && section::register(ctx)
+        && register::register(ctx, door::TRAMPOLINES)
         && info::register(ctx)
         && events::register(ctx, waker)
         && unit::register(ctx);
     if !is_registered {
-        return Err("the host refused a command, event or INFO section; its log may say why".into());
+        let text = "the host refused a command, event, data type or INFO section; its log may say \
+                    why";
+        return Err(text.into());
     }
     events::log_promises(ctx);
     eviction::look(ctx);

@@ -33,6 +33,7 @@ mod notifications;
 mod output;
 mod own_commands;
 mod pause;
+mod persistence;
 mod questions;
 mod register;
 mod renamed;

@@ -15,6 +15,7 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
+use super::persistence::{loading, save_points};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -71,6 +72,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
+        4 if name.eq_ignore_ascii_case(b"sync") => save_points::may_have_backlog(),
+        5 if name.eq_ignore_ascii_case(b"psync") => save_points::may_have_backlog(),
+        5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),
         4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
             USERS.before_login();
@@ -87,6 +91,14 @@ fn before_client(command: Filtered<'_>) {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
         GATES.pause.said(command.arg(3));
+    }
+}
+
+/// A DEBUG command is about to be executed or refused.
+fn before_debug(command: Filtered<'_>) {
+    if command.arg(1).eq_ignore_ascii_case(b"reload") {
+        let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
+        loading::before_reload((2..command.count()).any(merges));
     }
 }
 

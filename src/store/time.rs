@@ -36,6 +36,11 @@ impl Now {
         Now { horizon, ..self }
     }
 
+    /// The same time, at which no hidden key may be removed.
+    pub fn hiding(&self) -> Self {
+        Now { read: self.read.clone(), source: self.source, horizon: UnixMs::MIN }
+    }
+
     /// The time, in milliseconds.
     #[inline]
     pub fn ms(&self) -> UnixMs {

@@ -222,6 +222,11 @@ impl<T, M> Token<T, M> {
         (Held { token: self }, false)
     }
 
+    /// Whether a unit has laid the token aside, or one of its commands holds it.
+    pub fn is_kept_by_unit(&self, _: Locked<'_>) -> bool {
+        self.word.load(Ordering::Relaxed) & UNIT != 0
+    }
+
     /// Releases a token that a unit has laid aside. Only for the thread that may wait.
     pub fn leave_unit(&self, _: Locked<'_>) -> Released {
         let mut word = self.word.load(Ordering::Relaxed);

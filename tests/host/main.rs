@@ -24,6 +24,7 @@ mod memory;
 mod notifications;
 mod object;
 mod output;
+mod persistence;
 mod ranges;
 mod rename;
 mod roles;

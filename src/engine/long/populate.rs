@@ -147,6 +147,12 @@ impl PopulatePart {
         may
     }
 
+    /// Leaves the next keys for a later draw.
+    fn put_off(&mut self, run: usize) {
+        self.planned.extend_from_slice(&self.sorted[self.done..self.done + run]);
+        self.done += run;
+    }
+
     /// Makes some keys of the next shard. False if it was busy; its keys then wait for a later
     /// draw.
     fn make_run(&mut self, slice: &Slice<'_>, now: &Now) -> bool {
@@ -155,16 +161,19 @@ impl PopulatePart {
         let run =
             rest.iter().take_while(|planned| slice.engine.shard_of(planned.hash) == shard).count();
         let Some(mut held) = slice.take(shard) else {
-            self.planned.extend_from_slice(&rest[..run]);
-            self.done += run;
+            self.put_off(run);
             return false;
         };
+        if !slice.is_endless() && slice.engine.is_closed() {
+            slice.engine.release(shard, held);
+            self.put_off(run);
+            return false;
+        }
         let run = run.min(self.between_looks);
         if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now)
         {
             slice.engine.release(shard, held);
-            self.planned.extend_from_slice(&self.sorted[self.done..self.done + run]);
-            self.done += run;
+            self.put_off(run);
             return false;
         }
         let table = held.db(self.db);

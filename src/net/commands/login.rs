@@ -222,7 +222,7 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(if engine.gates().has(Gates::REPLICA) { b"replica" } else { b"master" });
+    reply.bulk(if engine.gates().has(Gates::READ_ONLY) { b"replica" } else { b"master" });
     reply.bulk(b"modules");
     let modules = engine.outside.modules();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }

@@ -1,0 +1,75 @@
+//! All tokens held at once: no run is under way, and what is in memory is the state at one moment.
+
+use std::time::Instant;
+
+use super::state::{Engine, HeldShard};
+use crate::limits::MAIN_SPINS;
+use crate::store::Store;
+use crate::sync::Locked;
+
+/// Shards ahead of the one whose token is taken next that are prefetched.
+const AHEAD: u32 = 8;
+
+/// The tokens of all shards. They must be released, or, in a forked child, kept for good.
+#[must_use = "nothing runs until the tokens are released"]
+pub struct AllHeld<'e> {
+    engine: &'e Engine,
+    shards: Vec<HeldShard<'e>>,
+}
+
+impl Engine {
+    /// Takes all tokens, those that an open unit keeps included: [`AllHeld::release`] gives these
+    /// back to the unit. The caller holds no token.
+    pub fn hold_all<'e>(&'e self, locked: Locked<'_>) -> AllHeld<'e> {
+        let mut shards = Vec::with_capacity(self.shard_count() as usize);
+        for shard in 0..self.shard_count() {
+            self.prefetch_shard((shard + AHEAD) & self.mask);
+            let token = &self.shard(shard).token;
+            shards.push(if token.is_kept_by_unit(locked) {
+                token.take_for_unit(locked, &self.room, MAIN_SPINS).0
+            } else {
+                token.take_waiting(locked, &self.room, MAIN_SPINS)
+            });
+        }
+        AllHeld { engine: self, shards }
+    }
+
+    /// Lends one shard, which is held meanwhile.
+    pub fn visit(&self, locked: Locked<'_>, shard: u32, look: &mut dyn FnMut(&Store)) {
+        let held = self.take_waiting(locked, shard);
+        look(&held);
+        self.release(shard, held);
+    }
+
+    /// Takes all tokens on a thread that may not wait for them; `None` if that has not succeeded by
+    /// `deadline`. Meanwhile other threads find these shards busy.
+    pub fn try_hold_all(&self, deadline: Instant) -> Option<AllHeld<'_>> {
+        let mut all =
+            AllHeld { engine: self, shards: Vec::with_capacity(self.shard_count() as usize) };
+        while let Some(next) = u32::try_from(all.shards.len()).ok().filter(|&n| n <= self.mask) {
+            match self.shard(next).token.try_take_with_pending() {
+                Some(held) => all.shards.push(held),
+                None if Instant::now() < deadline => std::hint::spin_loop(),
+                None => {
+                    all.release();
+                    return None;
+                }
+            }
+        }
+        Some(all)
+    }
+}
+
+impl AllHeld<'_> {
+    /// A shard's data.
+    pub fn store(&self, shard: u32) -> Option<&Store> {
+        self.shards.get(shard as usize).map(|held| &**held)
+    }
+
+    /// Releases all tokens.
+    pub fn release(self) {
+        for (shard, held) in (0..).zip(self.shards) {
+            self.engine.release(shard, held);
+        }
+    }
+}

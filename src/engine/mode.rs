@@ -1,0 +1,98 @@
+//! The mode: what a run may do with keys. One word, read by every run under its tokens, and changed
+//! only while all tokens are held. So no run is half in one mode, and none writes after the
+//! keyspace was closed.
+//!
+//! ```text
+//!          a gate that keeps all clients from writing closes
+//! Fast ──────────────────────────────────────────────────────► Closed
+//!      ◄──────────────────────────────────────────────────────
+//!                           it opens
+//! ```
+//!
+//! A door reads the gates before a command runs, and refuses it or has it wait in the words that
+//! the reason calls for. The mode catches the few writes that had passed the gate just before it
+//! closed: they go to the main thread, which asks the gate again.
+
+use std::sync::atomic::Ordering;
+
+use super::all_held::AllHeld;
+use super::gates::Gates;
+use super::state::Engine;
+use crate::store::Now;
+use crate::sync::Locked;
+
+/// What a run may do with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Nothing consumes a log of writes: they take effect at once.
+    Fast,
+    /// Writes take effect at once, and are logged. Nothing sets this yet: a journal will.
+    Logged,
+    /// Nobody may write, and keys that are due are hidden, not removed: the host loads data, saves
+    /// without a fork, or is a replica; or a log that midi cannot write to consumes the host's
+    /// writes.
+    Closed,
+}
+
+impl Mode {
+    /// The name in INFO.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Fast => "fast",
+            Mode::Logged => "logged",
+            Mode::Closed => "closed",
+        }
+    }
+}
+
+/// The gates that close the keyspace.
+const CLOSING: Gates = Gates::LOADING
+    .and(Gates::READ_ONLY)
+    .and(Gates::SAVING)
+    .and(Gates::AOF_ON)
+    .and(Gates::HAS_REPLICAS);
+
+impl Engine {
+    /// The mode. It stays as it is while the caller holds a token.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Fast,
+            1 => Mode::Logged,
+            _ => Mode::Closed,
+        }
+    }
+
+    /// Whether a run may not write.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.mode() == Mode::Closed
+    }
+
+    /// Sets the mode. Relaxed: who takes a token next sees what was done while it was held.
+    fn set_mode(&self, _: &AllHeld<'_>, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Brings the mode in line with the gates. The caller holds no token, but for those that an
+    /// open unit has laid aside.
+    pub(super) fn settle_mode(&self, locked: Locked<'_>) {
+        let wanted = if self.gates().has(CLOSING) { Mode::Closed } else { Mode::Fast };
+        if self.mode() != wanted {
+            let all = self.hold_all(locked);
+            self.set_mode(&all, wanted);
+            all.release();
+        }
+    }
+
+    /// The time for a run: where only the host's log may decide that a key has expired, due keys
+    /// are hidden and stay. `hiding` keeps the changed time.
+    #[inline]
+    pub(super) fn now_in_mode<'n>(&self, now: &'n Now, hiding: &'n mut Option<Now>) -> &'n Now {
+        match self.mode() {
+            Mode::Fast => now,
+            Mode::Logged | Mode::Closed => hiding.insert(now.hiding()),
+        }
+    }
+}

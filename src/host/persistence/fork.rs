@@ -1,0 +1,118 @@
+//! Forks. The host does not tell modules before it forks, but pthread_atfork does: the forking
+//! thread takes all tokens, so that the child's memory is the state at one moment, and releases
+//! them in the parent.
+//!
+//! The child keeps them for good, and saves from the shards that it holds. No other thread lives
+//! there: a lock that one of them held when the process forked is never released. So what runs in
+//! the child takes no locks.
+
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::super::gates::GATES;
+use super::super::instance::{if_in_use, instance};
+use super::super::{guarded, kept};
+use crate::engine::{AllHeld, Locked};
+use crate::limits::FORK_PATIENCE;
+
+thread_local! {
+    /// All tokens, while this thread forks.
+    static HELD: RefCell<Option<AllHeld<'static>>> = const { RefCell::new(None) };
+    /// How long it took to take them.
+    static TAKING: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// All tokens, in a forked child. A static is never dropped: dropping a token ends the process.
+static IN_CHILD: OnceLock<AllHeld<'static>> = OnceLock::new();
+
+/// Whether this process is a forked child.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Forks so far, and how many microseconds midi's part of the last and the longest one took.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static LAST_PAUSE: AtomicU64 = AtomicU64::new(0);
+static LONGEST_PAUSE: AtomicU64 = AtomicU64::new(0);
+
+/// Has the handlers called at each fork from now on.
+pub fn register() {
+    // SAFETY: the handlers live forever: the library stays in memory even if the host takes the
+    // module back.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
+/// Whether this process is a forked child.
+pub fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
+}
+
+/// All tokens, if this is a forked child whose memory is the state at one moment.
+pub fn held_in_child() -> Option<&'static AllHeld<'static>> {
+    IN_CHILD.get()
+}
+
+/// Forks so far; and how many microseconds midi added to the last one, and to the one to which it
+/// added the most. The host's own part is not in it.
+pub fn pauses() -> (u64, u64, u64) {
+    let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    (read(&FORKS), read(&LAST_PAUSE), read(&LONGEST_PAUSE))
+}
+
+extern "C" fn prepare() {
+    guarded((), || {
+        // A child of a child: its parent holds all tokens already.
+        if if_in_use().is_some() && !is_child() {
+            let began = Instant::now();
+            HELD.set(if kept::is_main() { hold_on_main() } else { hold_elsewhere() });
+            TAKING.set(Some(began.elapsed()));
+        }
+    });
+}
+
+/// The main thread holds the global lock whenever it forks.
+fn hold_on_main() -> Option<AllHeld<'static>> {
+    // SAFETY: see above.
+    let locked = unsafe { Locked::assume() };
+    // The child may be for a replica, or for an AOF: from now on writes would be missing there.
+    GATES.refresh(instance().ctx(locked));
+    Some(instance().engine.hold_all(locked))
+}
+
+/// Another thread may hold the global lock, but there is no way to find out. So it does not wait
+/// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
+fn hold_elsewhere() -> Option<AllHeld<'static>> {
+    instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
+}
+
+extern "C" fn in_parent() {
+    guarded((), || {
+        let Some(taking) = TAKING.take() else { return };
+        let began = Instant::now();
+        if let Some(all) = HELD.take() {
+            all.release();
+        }
+        let pause = (taking + began.elapsed()).as_micros() as u64;
+        FORKS.fetch_add(1, Ordering::Relaxed);
+        LAST_PAUSE.store(pause, Ordering::Relaxed);
+        LONGEST_PAUSE.fetch_max(pause, Ordering::Relaxed);
+    });
+}
+
+extern "C" fn in_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+    // Set once: `prepare` takes no tokens in a child.
+    if let Some(Err(all)) = HELD.take().map(|all| IN_CHILD.set(all)) {
+        std::mem::forget(all);
+    }
+    close_listeners();
+}
+
+/// Closes the ports, so that the child does not keep their addresses when the server goes first.
+fn close_listeners() {
+    let ports = if_in_use().and_then(|instance| instance.engine.outside.ports());
+    for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
+        // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
+        unsafe { libc::close(listener) };
+    }
+}

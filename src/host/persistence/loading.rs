@@ -1,0 +1,223 @@
+//! Loading midi's keys: at the start, by DEBUG RELOAD, and from a master.
+//!
+//! The section is read into a second keyspace, which takes the place of the first when the host has
+//! loaded everything. So nothing that is loaded by half is ever served, and what `repl-diskless-load
+//! swapdb` aborts leaves the old keys as they were.
+//!
+//! ```text
+//! LOADING *_START ─► aux_load: second keyspace ─┬─ LOADING ENDED, REPL_ASYNC_LOAD COMPLETED: exchanged
+//!                                               └─ LOADING FAILED, REPL_ASYNC_LOAD ABORTED: dropped
+//! ```
+//!
+//! While an AOF is loaded, FLUSHALL and the like act on what its base has already brought: they find
+//! the keyspaces exchanged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use redis_module::raw;
+
+use super::super::api::{Ctx, Level, log_anywhere};
+use super::super::instance::instance;
+use super::sync::SYNC;
+use crate::engine::{Locked, Staging};
+use crate::journal::snapshot::{self, LoadStats, Source};
+use crate::limits::LOADING_LOGGED_EVERY;
+
+static STATE: Mutex<LoadState> = Mutex::new(LoadState {
+    loaded: None,
+    is_swap: false,
+    keeps_old: false,
+    is_sync: false,
+    replaces: false,
+});
+
+/// Whether a section is being read, and what has been read of it.
+static IS_READING: AtomicBool = AtomicBool::new(false);
+static KEYS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+/// What the last section had, and how long it took to read it.
+static LAST_KEYS: AtomicU64 = AtomicU64::new(0);
+static LAST_MILLIS: AtomicU64 = AtomicU64::new(0);
+
+/// What the host is loading.
+struct LoadState {
+    /// The keys that have been read, until they take effect.
+    loaded: Option<Staging>,
+    /// The old data is served meanwhile: `repl-diskless-load swapdb`.
+    is_swap: bool,
+    /// The same, until the next load begins: hosts differ in whether REPL_ASYNC_LOAD or LOADING
+    /// reports a failure first.
+    keeps_old: bool,
+    /// It comes from a master.
+    is_sync: bool,
+    /// The command that loads it says that it replaces keys that exist (DEBUG RELOAD MERGE).
+    replaces: bool,
+}
+
+/// DEBUG RELOAD is about to be executed or refused; whether it replaces keys that exist.
+pub fn before_reload(replaces: bool) {
+    STATE.lock().replaces = replaces;
+}
+
+/// The host begins to load data, from its master if `is_sync`.
+pub fn begin(locked: Locked<'_>, is_sync: bool) {
+    drop_loaded(locked);
+    let mut state = STATE.lock();
+    state.is_sync = is_sync;
+    state.keeps_old = state.is_swap;
+}
+
+/// `repl-diskless-load swapdb` begins: the old data stays until the new is complete.
+pub fn begin_swap(locked: Locked<'_>) {
+    drop_loaded(locked);
+    STATE.lock().is_swap = true;
+}
+
+/// Reads the section, on all workers.
+///
+/// # Errors
+/// Why it is refused, for the log.
+pub fn load(locked: Locked<'_>, version: i32, source: &mut dyn Source) -> Result<(), String> {
+    let engine = &instance().engine;
+    if STATE.lock().loaded.is_some() {
+        return Err("there is a second section".into());
+    }
+    let staging = Arc::new(Staging::new(engine));
+    let began = Instant::now();
+    let mut log = ProgressLog { next: began + LOADING_LOGGED_EVERY };
+    IS_READING.store(true, Ordering::Relaxed);
+    let read = snapshot::load(engine, locked, version, &staging, source, &mut |stats| {
+        log.progress(stats);
+    });
+    IS_READING.store(false, Ordering::Relaxed);
+    let stats = read.map_err(|error| error.to_string())?;
+    let staging = Arc::into_inner(staging).ok_or("internal error: it is still being read")?;
+    check_duplicates(locked, &staging)?;
+    LAST_KEYS.store(stats.keys, Ordering::Relaxed);
+    LAST_MILLIS.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+    let text = format!(
+        "Read {} keys of midi's in {:.3} seconds",
+        stats.keys,
+        began.elapsed().as_secs_f64()
+    );
+    log_anywhere(Level::Notice, &text);
+    STATE.lock().loaded = Some(staging);
+    Ok(())
+}
+
+/// The host's rule for its own keys: a key that exists is replaced if the command says so, else the
+/// data is refused. Only DEBUG RELOAD NOFLUSH finds keys at all.
+fn check_duplicates(locked: Locked<'_>, staging: &Staging) -> Result<(), String> {
+    let may_replace = {
+        let state = STATE.lock();
+        state.is_swap || state.replaces
+    };
+    if !may_replace && instance().engine.has_any_of(locked, staging) {
+        return Err("it has keys that exist already".into());
+    }
+    Ok(())
+}
+
+/// The host has loaded everything.
+pub fn end(locked: Locked<'_>) {
+    if STATE.lock().is_swap {
+        return; // REPL_ASYNC_LOAD has the word.
+    }
+    take_effect(locked);
+    let mut state = STATE.lock();
+    state.replaces = false;
+    if std::mem::take(&mut state.is_sync) {
+        SYNC.completed();
+    }
+}
+
+/// The host's data is exchanged for what was loaded, or, if `aborted`, stays.
+pub fn end_swap(locked: Locked<'_>, aborted: bool) {
+    STATE.lock().is_swap = false;
+    if aborted {
+        return drop_loaded(locked);
+    }
+    let loaded = STATE.lock().loaded.take();
+    let engine = &instance().engine;
+    // Without a section the master has none of midi's keys.
+    let old = engine.install(locked, loaded.unwrap_or_else(|| Staging::new(engine)));
+    engine.free_later(old);
+    STATE.lock().is_sync = false;
+    SYNC.completed();
+}
+
+/// The load has failed.
+pub fn fail(locked: Locked<'_>) {
+    drop_loaded(locked);
+    let mut state = STATE.lock();
+    state.replaces = false;
+    if std::mem::take(&mut state.is_sync) && !state.keeps_old {
+        let text = "The full sync failed: midi has no keys until the next one succeeds.";
+        log_anywhere(Level::Warning, text);
+    }
+}
+
+/// Makes what has been loaded the keyspace. Keys that are there already stay beside it.
+pub fn take_effect(locked: Locked<'_>) {
+    let engine = &instance().engine;
+    let loaded = {
+        let mut state = STATE.lock();
+        if state.is_swap { None } else { state.loaded.take() }
+    };
+    let Some(loaded) = loaded else { return };
+    if engine.books.keys() == 0 {
+        engine.free_later(engine.install(locked, loaded));
+    } else {
+        engine.merge(locked, loaded);
+    }
+}
+
+/// The host is about to empty databases. If that is for a full sync, it logs what midi loses: some
+/// hosts take a server that has only midi's keys for empty, and do not keep them until the load
+/// has succeeded.
+pub fn before_flush(ctx: Ctx<'_>) {
+    const FOR_SYNC: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_TRANSFERRING;
+    let keys = instance().engine.books.keys();
+    if keys > 0 && ctx.flags() & FOR_SYNC != 0 {
+        let text = format!("A full sync takes the place of midi's {keys} keys");
+        log_anywhere(Level::Notice, &text);
+    }
+}
+
+fn drop_loaded(_: Locked<'_>) {
+    let loaded = STATE.lock().loaded.take();
+    if let Some(loaded) = loaded {
+        instance().engine.free_later(loaded.into_remains());
+    }
+}
+
+/// Notes the progress of loading, for INFO and the log.
+struct ProgressLog {
+    next: Instant,
+}
+
+impl ProgressLog {
+    fn progress(&mut self, stats: LoadStats) {
+        KEYS.store(stats.keys, Ordering::Relaxed);
+        BYTES.store(stats.bytes, Ordering::Relaxed);
+        if Instant::now() >= self.next {
+            self.next += LOADING_LOGGED_EVERY;
+            let text = format!("Reading midi's keys: {} so far", stats.keys);
+            log_anywhere(Level::Notice, &text);
+        }
+    }
+}
+
+/// Keys and bytes that have been read of a section, if one is being read.
+pub fn progress() -> Option<(u64, u64)> {
+    let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    IS_READING.load(Ordering::Relaxed).then(|| (read(&KEYS), read(&BYTES)))
+}
+
+/// Keys of the last section that was read, and how many milliseconds that took.
+pub fn last() -> (u64, u64) {
+    (LAST_KEYS.load(Ordering::Relaxed), LAST_MILLIS.load(Ordering::Relaxed))
+}

@@ -1,0 +1,18 @@
+//! midi's keys in the host's RDB: saved by its forked children and without a fork, loaded at its
+//! start and from its master.
+//!
+//! ```text
+//! fork ─ all tokens ─► child: section::aux_save ─► report ─► parent: saving
+//! SAVE ─ keyspace closed ─► section::aux_save ─► saving
+//! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged when all is loaded
+//! ```
+//!
+//! `journal::snapshot` has the format, and knows nothing of the host.
+
+pub mod fork;
+pub mod loading;
+pub mod report;
+pub mod save_points;
+pub mod saving;
+pub mod section;
+pub mod sync;

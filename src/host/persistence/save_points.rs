@@ -1,0 +1,63 @@
+//! Save points. The host counts the changes of its own keys, and saves after so many of them. A
+//! module's are counted where it replicates something, one for each call. So midi replicates
+//! nothing, once for each change of its keys.
+//!
+//! Where nothing consumes a log of writes, RM_ReplicateVerbatim does just that. Else it would write
+//! to that log, and RM_Replicate is told to leave out both the AOF and the replicas.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use redis_module::raw;
+
+use super::super::api::{Ctx, api};
+use super::super::instance::instance;
+use crate::limits::{CHANGES_AT_ONCE, CHANGES_AT_ONCE_WITH_BACKLOG};
+
+/// Changes that the host has counted.
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the host may have a replication backlog. It gets one from a replica's PSYNC, as a
+/// replica, and from an RDB.
+static MAY_HAVE_BACKLOG: AtomicBool = AtomicBool::new(true);
+
+/// Something has happened that may give the host a replication backlog.
+pub fn may_have_backlog() {
+    MAY_HAVE_BACKLOG.store(true, Ordering::Relaxed);
+}
+
+/// Asks the host whether it has a replication backlog.
+pub fn look(ctx: Ctx<'_>) {
+    let active = ctx.info_number(c"replication", c"repl_backlog_active");
+    MAY_HAVE_BACKLOG.store(active != Some(0), Ordering::Relaxed);
+}
+
+/// Has the host count the changes since the last time, as many as may be counted at once. In an
+/// event's context.
+#[inline]
+pub fn add_changes(ctx: Ctx<'_>) {
+    let new = instance().engine.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    if new != 0 {
+        add(ctx, new);
+    }
+}
+
+#[cold]
+fn add(ctx: Ctx<'_>, new: u64) {
+    let consumed = MAY_HAVE_BACKLOG.load(Ordering::Relaxed)
+        || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
+    let most = if consumed { CHANGES_AT_ONCE_WITH_BACKLOG } else { CHANGES_AT_ONCE };
+    let now = new.min(most);
+    for _ in 0..now {
+        // SAFETY: an event's context; nothing is written to any log, see above. The format names
+        // no arguments.
+        unsafe {
+            if consumed {
+                let (command, nowhere) = (c"PING".as_ptr(), c"AR".as_ptr());
+                api!(RedisModule_Replicate)(ctx.raw(), command, nowhere);
+            } else {
+                api!(RedisModule_ReplicateVerbatim)(ctx.raw());
+            }
+        }
+    }
+    COUNTED.fetch_add(now, Ordering::Relaxed);
+}

@@ -1,0 +1,85 @@
+//! Saves: without a fork, while the keyspace is closed, and in children; and what became of them,
+//! for INFO.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::super::api::{Ctx, clock_ms};
+use super::super::gates::GATES;
+use super::report::{SaveKind, report};
+use super::save_points;
+
+/// The last save that succeeded: milliseconds since the epoch (0: none yet), keys, bytes,
+/// microseconds.
+static LAST: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static FAILED: AtomicU64 = AtomicU64::new(0);
+static LAST_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The host begins to save without a fork: until the main loop turns again nobody may write. (It
+/// does not turn after the save of SHUTDOWN, and what was written then would be lost.)
+pub fn begin(ctx: Ctx<'_>) {
+    save_points::add_changes(ctx);
+    GATES.saves(ctx);
+}
+
+/// A save without a fork is over.
+pub fn end(succeeded: bool) {
+    note(succeeded);
+}
+
+/// A child begins to save. Called in the child.
+pub fn child_begins(kind: SaveKind) {
+    report().is_for(kind);
+}
+
+/// A child has ended, which may have been a save. The host knows by now what came of it.
+pub fn child_died(ctx: Ctx<'_>) {
+    let status = match report().take_kind() {
+        SaveKind::None => return,
+        SaveKind::Rdb => c"rdb_last_bgsave_status",
+        SaveKind::Aof => c"aof_last_bgrewrite_status",
+    };
+    note(ctx.info_text(c"persistence", status).is_none_or(|text| text == b"ok"));
+}
+
+fn note(succeeded: bool) {
+    let Some(written) = report().take().filter(|_| succeeded) else {
+        if !succeeded {
+            FAILED.fetch_add(1, Ordering::Relaxed);
+        }
+        LAST_FAILED.store(!succeeded, Ordering::Relaxed);
+        return;
+    };
+    let values = [clock_ms() as u64, written.keys, written.bytes, written.micros];
+    LAST.iter().zip(values).for_each(|(field, value)| field.store(value, Ordering::Relaxed));
+    LAST_FAILED.store(false, Ordering::Relaxed);
+}
+
+/// What is known of saves.
+pub struct Saves {
+    /// Whether the last save that ended has failed.
+    pub last_failed: bool,
+    /// Saves that failed.
+    pub failed: u64,
+    /// When the last save ended that succeeded, in seconds since the epoch; 0 for none.
+    pub time: u64,
+    /// Its keys.
+    pub keys: u64,
+    /// Its bytes, before the host compressed them.
+    pub bytes: u64,
+    /// How long it took to write midi's section, in microseconds.
+    pub micros: u64,
+}
+
+/// What is known of saves so far.
+pub fn saves() -> Saves {
+    let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let [millis, keys, bytes, micros] = LAST.each_ref().map(read);
+    Saves {
+        last_failed: LAST_FAILED.load(Ordering::Relaxed),
+        failed: read(&FAILED),
+        time: millis / 1000,
+        keys,
+        bytes,
+        micros,
+    }
+}

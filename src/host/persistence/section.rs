@@ -1,0 +1,170 @@
+//! midi's section in the host's RDB: the auxiliary data of a data type that has no keys.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::time::Instant;
+
+use redis_module::raw;
+
+use super::super::api::{Ctx, Level, RawString, api, log_anywhere};
+use super::super::guarded;
+use super::super::instance::instance;
+use super::{fork, loading, report};
+use crate::engine::Locked;
+use crate::journal::snapshot::{self, SaveStats, Sink, Source};
+use crate::store::Store;
+
+/// The name of the data type: nine characters, by which RDB files know the module.
+const TYPE_NAME: &CStr = c"midi-keys";
+
+/// The version of the list of methods that has `aux_save2`. A host reads the ones that it knows.
+const METHODS_VERSION: u64 = 5;
+
+/// Registers the data type. False if the host refuses.
+pub fn register(ctx: Ctx<'_>) -> bool {
+    // SAFETY: a structure of numbers and optional functions; the host copies it.
+    unsafe {
+        let mut methods: raw::RedisModuleTypeMethods = std::mem::zeroed();
+        methods.version = METHODS_VERSION;
+        methods.rdb_load = Some(load_key);
+        methods.rdb_save = Some(save_key);
+        methods.aof_rewrite = Some(rewrite_key);
+        methods.free = Some(free_key);
+        methods.aux_load = Some(aux_load);
+        methods.aux_save = Some(aux_save);
+        // From Redis 7.2 on it takes the place of `aux_save`, and an RDB into which it writes
+        // nothing can be loaded without midi.
+        methods.aux_save2 = Some(aux_save_if_any);
+        // Before the host's keys: the loading process is then told early of what is wrong.
+        methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
+        let made = api!(RedisModule_CreateDataType)(
+            ctx.raw(),
+            TYPE_NAME.as_ptr(),
+            snapshot::VERSION,
+            &mut methods,
+        );
+        !made.is_null()
+    }
+}
+
+/// Sets what midi can do while the host loads data. In OnLoad.
+pub fn set_options(ctx: Ctx<'_>) {
+    let options =
+        raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    // SAFETY: in OnLoad.
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx.raw(), options as c_int) };
+}
+
+/// The host's RDB, being written.
+struct HostSink(*mut raw::RedisModuleIO);
+
+impl Sink for HostSink {
+    fn put(&mut self, string: &[u8]) {
+        // SAFETY: valid during the callback that got it; the host copies the bytes.
+        unsafe {
+            api!(RedisModule_SaveStringBuffer)(self.0, string.as_ptr().cast(), string.len());
+        }
+    }
+}
+
+/// The host's RDB, being read.
+struct HostSource(*mut raw::RedisModuleIO);
+
+impl Source for HostSource {
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut len = 0;
+        // SAFETY: valid during the callback that got it.
+        let buffer = unsafe { api!(RedisModule_LoadStringBuffer)(self.0, &mut len) };
+        if buffer.is_null() {
+            return None;
+        }
+        if len == 0 {
+            // SAFETY: ours to free; a vector without room owns no memory.
+            unsafe { api!(RedisModule_Free)(buffer.cast()) };
+            return Some(Vec::new());
+        }
+        // SAFETY: the host allocated these bytes, and they are ours; midi's allocator is the host's.
+        Some(unsafe { Vec::from_raw_parts(buffer.cast(), len, len) })
+    }
+}
+
+unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
+    let saved = guarded(false, || save(io));
+    if !saved && fork::is_child() {
+        // The host then counts the save as failed, and keeps the old file.
+        // SAFETY: nothing is left to be done in this process.
+        unsafe { libc::_exit(1) };
+    }
+}
+
+unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
+    // While all tokens are held, and while the keyspace is closed, the count is exact.
+    let is_certain = !fork::is_child() || fork::held_in_child().is_some();
+    if is_certain && instance().engine.books.keys() == 0 {
+        report::report().begin();
+        return report::report().end(SaveStats::default(), Instant::now());
+    }
+    // SAFETY: the host's own arguments.
+    unsafe { aux_save(io, when) };
+}
+
+/// Writes the section. False if it cannot be written.
+fn save(io: *mut raw::RedisModuleIO) -> bool {
+    let (engine, report, began) = (&*instance().engine, report::report(), Instant::now());
+    report.begin();
+    let mut sink = HostSink(io);
+    let mut progress = |stats| report.progress(stats);
+    let stats = if let Some(all) = fork::held_in_child() {
+        let mut visit = |shard, look: &mut dyn FnMut(&Store)| {
+            all.store(shard).into_iter().for_each(|store| look(store));
+        };
+        snapshot::save(engine, &mut visit, &mut sink, &mut progress)
+    } else if fork::is_child() {
+        let text = "midi's keys cannot be saved: a thread that is not the server's main thread has \
+                    forked, and did not get hold of all shards in time.";
+        log_anywhere(Level::Warning, text);
+        return false;
+    } else {
+        // SAFETY: the host saves on the thread that holds the global lock.
+        let locked = unsafe { Locked::assume() };
+        let mut visit = |shard, look: &mut dyn FnMut(&Store)| engine.visit(locked, shard, look);
+        snapshot::save(engine, &mut visit, &mut sink, &mut progress)
+    };
+    report.end(stats, began);
+    true
+}
+
+unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_int) -> c_int {
+    // SAFETY: the host loads on the thread that holds the global lock.
+    let locked = unsafe { Locked::assume() };
+    let loaded = guarded(Err("internal error".to_owned()), || {
+        loading::load(locked, version, &mut HostSource(io))
+    });
+    match loaded {
+        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Err(reason) => {
+            let text = format!("midi's keys are not loaded: {reason}");
+            log_anywhere(Level::Warning, &text);
+            if instance().is_starting() {
+                // The host would exit, too, but with the code for success.
+                // SAFETY: what the host does with a file that it cannot load.
+                unsafe { libc::exit(1) };
+            }
+            raw::REDISMODULE_ERR as c_int
+        }
+    }
+}
+
+/// No RDB has keys of this type.
+unsafe extern "C" fn load_key(_: *mut raw::RedisModuleIO, _: c_int) -> *mut c_void {
+    log_anywhere(
+        Level::Warning,
+        "A key of the type midi-keys: no version of midi makes such keys.",
+    );
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn save_key(_: *mut raw::RedisModuleIO, _: *mut c_void) {}
+
+unsafe extern "C" fn rewrite_key(_: *mut raw::RedisModuleIO, _: *mut RawString, _: *mut c_void) {}
+
+unsafe extern "C" fn free_key(_: *mut c_void) {}
