@@ -321,13 +321,14 @@ fn on_threads(
                 scope.spawn(move || {
                     let mut done = Done::default();
                     start.wait();
-                    let (begun, busy) = (Instant::now(), processor_time());
+                    let (begun, busy) =
+                        (Instant::now(), processor_time(libc::CLOCK_THREAD_CPUTIME_ID));
                     while !stop.load(Ordering::Relaxed) {
                         work(number, &mut done);
                     }
                     done.per_second = done.commands as f64 / begun.elapsed().as_secs_f64();
-                    done.per_busy_second =
-                        done.commands as f64 / (processor_time() - busy).as_secs_f64();
+                    done.per_busy_second = done.commands as f64
+                        / (processor_time(libc::CLOCK_THREAD_CPUTIME_ID) - busy).as_secs_f64();
                     done
                 })
             })
@@ -474,11 +475,11 @@ fn threads(quick: bool, figures: &mut Figures) {
     }
 }
 
-/// The processor time that this thread has used.
-fn processor_time() -> Duration {
+/// The processor time that this thread, or all of them, have used.
+fn processor_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: Linux has this clock, and the pointer is to a timespec.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
     assert_eq!(failed, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -488,7 +489,7 @@ struct Away(Instant, Duration);
 
 impl Away {
     fn new() -> Self {
-        Away(Instant::now(), processor_time())
+        Away(Instant::now(), processor_time(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
     fn since(&mut self) -> Duration {
@@ -836,17 +837,20 @@ fn snapshot(count: u64) {
         };
         let staging = Arc::new(Staging::new(&to));
         strings.1 = 0;
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), processor_time(libc::CLOCK_PROCESS_CPUTIME_ID));
         let version = snapshot::VERSION;
         let mut none = |_| ();
         snapshot::load(&to, locked(), version, &staging, &mut strings, &mut none).expect("whole");
         let load = per_key(start);
+        let busy = processor_time(libc::CLOCK_PROCESS_CPUTIME_ID) - busy;
+        let busy = busy.as_nanos() as f64 / count as f64;
         let staging = Arc::into_inner(staging).expect("the only one");
         let start = Instant::now();
         to.install(locked(), staging);
         let install = start.elapsed().as_micros();
         println!(
-            "  load, {workers} workers' threads       {load:>6.1}   install {install} us in all"
+            "  load, {workers} workers' threads       {load:>6.1}   processors {busy:>6.1}   \
+             install {install} us in all"
         );
         to.workers().stop();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));

@@ -224,7 +224,11 @@ fn keyspace(most: usize) -> impl Strategy<Value = Keys> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn what_was_saved_is_loaded(
@@ -487,4 +491,20 @@ fn one_bad_frame_among_many_is_found_on_any_thread() {
         }
         assert!(loaded(&to, &strings).unwrap() == keys, "and then again a good one");
     }
+}
+
+/// More than may wait for the workers: the reader does a part, or everything.
+#[test]
+fn a_load_goes_on_while_the_workers_have_enough() {
+    let mut keys = Keys::new();
+    for number in 0..30_u8 {
+        keys.insert((0, vec![number]), (vec![number; 1 << 20], None, 0));
+    }
+    keys.insert((1, b"larger than all that may wait".to_vec()), (vec![1; 20 << 20], None, 0));
+    let from = Loaded::new(4, 1, 2);
+    filled(&from.engine, &keys);
+    let strings = saved(&from.engine);
+    assert!(strings.iter().map(Vec::len).sum::<usize>() > 2 * midi::limits::LOAD_WAITING_BYTES);
+    assert!(loaded(&Loaded::new(4, 1, 2), &strings).unwrap() == keys);
+    assert!(loaded(&Loaded::new(4, 2, 2).running(), &strings).unwrap() == keys);
 }
