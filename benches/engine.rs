@@ -5,7 +5,7 @@
 //! cargo bench --bench engine                      # everything, three minutes
 //! cargo bench --bench engine -- --quick           # smaller and shorter
 //! cargo bench --bench engine -- threads           # one part: threads, growth, bytes, lookup,
-//!                                                 # or criterion's: command/
+//!                                                 # snapshot, or criterion's: command/
 //! ```
 //!
 //! With `--json` the last line contains the figures of `threads` and `bytes` as JSON, for the
@@ -31,8 +31,11 @@ use criterion::{Criterion, Throughput};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use midi::command::{Args, Cluster, Reply, find};
-use midi::engine::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking};
-use midi::store::{Edit, Entry, EntryRef, KeyHasher, Now, Table, Value, block_bytes};
+use midi::engine::{
+    Author, Call, Config, Engine, Locked, Outcome, Settings, Staging, Taking, Workers,
+};
+use midi::journal::snapshot;
+use midi::store::{Edit, Entry, EntryRef, KeyHasher, Now, Store, Table, Value, block_bytes};
 
 const VALUE: [u8; 64] = [b'v'; 64];
 
@@ -62,6 +65,9 @@ fn main() {
     }
     if wanted("lookup") {
         lookup(quick);
+    }
+    if wanted("snapshot") {
+        snapshot(if quick { 1_000_000 } else { 2_000_000 });
     }
     if args.iter().any(|arg| arg == "--json") {
         return println!("{}", figures.json());
@@ -315,13 +321,14 @@ fn on_threads(
                 scope.spawn(move || {
                     let mut done = Done::default();
                     start.wait();
-                    let (begun, busy) = (Instant::now(), processor_time());
+                    let (begun, busy) =
+                        (Instant::now(), processor_time(libc::CLOCK_THREAD_CPUTIME_ID));
                     while !stop.load(Ordering::Relaxed) {
                         work(number, &mut done);
                     }
                     done.per_second = done.commands as f64 / begun.elapsed().as_secs_f64();
-                    done.per_busy_second =
-                        done.commands as f64 / (processor_time() - busy).as_secs_f64();
+                    done.per_busy_second = done.commands as f64
+                        / (processor_time(libc::CLOCK_THREAD_CPUTIME_ID) - busy).as_secs_f64();
                     done
                 })
             })
@@ -468,11 +475,11 @@ fn threads(quick: bool, figures: &mut Figures) {
     }
 }
 
-/// The processor time that this thread has used.
-fn processor_time() -> Duration {
+/// The processor time that this thread, or all of them, have used.
+fn processor_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: Linux has this clock, and the pointer is to a timespec.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
     assert_eq!(failed, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -482,7 +489,7 @@ struct Away(Instant, Duration);
 
 impl Away {
     fn new() -> Self {
-        Away(Instant::now(), processor_time())
+        Away(Instant::now(), processor_time(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
     fn since(&mut self) -> Duration {
@@ -783,6 +790,70 @@ fn lookup(quick: bool) {
                  {bytes:.1}"
             );
         }
+    }
+}
+
+/// Strings in memory, in the place of a section of an RDB.
+#[derive(Default)]
+struct Strings(Vec<Vec<u8>>, usize);
+
+impl snapshot::Sink for Strings {
+    fn put(&mut self, string: &[u8]) {
+        self.0.push(string.to_vec());
+    }
+}
+
+impl snapshot::Source for Strings {
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.1 += 1;
+        self.0.get(self.1 - 1).cloned()
+    }
+}
+
+/// Saving and loading. The strings are copied to and from memory, which a host does, too, among
+/// other things.
+fn snapshot(count: u64) {
+    println!("\nSnapshots of {count} keys, values of 64 bytes, 1024 shards; nanoseconds per key\n");
+    let from = engine(1, 1024);
+    fill(&from, count, &VALUE);
+    let mut strings = Strings::default();
+    let per_key = |start: Instant| start.elapsed().as_nanos() as f64 / count as f64;
+    for _ in 0..3 {
+        strings.0.clear();
+        let start = Instant::now();
+        let mut lend = |shard: u32, look: &mut dyn FnMut(&Store)| {
+            let held = from.shard(shard).token.try_take().expect("one thread");
+            look(&held);
+            from.release(shard, held);
+        };
+        snapshot::save(&from, &mut lend, &mut strings, &mut |_| ());
+        println!("  save                           {:>6.1}", per_key(start));
+    }
+    for workers in [0, 1, 2, 2, 2] {
+        let to = engine(workers.max(1), 1024);
+        let threads = match workers {
+            0 => Vec::new(),
+            _ => Workers::start(&to, || (), Vec::new()).expect("threads"),
+        };
+        let staging = Arc::new(Staging::new(&to));
+        strings.1 = 0;
+        let (start, busy) = (Instant::now(), processor_time(libc::CLOCK_PROCESS_CPUTIME_ID));
+        let version = snapshot::VERSION;
+        let mut none = |_| ();
+        snapshot::load(&to, locked(), version, &staging, &mut strings, &mut none).expect("whole");
+        let load = per_key(start);
+        let busy = processor_time(libc::CLOCK_PROCESS_CPUTIME_ID) - busy;
+        let busy = busy.as_nanos() as f64 / count as f64;
+        let staging = Arc::into_inner(staging).expect("the only one");
+        let start = Instant::now();
+        to.install(locked(), staging);
+        let install = start.elapsed().as_micros();
+        println!(
+            "  load, {workers} workers' threads       {load:>6.1}   processors {busy:>6.1}   \
+             install {install} us in all"
+        );
+        to.workers().stop();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }
 

@@ -6,3 +6,4 @@
 pub mod glob;
 pub mod payload;
 pub mod request;
+pub mod snapshot;

@@ -4,11 +4,12 @@
 //! No client sees it, so it needs neither tokens nor counters nor notifications. Its keys are where
 //! they will be: in the same shard, under the same hash.
 
+use std::collections::BTreeSet;
+
 use crossbeam::utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::by_shard::sort_by_shard;
-use super::edit::Changes;
 use super::state::Engine;
 use crate::store::{
     Done, Edit, KeyHash, KeyHasher, Now, Origin, Remains, Store, Table, UnixMs, Value, prefetch,
@@ -102,16 +103,13 @@ impl Staging {
 
     /// The tables, to be freed.
     pub fn into_remains(self) -> Vec<Remains> {
-        self.into_stores().flat_map(|mut store| remains_of(&mut store)).collect()
+        let tables = self.into_stores().flat_map(|mut store| store.take_all());
+        tables.map(|(_, table)| table.into_remains()).collect()
     }
 
     fn into_stores(self) -> impl Iterator<Item = Store> {
         self.shards.into_iter().map(|shard| CachePadded::into_inner(shard).into_inner())
     }
-}
-
-fn remains_of(store: &mut Store) -> impl Iterator<Item = Remains> + use<> {
-    store.take_all().map(|(_, table)| table.into_remains())
 }
 
 impl StagedShard<'_> {
@@ -145,26 +143,21 @@ impl Engine {
     /// [`Engine::free_later`].
     pub fn install(&self, locked: Locked<'_>, staging: Staging) -> Vec<Remains> {
         let mut remains = Vec::new();
-        let mut stores = staging.into_stores();
-        self.edit_all(locked, |store, changes| {
-            let mut staged = stores.next().unwrap_or_default();
-            self.edit_with(locked, store, &mut staged, changes, Store::exchange_all);
-            remains.extend(remains_of(&mut staged));
+        self.edit_with(locked, staging, |store, db, staged| {
+            let before = store.replace_db(db, staged);
+            if !before.is_empty() {
+                remains.push(before.into_remains());
+            }
         });
         remains
     }
 
     /// Adds the staged keys to the keyspace at one moment; they replace keys of the same name. The
-    /// time that it takes, with all tokens held, grows with the number of staged keys.
+    /// time that it takes, with all tokens held, grows with the number of staged keys. To clients
+    /// that watch keys all keys have changed.
     pub fn merge(&self, locked: Locked<'_>, staging: Staging) {
-        let mut stores = staging.into_stores();
-        self.edit_all(locked, |store, changes| {
-            let mut staged = stores.next().unwrap_or_default();
-            self.edit_with(locked, store, &mut staged, changes, |store, staged| {
-                for (db, table) in staged.take_all() {
-                    put_all(store.db(db), table, &self.hasher);
-                }
-            });
+        self.edit_with(locked, staging, |store, db, staged| {
+            put_all(store.db(db), staged, &self.hasher);
         });
     }
 
@@ -182,23 +175,27 @@ impl Engine {
         })
     }
 
-    /// Changes all databases that one of the shards that `edit_all` holds has, or that are staged
-    /// for it.
+    /// Changes each database that is there, or staged, in all shards at one moment. `change` gets
+    /// its staged table.
     fn edit_with(
         &self,
         locked: Locked<'_>,
-        store: &mut Store,
-        staged: &mut Store,
-        changes: &mut Changes,
-        change: impl FnOnce(&mut Store, &mut Store),
+        staging: Staging,
+        mut change: impl FnMut(&mut Store, u32, Table),
     ) {
-        let mut databases: Vec<u32> = store.databases().chain(staged.databases()).collect();
-        databases.sort_unstable();
-        databases.dedup();
-        self.edit_databases(locked, store, &databases, changes, |store| {
-            change(store, staged);
-            // `edit_databases` counts what whole databases gain; nobody counts it again.
-            databases.iter().for_each(|&db| forget_gained(store, db));
+        // `edit_all` visits the shards in the order of their numbers.
+        let mut stores = staging.into_stores();
+        self.edit_all(locked, |store, changes| {
+            let mut staged = stores.next().unwrap_or_default();
+            let databases: BTreeSet<u32> = store.databases().chain(staged.databases()).collect();
+            for db in databases {
+                let table = staged.take_db(db);
+                self.edit_databases(locked, store, &[db], changes, |store| {
+                    change(store, db, table);
+                    // `edit_databases` counts what a database gains; nobody counts it again.
+                    forget_gained(store, db);
+                });
+            }
         });
     }
 }

@@ -118,10 +118,11 @@ impl Store {
         std::iter::once(0).chain(self.others.iter().map(|&(number, _)| number))
     }
 
-    /// Exchanges all databases with those of another shard. What is watched stays.
-    pub fn exchange_all(&mut self, other: &mut Store) {
-        std::mem::swap(&mut self.first, &mut other.first);
-        std::mem::swap(&mut self.others, &mut other.others);
+    /// Puts a whole database in the place of another, and returns that.
+    pub fn replace_db(&mut self, db: u32, table: Table) -> Table {
+        let before = self.take_db(db);
+        self.put_db(db, table);
+        before
     }
 
     /// Takes out all databases that have keys.

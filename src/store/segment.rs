@@ -466,6 +466,7 @@ impl Segment {
         let mut at = home;
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
+            bits(bucket.used()).for_each(|slot| bucket.entry(slot).prefetch());
             for slot in bits(bucket.used()) {
                 let entry = bucket.entry(slot);
                 let its = hasher.hash(entry.key()).order();

@@ -22,6 +22,11 @@ fn payloads() {
 }
 
 #[test]
+fn snapshots() {
+    run("snapshot", checks::snapshot::check, 20_000);
+}
+
+#[test]
 fn patterns() {
     run("glob", checks::glob::check, 500_000);
 }

@@ -6,6 +6,8 @@
 mod common;
 
 #[cfg(not(loom))]
+mod golden;
+#[cfg(not(loom))]
 mod inputs;
 #[cfg(loom)]
 mod interleavings;
@@ -15,6 +17,8 @@ mod port_threads;
 mod resp;
 #[cfg(not(loom))]
 mod shard_threads;
+#[cfg(not(loom))]
+mod snapshots;
 
 /// Reports that the thread sanitizer must suppress, because it does not see the order that std
 /// guarantees:

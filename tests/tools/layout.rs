@@ -1,7 +1,7 @@
 //! The promise: data flows one way, and folder names are accurate.
 //!
-//! `store ← command ← engine ← journal ← net, host`, and `sync ← engine`; only `host` (and the entry in
-//! lib.rs) names the module API; `unsafe` is only where the design allows it, with its reason.
+//! `store ← command ← engine ← journal ← net, host`, and `sync ← engine`; only `host` (and the entry
+//! in lib.rs) names the module API; `unsafe` is only where the design allows it, with its reason.
 //! Lines and files are short enough to be read, every file is part of the crate, and a type name
 //! has one meaning.
 
@@ -176,7 +176,7 @@ fn keys_are_changed_in_one_place() {
         ".take_db(",
         ".take_all(",
         ".swap_dbs(",
-        "exchange_all",
+        ".replace_db(",
         "table.remove_due(",
     ];
     let places = [

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::{Config, Outcome, Settings};
+use super::super::{Config, Outcome, Settings, StagedKey, Staging};
 use super::*;
 use crate::command::{Action, Args, Cluster, Error, Reply, find, host_commands};
-use crate::store::Type;
+use crate::store::{Origin, Type};
 use crate::sync::LOCKED;
 
 /// When the keys of these tests are due.
@@ -214,6 +214,36 @@ fn clients_are_notified_of_changed_keys_and_no_others() {
         let raised = names.iter().zip(&flags).filter(|(_, flag)| flag.load(Ordering::Relaxed));
         let raised: Vec<String> = raised.map(|((db, key), _)| format!("{db}{key}")).collect();
         assert_eq!(raised.join(" "), changed, "{line}");
+    }
+}
+
+#[test]
+fn clients_are_notified_of_keys_that_a_load_replaces_removes_or_brings() {
+    for (merges, changed) in [(false, "0a 0b 1c"), (true, "0a 0b 1c")] {
+        let tested = Tested::new();
+        tested.say("mset a 1 b 2");
+        let names: Vec<(u32, &str)> =
+            (0..2).flat_map(|db| ["a", "b", "c"].map(|key| (db, key))).collect();
+        let flags: Vec<_> = names.iter().map(|&(db, key)| tested.observe(db, key)).collect();
+        let staging = Staging::new(&tested.engine);
+        for (db, key) in [(0, b"a"), (1, b"c")] {
+            let (value, hash) = (Value::Inline(b"3"), staging.hash(key));
+            let new = StagedKey { key, value, expire_at: Some(DUE), origin: Origin::Given };
+            assert!(staging.lock(staging.shard_of(hash)).insert(db, hash, &new));
+        }
+        let before = tested.engine.age();
+        if merges {
+            tested.engine.merge(LOCKED, staging);
+        } else {
+            tested.engine.install(LOCKED, staging);
+        }
+        assert!(tested.engine.age() > before);
+        assert_eq!(tested.books(), (if merges { 2 } else { 1 }, 1, 0));
+        let due = (0..4).map(|shard| tested.engine.due(shard)).min();
+        assert_eq!(due, Some(DUE), "the owner looks for them");
+        let raised = names.iter().zip(&flags).filter(|(_, flag)| flag.load(Ordering::Relaxed));
+        let raised: Vec<String> = raised.map(|((db, key), _)| format!("{db}{key}")).collect();
+        assert_eq!(raised.join(" "), changed, "{merges}");
     }
 }
 

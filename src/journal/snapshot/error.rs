@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{VERSION, format};
+use super::numbers::{VERSION, kind_name};
 
 /// Why a snapshot is refused, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl From<Fault> for LoadError {
 impl fmt::Display for FramePlace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "frame {} (", self.number)?;
-        match (self.kind, self.kind.and_then(format::kind_name)) {
+        match (self.kind, self.kind.and_then(kind_name)) {
             (_, Some(name)) => write!(out, "{name})"),
             (Some(kind), None) => write!(out, "kind {kind})"),
             (None, None) => write!(out, "empty)"),

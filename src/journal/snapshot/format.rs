@@ -27,46 +27,13 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
+use super::numbers::{
+    BYTES, DATABASES, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER, KEYS, LARGE_ENTRY,
+    MAY_SKIP, ORIGIN, STRING, WRITER,
+};
 use crate::store::{Origin, UnixMs};
 
-pub(super) const HEADER: u8 = 1;
-pub(super) const ENTRIES: u8 = 2;
-pub(super) const LARGE_ENTRY: u8 = 3;
-pub(super) const END: u8 = 4;
-
-/// Set in kinds, types and tags that may be skipped.
-const MAY_SKIP: u8 = 0x80;
-
-/// The type of strings.
-const STRING: u8 = 0;
-
-/// Fields of entries.
-const EXPIRY: u8 = 0x01;
-const ORIGIN: u8 = 0x82;
-
-/// Fields of the header.
-const DATABASES: u8 = 0x01;
-const WRITER: u8 = 0x82;
-const EXPECTED_KEYS: u8 = 0x83;
-
-/// Fields of the end.
-const FRAMES: u8 = 0x01;
-const KEYS: u8 = 0x02;
-const EXPIRING: u8 = 0x03;
-const BYTES: u8 = 0x04;
-
 const SUM_BYTES: usize = size_of::<u64>();
-
-/// The name of a kind of frames.
-pub(super) fn kind_name(kind: u8) -> Option<&'static str> {
-    match kind {
-        HEADER => Some("header"),
-        ENTRIES => Some("entries"),
-        LARGE_ENTRY => Some("large entry"),
-        END => Some("end"),
-        _ => None,
-    }
-}
 
 /// What was counted over a whole snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,6 +212,11 @@ impl<'a> Body<'a> {
     pub(super) fn rest(frame: &'a [u8], left: usize) -> Self {
         let end = frame.len().saturating_sub(SUM_BYTES);
         Body(&frame[end.saturating_sub(left)..end])
+    }
+
+    /// The address of its first byte, for prefetching.
+    pub(super) fn start(&self) -> *const u8 {
+        self.0.as_ptr()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use super::error::{Fault, LoadError};
-use super::format::{self, Body, ENTRIES, EntryHead, Tally};
+use super::format::{self, Body, EntryHead, Tally};
+use super::numbers::ENTRIES;
 use crate::engine::{Part, Progress, Slice, StagedKey, Staging};
 use crate::limits::{LOAD_BATCH_BYTES, LOAD_RUN_KEYS, LOAD_WAITING_BYTES};
-use crate::store::{KeyHash, SharedValue, Value};
+use crate::store::{KeyHash, SharedValue, Value, prefetch};
 
 /// A frame that was read, with neither its checksum nor its content looked at.
 pub(super) struct RawFrame {
@@ -310,6 +311,10 @@ impl Inserter {
         if let Some(next) = rest.get(run) {
             staging.prefetch(staging.shard_of(next.hash));
         }
+        // The entries of the next run, probably.
+        for entry in rest.iter().skip(run).take(run) {
+            prefetch_entry(&self.frames[entry.frame as usize].bytes, entry.left);
+        }
         let mut held = staging.lock(shard);
         for entry in &rest[..run] {
             held.prefetch(self.databases[entry.frame as usize], entry.hash);
@@ -347,6 +352,13 @@ impl Inserter {
 /// An entry of an entries frame that was decoded before.
 fn entry_at(frame: &[u8], left: u32) -> Result<(EntryHead<'_>, &[u8]), Fault> {
     Body::rest(frame, left as usize).entry()
+}
+
+/// Prefetches the lines of a short entry.
+fn prefetch_entry(frame: &[u8], left: u32) {
+    let place = Body::rest(frame, left as usize).start();
+    prefetch(place);
+    prefetch(place.wrapping_add(64));
 }
 
 fn staged<'a>(head: &EntryHead<'a>, value: Value<'a>) -> StagedKey<'a> {
@@ -398,5 +410,73 @@ impl Part for Inserter {
                 return Progress::More;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{begin, put_entry, seal};
+    use super::*;
+    use crate::command::Cluster;
+    use crate::engine::{Config, Engine, Settings};
+    use crate::store::Origin;
+
+    fn engine() -> Engine {
+        let config = Config {
+            workers: 1,
+            shards: 4,
+            databases: 1,
+            cluster: Cluster::Off,
+            safemode: false,
+            clock: || 0,
+        };
+        Engine::new(config, Settings::default(), Box::new(|| {})).expect("eventfds")
+    }
+
+    fn frame(number: u64, key: &[u8]) -> RawFrame {
+        let head = EntryHead { key, expire_at: None, origin: Origin::Given, skipped: false };
+        let mut bytes = Vec::new();
+        begin(&mut bytes, ENTRIES, 0);
+        put_entry(&mut bytes, &head, b"value");
+        seal(&mut bytes);
+        RawFrame { number, bytes, value: None }
+    }
+
+    #[test]
+    fn a_thread_that_gives_its_batch_up_ends_the_load() {
+        let staging = Arc::new(Staging::new(&engine()));
+        let intake = Arc::new(Intake::new(&staging, 1, usize::MAX, 1));
+        let mut inserter = Inserter::new(&intake);
+        assert!(matches!(intake.offer(frame(2, b"key")), Offered::Taken));
+        assert!(matches!(inserter.refill(), Refill::Batch) && inserter.step());
+        drop(inserter);
+        assert!(matches!(intake.offer(frame(3, b"key")), Offered::Failed));
+        assert_eq!(intake.end(), Err(Fault::Internal.into()));
+        assert!(Arc::into_inner(staging).is_some());
+    }
+
+    #[test]
+    fn a_load_ends_when_the_last_batch_is_done_and_then_nobody_has_the_staging() {
+        let staging = Arc::new(Staging::new(&engine()));
+        let intake = Arc::new(Intake::new(&staging, 1, usize::MAX, 1));
+        let mut inserter = Inserter::new(&intake);
+        assert!(matches!(intake.offer(frame(2, b"key")), Offered::Taken));
+        assert!(matches!(inserter.refill(), Refill::Batch));
+        let ending = Arc::clone(&intake);
+        let ended = std::thread::spawn(move || ending.end());
+        while inserter.step() {}
+        assert_eq!(ended.join().unwrap(), Ok(Tally { keys: 1, expiring: 0, bytes: 8 }));
+        assert!(matches!(inserter.refill(), Refill::Ended));
+        assert_eq!(Arc::into_inner(staging).expect("nobody else has it").keys(), 1);
+    }
+
+    #[test]
+    fn of_two_errors_the_first_in_the_section_is_told() {
+        let staging = Arc::new(Staging::new(&engine()));
+        let intake = Intake::new(&staging, 1, usize::MAX, 1);
+        for number in [7, 5, 9] {
+            intake.fail(Fault::Checksum.at(number, None));
+        }
+        assert_eq!(intake.end(), Err(Fault::Checksum.at(5, None)));
     }
 }

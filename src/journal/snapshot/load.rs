@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::VERSION;
 use super::error::{Fault, LoadError};
-use super::format::{self, END, ENTRIES, HEADER, Header, LARGE_ENTRY, Tally};
+use super::format::{self, Header, Tally};
 use super::intake::{Inserter, Intake, Offered, RawFrame};
+use super::numbers::{END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Slice, Staging, Task, Work};
 use crate::sync::Locked;

@@ -8,13 +8,10 @@ mod error;
 mod format;
 mod intake;
 mod load;
+mod numbers;
 mod save;
 
 pub use error::{Fault, FramePlace, LoadError};
 pub use load::{LoadStats, Source, load};
+pub use numbers::VERSION;
 pub use save::{SaveStats, Sink, VisitShard, save};
-
-/// The version of the format that is written, and the newest that is read. It grows when an older
-/// reader would misunderstand what is written; a new field or kind that a reader must understand
-/// (see `format.rs`) needs no new version, as older readers refuse it.
-pub const VERSION: i32 = 1;

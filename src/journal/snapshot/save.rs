@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::format::{self, ENTRIES, EntryHead, Header, Tally};
+use super::format::{self, EntryHead, Header, Tally};
+use super::numbers::ENTRIES;
 use crate::engine::Engine;
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
 use crate::store::{EntryRef, SharedValue, Store, Table, Type};
@@ -88,35 +89,35 @@ impl Saving<'_> {
 
     /// Saves a database. Its frames run over shards, so that small ones do not make small frames.
     fn database(&mut self, db: u32) {
-        let mut chunk = Chunk::new(db);
+        let mut open = OpenFrame::new(db);
         for shard in 0..self.engine.shard_count() {
             let mut cursor = Some(0);
             while let Some(at) = cursor {
                 let engine = self.engine;
                 (self.visit_shard)(shard, &mut |store| {
-                    cursor = store.table(db).and_then(|table| chunk.fill(engine, table, at));
+                    cursor = store.table(db).and_then(|table| open.fill(engine, table, at));
                 });
-                self.put_large(&mut chunk);
-                if chunk.frame.len() >= SNAPSHOT_FRAME_BYTES {
-                    self.put_chunk(&mut chunk);
+                self.put_large(&mut open);
+                if open.frame.len() >= SNAPSHOT_FRAME_BYTES {
+                    self.put_frame(&mut open);
                 }
             }
         }
-        if chunk.tally.keys > 0 {
-            self.put_chunk(&mut chunk);
+        if open.tally.keys > 0 {
+            self.put_frame(&mut open);
         }
     }
 
-    fn put_chunk(&mut self, chunk: &mut Chunk) {
-        format::seal(&mut chunk.frame);
-        self.put(&chunk.frame);
-        self.tally.add(chunk.tally);
-        chunk.begin();
+    fn put_frame(&mut self, open: &mut OpenFrame) {
+        format::seal(&mut open.frame);
+        self.put(&open.frame);
+        self.tally.add(open.tally);
+        open.begin();
         self.report();
     }
 
-    fn put_large(&mut self, chunk: &mut Chunk) {
-        for (frame, tally, value) in chunk.large.drain(..) {
+    fn put_large(&mut self, open: &mut OpenFrame) {
+        for (frame, tally, value) in open.large.drain(..) {
             self.put(&frame);
             self.sink.put(value.bytes());
             self.tally.add(tally);
@@ -126,7 +127,7 @@ impl Saving<'_> {
 }
 
 /// Keys of one database on their way into frames.
-struct Chunk {
+struct OpenFrame {
     db: u32,
     frame: Vec<u8>,
     tally: Tally,
@@ -134,11 +135,12 @@ struct Chunk {
     large: Vec<(Vec<u8>, Tally, SharedValue)>,
 }
 
-impl Chunk {
+impl OpenFrame {
     fn new(db: u32) -> Self {
-        let mut chunk = Chunk { db, frame: Vec::new(), tally: Tally::default(), large: Vec::new() };
-        chunk.begin();
-        chunk
+        let mut open =
+            OpenFrame { db, frame: Vec::new(), tally: Tally::default(), large: Vec::new() };
+        open.begin();
+        open
     }
 
     fn begin(&mut self) {
