@@ -171,6 +171,10 @@ pub const MGET_WATCHED: usize = WATCHED_KEYS / 4;
 /// many cells take about 10 µs.
 pub const LCS_CELLS_AT_ONCE: usize = 1 << 16;
 
+/// KEYSPACEDIGEST hashes values above this size in pieces, and looks at the clock after each. Eight
+/// of them, as many keys as a bucket has, take some 20 µs.
+pub const DIGEST_PIECE_BYTES: usize = 16 << 10;
+
 /// The most keys that one SCAN visits on the main thread; with a larger COUNT it is a job.
 pub const SCAN_AT_ONCE: usize = 1000;
 

@@ -97,6 +97,8 @@ pub enum OnAllKeys {
     RandomKey,
     /// How many keys.
     DbSize,
+    /// A digest of all keys and values.
+    KeyspaceDigest,
     /// Empties the client's database.
     FlushDb,
     /// Empties all databases.

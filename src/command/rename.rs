@@ -203,7 +203,7 @@ impl CopyOptions {
 }
 
 /// Parses argument `at` as the number of a database.
-fn database(args: &Args<'_>, at: usize, databases: u32) -> Result<u32, Error> {
+pub(super) fn database(args: &Args<'_>, at: usize, databases: u32) -> Result<u32, Error> {
     let number = i32::try_from(args.integer(at)?).map_err(|_| Error::OutOfIntRange)?;
     u32::try_from(number).ok().filter(|&db| db < databases).ok_or(Error::DbOutOfRange)
 }

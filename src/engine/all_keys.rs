@@ -29,9 +29,11 @@ impl Engine {
             OnAllKeys::RandomKey => self.random_key(call, taking, reply),
             OnAllKeys::Scan => self.scan(call, taking, reply),
             OnAllKeys::SwapDb => self.swap(slot, call, reply),
-            OnAllKeys::Keys | OnAllKeys::Populate | OnAllKeys::FlushDb | OnAllKeys::FlushAll => {
-                Outcome::Long
-            }
+            OnAllKeys::Keys
+            | OnAllKeys::KeyspaceDigest
+            | OnAllKeys::Populate
+            | OnAllKeys::FlushDb
+            | OnAllKeys::FlushAll => Outcome::Long,
         })
     }
 

@@ -51,6 +51,15 @@ fn other_databases_are_refused_in_the_hosts_words() {
             assert_eq!(client.run(&format!("{prefix}GET {{t}}l")), Value::bulk("1"));
             assert_eq!(client.integer(&format!("{prefix}DEL {{t}}l {{t}}m")), 2);
         }
+        for db in ["0", "1", "99", "x"] {
+            let native = client.run(&format!("SELECT {db}"));
+            let midi = client.run(&format!("MIDI.KEYSPACEDIGEST {db}"));
+            assert_eq!(midi.is_error(), native.is_error(), "{mode:?}: {db}: {midi:?}");
+            if midi.is_error() {
+                let expected = native.text().replace("SELECT", "Reading another database");
+                assert_eq!(midi.text(), expected, "{mode:?}: {db}");
+            }
+        }
         let [native, midi] = ["", "MIDI."].map(|prefix| {
             client.ok("MULTI");
             for line in ["MOVE {t}k 1", "SWAPDB 0 1"] {

@@ -25,7 +25,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 68] = [
+const ROWS: [Row; 69] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -66,6 +66,7 @@ const ROWS: [Row; 68] = [
     row("scan", "readonly", "cursor pattern count type", "0 MATCH x*"),
     row("randomkey", "readonly", "", ""),
     row("dbsize", "readonly fast", "", ""),
+    row("keyspacedigest", "readonly", "db", "0"),
     row("flushdb", "write", "flush-type", "ASYNC"),
     row("flushall", "write", "flush-type", ""),
     row("swapdb", "write fast", "index1 index2", "0 1"),
@@ -112,8 +113,18 @@ const ROWS: [Row; 68] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-const OWN: [&str; 10] = [
-    "populate", "import", "export", "jobs", "info", "help", "digest", "delex", "delifeq", "msetex",
+const OWN: [&str; 11] = [
+    "populate",
+    "import",
+    "export",
+    "jobs",
+    "info",
+    "help",
+    "digest",
+    "delex",
+    "delifeq",
+    "msetex",
+    "keyspacedigest",
 ];
 
 /// Single commands where the host has one for every subcommand.

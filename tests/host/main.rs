@@ -17,6 +17,7 @@ mod expiry;
 mod floods;
 mod hardened;
 mod keys;
+mod keyspace_digest;
 mod large;
 mod lcs;
 mod linearizability;

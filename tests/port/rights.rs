@@ -81,7 +81,7 @@ fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
         "client|kill" => vec!["id", "1"],
         "object|encoding" | "memory|usage" => vec!["1"],
         "mset" => vec!["1", "1"],
-        "getdel" | "get" => vec!["1"],
+        "getdel" | "get" | "keys" => vec!["1"],
         "command|docs" => vec![],
         _ => arguments(row),
     }

@@ -285,6 +285,7 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("scan 0 count 100 type string", Some("0")),
     ("randomkey", Some("k")),
     ("dbsize", Some("1")),
+    ("keyspacedigest 0", Some("1a4107dd8bcbe2193f225f755edee5d3")),
     ("flushdb", Some("OK")),
     ("flushall", Some("OK")),
     ("swapdb 0 1", Some("OK")),

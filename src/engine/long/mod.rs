@@ -4,6 +4,7 @@ mod chunks;
 mod each;
 mod free;
 mod keys;
+mod keyspace_digest;
 mod lcs;
 mod mget;
 mod populate;
@@ -13,11 +14,12 @@ mod scan;
 pub use scan::ScanState;
 
 use super::call::Call;
+use super::settings::Config;
 use super::state::Engine;
 use super::work::{Slice, Task, Work};
 use crate::command::{
-    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, flush_waits,
-    key_pattern,
+    Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, digested_db,
+    flush_waits, key_pattern,
 };
 use crate::store::Remains;
 use crate::sync::Locked;
@@ -57,6 +59,10 @@ pub fn long_work(
         OnAllKeys::FlushDb => flush(engine, call, locked, Some(call.db)),
         OnAllKeys::FlushAll => flush(engine, call, locked, None),
         OnAllKeys::RandomKey => Ok(random::work(engine, call.db)),
+        OnAllKeys::KeyspaceDigest => {
+            let Config { databases, cluster, .. } = engine.config;
+            Ok(keyspace_digest::work(engine, digested_db(&call.args, databases, cluster)?))
+        }
         OnAllKeys::DbSize | OnAllKeys::SwapDb => Err(Error::Internal),
     }
 }
