@@ -16,8 +16,17 @@ use midi::journal::snapshot::VERSION;
 
 use super::snapshots::{Keys, Loaded, filled, loaded_as, saved};
 
-/// The files, and what they hold.
-const FILES: [(&str, i32, fn() -> Keys); 1] = [("snapshot-1.strings", 1, expected)];
+/// A golden file.
+struct Golden {
+    name: &'static str,
+    /// The version that the host would give.
+    version: i32,
+    /// What it must load as.
+    holds: fn() -> Keys,
+}
+
+/// The files.
+const FILES: [Golden; 1] = [Golden { name: "snapshot-1.strings", version: 1, holds: expected }];
 
 /// Keys with everything that can be saved: expiries, origins, empty and large ones, databases.
 fn expected() -> Keys {
@@ -63,7 +72,7 @@ fn unpacked(mut file: &[u8]) -> Vec<Vec<u8>> {
 #[test]
 fn what_older_versions_wrote_is_read() {
     assert_eq!(fs::read_dir(path("")).expect("a folder").count(), FILES.len(), "all are listed");
-    for (name, version, holds) in FILES {
+    for Golden { name, version, holds } in FILES {
         let strings = unpacked(&fs::read(path(name)).expect(name));
         for (shards, workers) in [(1, 1), (64, 2)] {
             let to = Loaded::new(shards, workers, 10).running();
@@ -71,7 +80,7 @@ fn what_older_versions_wrote_is_read() {
             assert!(keys == holds(), "{name}");
         }
     }
-    let newest = FILES.iter().map(|(_, version, _)| *version).max();
+    let newest = FILES.iter().map(|file| file.version).max();
     assert_eq!(newest, Some(VERSION), "each version has a file");
 }
 

@@ -1,9 +1,9 @@
 //! The promise: data flows one way, and folder names are accurate.
 //!
-//! `store ← command ← engine ← journal ← net, host`, and `sync ← engine`; only `host` (and the entry
-//! in lib.rs) names the module API; `unsafe` is only where the design allows it, with its reason.
-//! Lines and files are short enough to be read, every file is part of the crate, and a type name
-//! has one meaning.
+//! `store ← command ← engine ← journal ← net, host`, and `sync ← engine`; only `host` (and the
+//! entry in lib.rs) names the module API; `unsafe` is only where the design allows it, with its
+//! reason. Lines and files are short enough to be read, every file is part of the crate, and a type
+//! name has one meaning.
 
 use std::collections::BTreeMap;
 use std::fs;
