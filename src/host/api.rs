@@ -44,33 +44,37 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyInteger RedisModule_CallReplyLength RedisModule_CallReplyStringPtr
         RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand
-        RedisModule_CreateModuleUser RedisModule_CreateString RedisModule_DbSize
-        RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd RedisModule_EventLoopDel
-        RedisModule_Free RedisModule_FreeCallReply RedisModule_FreeModuleUser
-        RedisModule_FreeServerInfo RedisModule_FreeString RedisModule_FreeThreadSafeContext
-        RedisModule_GetAbsExpire RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
+        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount
+        RedisModule_CreateCommand RedisModule_CreateDataType RedisModule_CreateModuleUser
+        RedisModule_CreateString RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
+        RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free
+        RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
+        RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
+        RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
         RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
         RedisModule_GetContextFlags RedisModule_GetCurrentUserName
         RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserACLString
         RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents
         RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
-        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags RedisModule_KeyType
-        RedisModule_LoadConfigs RedisModule_Log RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey
-        RedisModule_Realloc RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter
+        RedisModule_IsIOError RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags
+        RedisModule_KeyType RedisModule_LoadConfigs RedisModule_LoadStringBuffer RedisModule_Log
+        RedisModule_NotifyKeyspaceEvent RedisModule_OpenKey RedisModule_Realloc
+        RedisModule_RegisterBoolConfig RedisModule_RegisterCommandFilter
         RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
-        RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig
-        RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply RedisModule_ReplyWithError
-        RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap RedisModule_ReplyWithNull
-        RedisModule_ReplyWithSimpleString RedisModule_ReplyWithStringBuffer
-        RedisModule_ReplyWithVerbatimStringType RedisModule_Scan RedisModule_ScanCursorCreate
+        RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_Replicate
+        RedisModule_ReplicateVerbatim RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
+        RedisModule_ReplyWithError RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap
+        RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString
+        RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithVerbatimStringType
+        RedisModule_SaveStringBuffer RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_SelectDb RedisModule_ServerInfoGetFieldC
         RedisModule_ServerInfoGetFieldUnsigned RedisModule_SetCommandInfo
-        RedisModule_SetDisconnectCallback RedisModule_SetModuleUserACL RedisModule_SignalModifiedKey
-        RedisModule_StringDMA RedisModule_StringPtrLen RedisModule_SubscribeToServerEvent
-        RedisModule_ThreadSafeContextTryLock RedisModule_ThreadSafeContextUnlock
-        RedisModule_TrimStringAllocation RedisModule_UnblockClient RedisModule_ValueLength
+        RedisModule_SetDisconnectCallback RedisModule_SetModuleOptions RedisModule_SetModuleUserACL
+        RedisModule_SignalModifiedKey RedisModule_StringDMA RedisModule_StringPtrLen
+        RedisModule_SubscribeToServerEvent RedisModule_ThreadSafeContextTryLock
+        RedisModule_ThreadSafeContextUnlock RedisModule_TrimStringAllocation
+        RedisModule_UnblockClient RedisModule_ValueLength
     }
 }
 

@@ -99,8 +99,9 @@ fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
     number("last_load_msec", millis);
     let reading = loading::progress();
     number("loading", reading.is_some().into());
-    if let Some((keys, bytes)) = reading {
+    if let Some((keys, bytes, expected)) = reading {
         number("loading_keys", keys);
+        number("loading_expected_keys", expected);
         number("loading_bytes", bytes);
     }
     sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });

@@ -9,7 +9,9 @@ use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Transcript, find};
-use midi::engine::{Author, Call, Config, Engine, Locked, Outcome, Settings, Taking, long_work};
+use midi::engine::{
+    Author, Call, Config, Engine, Gates, Locked, Outcome, Settings, Taking, long_work,
+};
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
 
@@ -43,7 +45,10 @@ fn engine(shards: usize) -> Engine {
         keep_bytes: AtomicUsize::new(KEEP_BYTES),
         ..Settings::default()
     };
-    Engine::new(config, settings, Box::new(|| {})).expect("an eventfd")
+    let engine = Engine::new(config, settings, Box::new(|| {})).expect("an eventfd");
+    // No host is loading its data.
+    engine.set_gates(locked(), Gates::OPEN);
+    engine
 }
 
 /// An element of a reply.

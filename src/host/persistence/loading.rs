@@ -38,6 +38,7 @@ static STATE: Mutex<LoadState> = Mutex::new(LoadState {
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static KEYS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
+static EXPECTED: AtomicU64 = AtomicU64::new(0);
 /// What the last section had, and how long it took to read it.
 static LAST_KEYS: AtomicU64 = AtomicU64::new(0);
 static LAST_MILLIS: AtomicU64 = AtomicU64::new(0);
@@ -203,18 +204,19 @@ impl ProgressLog {
     fn progress(&mut self, stats: LoadStats) {
         KEYS.store(stats.keys, Ordering::Relaxed);
         BYTES.store(stats.bytes, Ordering::Relaxed);
+        EXPECTED.store(stats.expected_keys, Ordering::Relaxed);
         if Instant::now() >= self.next {
             self.next += LOADING_LOGGED_EVERY;
-            let text = format!("Reading midi's keys: {} so far", stats.keys);
+            let text = format!("Reading midi's keys: {} of {}", stats.keys, stats.expected_keys);
             log_anywhere(Level::Notice, &text);
         }
     }
 }
 
-/// Keys and bytes that have been read of a section, if one is being read.
-pub fn progress() -> Option<(u64, u64)> {
+/// What has been read of a section, if one is being read: keys, bytes, and how many keys it has.
+pub fn progress() -> Option<(u64, u64, u64)> {
     let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    IS_READING.load(Ordering::Relaxed).then(|| (read(&KEYS), read(&BYTES)))
+    IS_READING.load(Ordering::Relaxed).then(|| (read(&KEYS), read(&BYTES), read(&EXPECTED)))
 }
 
 /// Keys of the last section that was read, and how many milliseconds that took.

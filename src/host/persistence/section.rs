@@ -64,6 +64,12 @@ impl Sink for HostSink {
             api!(RedisModule_SaveStringBuffer)(self.0, string.as_ptr().cast(), string.len());
         }
     }
+
+    /// A full disk, or a replica that has gone.
+    fn has_failed(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_IsIOError)(self.0) != 0 }
+    }
 }
 
 /// The host's RDB, being read.
@@ -129,7 +135,9 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
         let mut visit = |shard, look: &mut dyn FnMut(&Store)| engine.visit(locked, shard, look);
         snapshot::save(engine, &mut visit, &mut sink, &mut progress)
     };
-    report.end(stats, began);
+    if !sink.has_failed() {
+        report.end(stats, began);
+    }
     true
 }
 

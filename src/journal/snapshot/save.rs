@@ -13,6 +13,11 @@ use crate::store::{EntryRef, SharedValue, Store, Table, Type};
 pub trait Sink {
     /// Takes the next string.
     fn put(&mut self, string: &[u8]);
+
+    /// Whether a string could not be written: the rest is of no use then.
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
 /// What has been saved.
@@ -29,7 +34,8 @@ pub type VisitShard<'a> = dyn FnMut(u32, &mut dyn FnMut(&Store)) + 'a;
 
 /// Writes all keys to `sink`. `visit_shard` lends a shard; nothing is written meanwhile, so it may
 /// take the shard's token for that time. A shard is lent several times, and the keyspace must not
-/// change until this returns. After each frame, `progress` gets what has been saved so far.
+/// change until this returns. After each frame, `progress` gets what has been saved so far. It
+/// ends early if the sink fails.
 pub fn save(
     engine: &Engine,
     visit_shard: &mut VisitShard<'_>,
@@ -92,7 +98,7 @@ impl Saving<'_> {
         let mut open = OpenFrame::new(db);
         for shard in 0..self.engine.shard_count() {
             let mut cursor = Some(0);
-            while let Some(at) = cursor {
+            while let Some(at) = cursor.filter(|_| !self.sink.has_failed()) {
                 let engine = self.engine;
                 (self.visit_shard)(shard, &mut |store| {
                     cursor = store.table(db).and_then(|table| open.fill(engine, table, at));
