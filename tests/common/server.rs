@@ -326,6 +326,13 @@ impl Server {
         Some("the server does not end".into())
     }
 
+    /// Waits until it ends by itself; its health is not checked any more.
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        self.checked = false;
+        wait_until("the server ends by itself", || self.exit_status().is_some());
+        self.exit_status().expect("it has ended")
+    }
+
     /// kill -9; the way it ends is not checked.
     pub fn kill_hard(&mut self) {
         self.checked = false;
