@@ -175,7 +175,7 @@ fn a_replica_without_the_module_ends() {
     follower.client().ok(&replicaof);
     follower.wait_for_exit();
     let log = follower.log();
-    assert!(log.contains("no matching module type 'midi-keys'"), "{log}");
+    assert!(log.contains("no matching module 'midi-keys'"), "{log}");
     wait_until("the replica is gone", || {
         client.info_number("replication", "connected_slaves") == 0
     });
