@@ -251,12 +251,12 @@ impl Error {
                 format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
             }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-            Error::AofOn => "MISCONF midi does not write its data to the AOF yet, so it refuses \
-                             writes while appendonly is on. Until it does, use midi on a server \
+            Error::AofOn => "MISCONF midi does not log its writes to the AOF yet, so it refuses \
+                             them while appendonly is on. Until it does, use midi on a server \
                              without an AOF."
                 .into(),
-            Error::HasReplicas => "MISCONF midi does not replicate its data yet, so it refuses \
-                                   writes while replicas are attached. Until it does, use midi on \
+            Error::HasReplicas => "MISCONF midi does not replicate its writes yet, so it refuses \
+                                   them while replicas are attached. Until it does, use midi on \
                                    a server without replicas."
                 .into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),

@@ -109,7 +109,8 @@ impl Engine {
         Outcome::Long
     }
 
-    /// Empties databases at one moment (one of them, or all); returns the tables to be freed.
+    /// Empties databases at one moment (one of them, or all); returns the tables to be freed. Each
+    /// key counts as a change.
     pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<Remains> {
         let mut remains = Vec::new();
         self.edit_all(locked, |store, changes| {
@@ -118,6 +119,7 @@ impl Engine {
                 let table =
                     self.edit_databases(locked, store, &[db], changes, |store| store.take_db(db));
                 if !table.is_empty() {
+                    self.main_slot(locked).changed.add(table.census().keys.max(0) as u64);
                     remains.push(table.into_remains());
                 }
                 next = if only.is_none() { store.next_db(db + 1) } else { None };

@@ -111,9 +111,11 @@ pub fn log_anywhere(level: Level, text: &str) {
     unsafe { write_log(std::ptr::null_mut(), level, text) };
 }
 
+/// Writes a line to the host's log, under the name of the context's module; on any thread.
+///
 /// # Safety
 /// `ctx` must be valid or null.
-unsafe fn write_log(ctx: *mut RawCtx, level: Level, text: &str) {
+pub unsafe fn write_log(ctx: *mut RawCtx, level: Level, text: &str) {
     let level = match level {
         Level::Notice => c"notice",
         Level::Warning => c"warning",

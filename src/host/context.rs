@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use redis_module::raw;
 
-use super::api::{RawCtx, api};
+use super::api::{Level, RawCtx, api, write_log};
 use super::string::HostString;
 use crate::engine::Locked;
 
@@ -49,6 +49,12 @@ impl DetachedCtx {
     pub fn new(ctx: Ctx<'_>) -> Self {
         // SAFETY: under the lock, with a valid context.
         DetachedCtx(unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.raw()) })
+    }
+
+    /// Writes a line to the host's log, on any thread, and in a forked child.
+    pub fn log(&self, level: Level, text: &str) {
+        // SAFETY: it lives as long as `self`; the host only reads the module's name from it.
+        unsafe { write_log(self.0, level, text) };
     }
 
     /// The context, for the holder of the lock.

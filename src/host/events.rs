@@ -327,7 +327,7 @@ pub fn log_promises(ctx: Ctx<'_>) {
     log(
         ctx,
         Level::Warning,
-        "midi's keys are in the RDB, but writes to them are not in the AOF and the replication \
-         stream yet: while AOF is on or replicas are attached midi refuses writes.",
+        "Keys are in the server's RDB, but writes to them are not in its AOF and replication \
+         stream yet: while AOF is on or replicas are attached, writes answer MISCONF.",
     );
 }

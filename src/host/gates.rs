@@ -104,6 +104,7 @@ impl HostGates {
         self.pause.before_sleep(ctx);
         if self.saving.load(Ordering::Relaxed) {
             self.saving.store(false, Ordering::Relaxed);
+            // Cron, or a command, may have read everything since the save.
             self.may_change();
         }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {

@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::api::Ctx;
+use super::api::{Ctx, Level};
 use super::context::DetachedCtx;
 use crate::engine::{Engine, Locked, Waker};
 
@@ -88,6 +88,11 @@ impl Instance {
     /// A context that belongs to no command.
     pub fn ctx<'l>(&'l self, locked: Locked<'l>) -> Ctx<'l> {
         self.ctx.ctx(locked)
+    }
+
+    /// Writes a line to the host's log, on any thread.
+    pub fn log(&self, level: Level, text: &str) {
+        self.ctx.log(level, text);
     }
 
     /// The descriptor that ends the main loop's sleep.

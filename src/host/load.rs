@@ -175,10 +175,11 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
     }
 }
 
-/// RedisModule_OnUnload: refuses. Threads run in the module's code, and the data would be lost.
+/// RedisModule_OnUnload: refuses. Threads run in the module's code, and its keys would be lost. The
+/// host itself refuses MODULE UNLOAD before it asks, because midi has a data type.
 ///
 /// But MODULE LOADEX takes back a module that has only just been loaded, if it names a setting that
-/// the module does not have; and Redis from 8 on exits if the module refuses.
+/// the module does not have; Redis from 8 on asks here then, and exits if the module refuses.
 ///
 /// # Safety
 /// Called by the host with its own context.
@@ -189,28 +190,16 @@ pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
         // Valkey from 9 on calls this for all modules when it exits.
         return raw::REDISMODULE_ERR as c_int;
     }
-    let just_loaded = instance().is(ModuleStage::Loaded);
-    if just_loaded && insists(&instance().engine) && super::guarded(false, withdraw) {
+    if instance().is(ModuleStage::Loaded) && super::guarded(false, withdraw) {
         let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the \
                     server before you load midi again.";
         log(ctx, Level::Warning, text);
         return raw::REDISMODULE_OK as c_int;
     }
-    let text = if just_loaded {
-        "MODULE LOADEX names a setting that midi does not have. midi stays all the same, with the \
-         other settings, because it cannot be unloaded."
-    } else {
-        "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the module \
-         instead."
-    };
+    let text = "MODULE UNLOAD refused: it would lose midi's keys. Restart the server without the \
+                module instead.";
     log(ctx, Level::Warning, text);
     raw::REDISMODULE_ERR as c_int
-}
-
-/// Whether the host exits if a module that it takes back stays. Valkey reports itself as Redis 7.2.
-fn insists(engine: &Engine) -> bool {
-    let major = engine.outside.host_version().split('.').next();
-    major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 8)
 }
 
 /// Stops what the host does not stop itself. False if that cannot be done.

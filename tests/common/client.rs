@@ -258,6 +258,11 @@ impl Client {
         has
     }
 
+    /// Whether the server closes this connection, and sends nothing before.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.stream.fill_buf(), Ok([]))
+    }
+
     /// This connection's client ID on the server.
     pub fn id(&mut self) -> i64 {
         self.integer("CLIENT ID")

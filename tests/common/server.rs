@@ -269,7 +269,24 @@ impl Server {
 
     /// Stops it and starts it again with the same file, which CONFIG REWRITE may have changed.
     pub fn restart(&mut self, binary: impl AsRef<Path>) {
-        self.stop();
+        self.begin_restart(binary);
+        self.wait_until_ready().unwrap_or_else(|log| panic!("no restart:\n{log}"));
+    }
+
+    /// The same, for a server that ends before it is ready. Returns the exit code and the log of
+    /// this start.
+    pub fn restart_in_vain(&mut self) -> (Option<i32>, String) {
+        let before = self.log().len();
+        self.begin_restart(redis_server());
+        let status = self.wait_for_exit();
+        (status.code(), self.log()[before..].to_owned())
+    }
+
+    /// The same, without waiting until it is ready.
+    pub fn begin_restart(&mut self, binary: impl AsRef<Path>) {
+        if self.exit_status().is_none() {
+            self.stop();
+        }
         let log = fs::File::options().append(true).open(self.dir.join("log")).expect("log");
         let mut command = Command::new(binary.as_ref());
         command.arg(self.dir.join("redis.conf")).stdin(Stdio::null());
@@ -278,7 +295,38 @@ impl Server {
             command.env("LD_PRELOAD", preload);
         }
         self.child = command.spawn().expect("spawn");
-        self.wait_until_ready().unwrap_or_else(|log| panic!("no restart:\n{log}"));
+    }
+
+    /// Replaces text in its configuration file, for the next start.
+    pub fn reconfigure(&self, old: &str, new: &str) {
+        let text = self.config_file();
+        assert!(text.contains(old), "{old:?} is not in\n{text}");
+        fs::write(self.dir.join("redis.conf"), text.replace(old, new)).expect("redis.conf");
+    }
+
+    /// The path of its RDB.
+    pub fn rdb(&self) -> PathBuf {
+        self.dir.join("dump.rdb")
+    }
+
+    /// The processes that it has forked and that still run.
+    pub fn children(&self) -> Vec<i32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let text = fs::read_to_string(path).expect("the kernel lists children");
+        text.split_whitespace().map(|pid| pid.parse().expect("a number")).collect()
+    }
+
+    /// Limits the size of the files that it may write; `None` lifts the limit.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = libc::rlimit {
+            rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY),
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        let pid = self.child.id() as i32;
+        // SAFETY: the limit is read from a structure on the stack, and nothing is written back.
+        let result =
+            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }
 
     /// Fails the test if the server is not healthy.
@@ -324,6 +372,13 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         Some("the server does not end".into())
+    }
+
+    /// Waits until it ends by itself; its health is not checked any more.
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        self.checked = false;
+        wait_until("the server ends by itself", || self.exit_status().is_some());
+        self.exit_status().expect("it has ended")
     }
 
     /// kill -9; the way it ends is not checked.

@@ -633,9 +633,28 @@ fn acl_rules_are_enforced() {
 }
 
 /// All sections, with the first fields of each.
-const SECTIONS: [(&str, &[&str]); 9] = [
+const SECTIONS: [(&str, &[&str]); 10] = [
     ("shards", &["shards", "threads", "safemode", "version", "panics"]),
     ("keyspace", &["db0", "db3"]),
+    (
+        "persistence",
+        &[
+            "changes",
+            "last_save_time",
+            "last_save_keys",
+            "last_save_bytes",
+            "last_save_usec",
+            "last_save_status",
+            "failed_saves",
+            "forks",
+            "last_fork_pause_usec",
+            "longest_fork_pause_usec",
+            "last_load_keys",
+            "last_load_msec",
+            "loading",
+            "mode",
+        ],
+    ),
     (
         "memory",
         &[
@@ -736,6 +755,8 @@ fn check_values(server: &Server, mode: Mode) {
     assert_eq!(field("keyspace", "db0"), "keys=3,expires=1");
     assert_eq!(field("keyspace", "db3"), "keys=1,expires=1");
     assert_eq!(field("expiry", "expiring_keys"), "2");
+    assert_eq!(field("persistence", "changes"), "5");
+    assert_eq!(field("persistence", "mode"), "fast");
     assert_eq!(field("dispatch", "dispatch"), if mode == Mode::Pool { "pool" } else { "adaptive" });
     assert!(field("commandstats", "cmdstat_get").starts_with("calls=2,usec="));
     assert!(field("commandstats", "cmdstat_set").starts_with("calls=2,usec="));

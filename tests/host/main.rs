@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aof_base;
 mod bitmaps;
 mod cluster;
 mod commands;
@@ -14,6 +15,7 @@ mod differential;
 mod dispatch;
 mod dump;
 mod expiry;
+mod failed_saves;
 mod floods;
 mod hardened;
 mod keys;
@@ -21,14 +23,17 @@ mod keyspace_digest;
 mod large;
 mod lcs;
 mod linearizability;
+mod loading;
 mod memory;
 mod notifications;
 mod object;
 mod output;
 mod persistence;
 mod ranges;
+mod refused_rdb;
 mod rename;
 mod roles;
+mod save_points;
 mod scan;
 mod set_family;
 mod settings;

@@ -4,6 +4,7 @@
 
 use std::sync::Mutex;
 
+use crate::common::hosts::host;
 use crate::common::{
     Builder, Client, Mode, Random, Server, Value, beside, free_port, in_all_modes, module,
     redis_server, wait_until,
@@ -149,26 +150,34 @@ fn module_loadex() {
     smoke(&mut client);
 }
 
-/// After the module is loaded, the host finds an unknown setting and tries to unload the module,
-/// which is refused. Redis from 8 on would then exit.
+/// After the module is loaded, the host finds an unknown setting and takes the module back. A
+/// data type makes that go wrong on all hosts but Redis from 8 on: docs/hosts.md says how.
 #[test]
-fn module_loadex_with_an_unknown_setting_harms_nobody() {
-    let server = Builder::plain().start();
+fn module_loadex_with_an_unknown_setting() {
+    let mut server = Builder::plain().start();
     let mut client = server.client();
     let port = free_port();
     let line =
         format!("MODULE LOADEX {} CONFIG midi.nosuch 1 ARGS port {port}", module().display());
+    if host().valkey || [(7, 2), (7, 4)].contains(&host().version) {
+        // A bug of these hosts, with every module that has a data type: a null pointer.
+        let words: Vec<_> = line.split(' ').collect();
+        assert!(
+            client.try_call(&words).is_err(),
+            "the host no longer crashes: adapt docs/hosts.md"
+        );
+        server.wait_for_exit();
+        return;
+    }
     assert!(client.run(&line).is_error());
+    if !host().is_newer() {
+        return smoke(&mut client); // It stays all the same.
+    }
     assert!(
         server.log().contains("LOADEX names a setting that midi does not have"),
         "{}",
         server.log()
     );
-    let version = client.info("server")["redis_version"].clone();
-    if version.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(8) {
-        assert!(server.log().contains("midi stays all the same"), "{}", server.log());
-        return smoke(&mut client);
-    }
     assert!(Client::connect(port).is_err(), "its port is closed");
     assert!(client.run("MIDI.GET k").is_error());
     assert!(client.run(&line).is_error());

@@ -14,10 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Words, proxy};
 
-/// Tests that use other types indirectly, or rely on the effects of such a test; and one that
-/// checks how many changes are unsaved, which does not include midi's writes.
-const SKIPPED: [&str; 4] = [
-    "SETBIT/BITFIELD only increase dirty when the value changed",
+/// Tests that use other types indirectly, or rely on the effects of such a test.
+const SKIPPED: [&str; 3] = [
     "COPY basic usage for skiplist sorted set",
     "MOVE basic usage",
     "MOVE against key existing in the target DB",

@@ -19,7 +19,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::super::api::{Ctx, Level, log_anywhere};
+use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
 use super::sync::SYNC;
 use crate::engine::{Locked, Staging};
@@ -99,12 +99,8 @@ pub fn load(locked: Locked<'_>, version: i32, source: &mut dyn Source) -> Result
     check_duplicates(locked, &staging)?;
     LAST_KEYS.store(stats.keys, Ordering::Relaxed);
     LAST_MILLIS.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
-    let text = format!(
-        "Read {} keys of midi's in {:.3} seconds",
-        stats.keys,
-        began.elapsed().as_secs_f64()
-    );
-    log_anywhere(Level::Notice, &text);
+    let text = format!("Read {} keys in {:.3} seconds", stats.keys, began.elapsed().as_secs_f64());
+    instance().log(Level::Notice, &text);
     STATE.lock().loaded = Some(staging);
     Ok(())
 }
@@ -157,7 +153,7 @@ pub fn fail(locked: Locked<'_>) {
     state.replaces = false;
     if std::mem::take(&mut state.is_sync) && !state.keeps_old {
         let text = "The full sync failed: midi has no keys until the next one succeeds.";
-        log_anywhere(Level::Warning, text);
+        instance().log(Level::Warning, text);
     }
 }
 
@@ -184,7 +180,7 @@ pub fn before_flush(ctx: Ctx<'_>) {
     let keys = instance().engine.books.keys();
     if keys > 0 && ctx.flags() & FOR_SYNC != 0 {
         let text = format!("A full sync takes the place of midi's {keys} keys");
-        log_anywhere(Level::Notice, &text);
+        instance().log(Level::Notice, &text);
     }
 }
 
@@ -207,8 +203,8 @@ impl ProgressLog {
         EXPECTED.store(stats.expected_keys, Ordering::Relaxed);
         if Instant::now() >= self.next {
             self.next += LOADING_LOGGED_EVERY;
-            let text = format!("Reading midi's keys: {} of {}", stats.keys, stats.expected_keys);
-            log_anywhere(Level::Notice, &text);
+            let text = format!("Reading keys: {} of {}", stats.keys, stats.expected_keys);
+            instance().log(Level::Notice, &text);
         }
     }
 }

@@ -31,6 +31,11 @@ pub fn look(ctx: Ctx<'_>) {
     MAY_HAVE_BACKLOG.store(active != Some(0), Ordering::Relaxed);
 }
 
+/// The host has saved everything, without a fork: nobody could write meanwhile.
+pub fn all_is_saved() {
+    COUNTED.store(instance().engine.books.changes(), Ordering::Relaxed);
+}
+
 /// Has the host count the changes since the last time, as many as may be counted at once. In an
 /// event's context.
 #[inline]

@@ -23,6 +23,9 @@ pub fn begin(ctx: Ctx<'_>) {
 
 /// A save without a fork is over.
 pub fn end(succeeded: bool) {
+    if succeeded {
+        save_points::all_is_saved();
+    }
     note(succeeded);
 }
 

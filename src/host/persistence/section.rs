@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, Level, RawString, api, log_anywhere};
+use super::super::api::{Ctx, Level, RawString, api};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::{fork, loading, report};
@@ -125,9 +125,9 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
         };
         snapshot::save(engine, &mut visit, &mut sink, &mut progress)
     } else if fork::is_child() {
-        let text = "midi's keys cannot be saved: a thread that is not the server's main thread has \
+        let text = "The keys cannot be saved: a thread that is not the server's main thread has \
                     forked, and did not get hold of all shards in time.";
-        log_anywhere(Level::Warning, text);
+        instance().log(Level::Warning, text);
         return false;
     } else {
         // SAFETY: the host saves on the thread that holds the global lock.
@@ -150,8 +150,8 @@ unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_
     match loaded {
         Ok(()) => raw::REDISMODULE_OK as c_int,
         Err(reason) => {
-            let text = format!("midi's keys are not loaded: {reason}");
-            log_anywhere(Level::Warning, &text);
+            let text = format!("The keys are not loaded: {reason}");
+            instance().log(Level::Warning, &text);
             if instance().is_starting() {
                 // The host would exit, too, but with the code for success.
                 // SAFETY: what the host does with a file that it cannot load.
@@ -164,10 +164,8 @@ unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_
 
 /// No RDB has keys of this type.
 unsafe extern "C" fn load_key(_: *mut raw::RedisModuleIO, _: c_int) -> *mut c_void {
-    log_anywhere(
-        Level::Warning,
-        "A key of the type midi-keys: no version of midi makes such keys.",
-    );
+    instance()
+        .log(Level::Warning, "A key of the type midi-keys: no version of midi makes such keys.");
     std::ptr::null_mut()
 }
 

@@ -7,8 +7,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::api::{Level, log_anywhere};
+use super::super::api::Level;
 use super::super::gates::GATES;
+use super::super::instance::instance;
 
 /// What is known of this replica's keys.
 pub static SYNC: Sync = Sync { fresh: AtomicBool::new(false), untrusted: AtomicBool::new(false) };
@@ -41,7 +42,7 @@ impl Sync {
             let text = "The link to the master is up again after a partial resync. It does not \
                         bring what was written to midi's keys meanwhile: midi answers MASTERDOWN \
                         until a full sync.";
-            log_anywhere(Level::Warning, text);
+            instance().log(Level::Warning, text);
         }
         GATES.may_change();
     }
@@ -52,7 +53,7 @@ impl Sync {
         if self.untrusted.swap(false, Ordering::Relaxed) {
             let text = "This server is a master now. Its keys of midi's are those of the last full \
                         sync: what was written on its former master since then is missing.";
-            log_anywhere(Level::Warning, text);
+            instance().log(Level::Warning, text);
         }
     }
 }
