@@ -155,13 +155,10 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
         return Some(Error::OutOfMemory);
     }
-    let read_only = Gates::OPEN
-        .and_if(flags.write, Gates::READ_ONLY)
-        .and_if(flags.host_write, Gates::HOST_READ_ONLY);
     let writes = [
         (Gates::DISK_ERROR, Error::DiskError),
         (Gates::FEW_REPLICAS, Error::FewReplicas),
-        (read_only, Error::ReadOnly),
+        (Gates::HOST_READ_ONLY, Error::ReadOnly),
     ];
     let all =
         [(Gates::STALE.and(Gates::UNSYNCED), Error::MasterDown), (Gates::LOADING, Error::Loading)];
@@ -185,7 +182,7 @@ mod tests {
             (Gates::OUT_OF_MEMORY, Error::OutOfMemory),
             (Gates::DISK_ERROR, Error::DiskError),
             (Gates::FEW_REPLICAS, Error::FewReplicas),
-            (Gates::READ_ONLY, Error::ReadOnly),
+            (Gates::HOST_READ_ONLY, Error::ReadOnly),
             (Gates::STALE, Error::MasterDown),
             (Gates::UNSYNCED, Error::MasterDown),
             (Gates::LOADING, Error::Loading),
@@ -199,6 +196,6 @@ mod tests {
         assert_eq!(refusal(gates, flags("set")), None);
         assert_eq!(refusal(all, flags("del")), Some(Error::DiskError), "it needs no memory");
         assert_eq!(refusal(all, flags("get")), Some(Error::MasterDown), "it writes nothing");
-        assert_eq!(refusal(Gates::READ_ONLY.and(Gates::DISK_ERROR), flags("get")), None);
+        assert_eq!(refusal(Gates::HOST_READ_ONLY.and(Gates::DISK_ERROR), flags("get")), None);
     }
 }

@@ -40,7 +40,7 @@ fn test_executable() -> PathBuf {
 }
 
 /// `target`, above `release/deps/test`.
-fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     test_executable().ancestors().nth(3).expect("target").to_owned()
 }
 
@@ -324,6 +324,12 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         Some("the server does not end".into())
+    }
+
+    /// Waits until it ends by itself, as the test expects.
+    pub fn wait_for_end(&mut self) {
+        wait_until("the server ends", || self.exit_status().is_some());
+        self.checked = false;
     }
 
     /// kill -9; the way it ends is not checked.

@@ -132,7 +132,7 @@ fn running_import_ends_when_aof_comes() {
 fn running_populate_ends_when_a_replica_comes() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = mode.server();
-        let replica = Builder::plain().start();
+        let replica = Builder::new().start();
         let mut busy = start(&server, "MIDI.POPULATE 1000000000");
         replica.client().ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
         assert_eq!(busy.read(), Value::error(REPLICAS));
@@ -140,7 +140,7 @@ fn running_populate_ends_when_a_replica_comes() {
     }
 }
 
-/// What EXPORT writes, alone or in a unit, reaches a replica without midi.
+/// What EXPORT writes, alone or in a unit, reaches a replica.
 #[test]
 fn export_is_replicated() {
     in_all_modes(|_, server| {
@@ -150,7 +150,7 @@ fn export_is_replicated() {
         client.ok("SELECT 2");
         client.ok("MIDI.SET two 2");
         let replica =
-            Builder::plain().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
+            Builder::new().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
         wait_until("it is attached", || client.info_number("replication", "connected_slaves") == 1);
         client.ok("MULTI");
         client.run("SET before 1");
