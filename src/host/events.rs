@@ -195,7 +195,7 @@ unsafe extern "C" fn on_master_link(
     guarded((), || {
         save_points::may_have_backlog();
         if sub == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP {
-            SYNC.link_is_up();
+            SYNC.link_is_up(ctx);
         }
         GATES.refresh(ctx);
     });

@@ -1,11 +1,12 @@
 //! What newer hosts do differently from Redis 7.0. midi answers like 7.0 on every host. Tests that
 //! take the expected reply from the host's own command look here when the two differ.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use super::client::Value;
-use super::server::redis_server;
+use super::server::{redis_server, target_dir};
 
 /// A server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,20 @@ pub fn host() -> Host {
             Command::new(redis_server()).arg("--version").output().expect("run the server");
         parse(&String::from_utf8_lossy(&output.stdout)).expect("what --version says")
     })
+}
+
+/// The servers of other versions that the tests on all hosts have fetched: names like `redis-8.0`,
+/// and programs. Perhaps none.
+pub fn fetched_hosts() -> Vec<(String, PathBuf)> {
+    let folders = std::fs::read_dir(target_dir().join("hosts")).into_iter().flatten().flatten();
+    let mut found: Vec<_> = folders
+        .map(|folder| {
+            (folder.file_name().to_string_lossy().into_owned(), folder.path().join("server"))
+        })
+        .filter(|(_, program)| program.exists())
+        .collect();
+    found.sort();
+    found
 }
 
 /// `Redis server v=8.6.3 sha=...`

@@ -20,6 +20,11 @@ impl Ported {
         self.server.midi_port()
     }
 
+    /// The number of the host's port.
+    pub fn number_of_host(&self) -> u16 {
+        self.server.port()
+    }
+
     /// A new connection to midi's port.
     pub fn client(&self) -> Client {
         self.server.midi_client()

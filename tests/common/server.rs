@@ -40,7 +40,7 @@ fn test_executable() -> PathBuf {
 }
 
 /// `target`, above `release/deps/test`.
-fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     test_executable().ancestors().nth(3).expect("target").to_owned()
 }
 

@@ -31,6 +31,7 @@ static STATE: Mutex<LoadState> = Mutex::new(LoadState {
     is_swap: false,
     keeps_old: false,
     is_sync: false,
+    distrusted: false,
     replaces: false,
 });
 
@@ -54,6 +55,8 @@ struct LoadState {
     keeps_old: bool,
     /// It comes from a master.
     is_sync: bool,
+    /// Its sender does not trust these keys.
+    distrusted: bool,
     /// The command that loads it says that it replaces keys that exist (DEBUG RELOAD MERGE).
     replaces: bool,
 }
@@ -101,7 +104,9 @@ pub fn load(locked: Locked<'_>, version: i32, source: &mut dyn Source) -> Result
     LAST_MILLIS.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
     let text = format!("Read {} keys in {:.3} seconds", stats.keys, began.elapsed().as_secs_f64());
     instance().log(Level::Notice, &text);
-    STATE.lock().loaded = Some(staging);
+    let mut state = STATE.lock();
+    state.loaded = Some(staging);
+    state.distrusted = stats.distrusted;
     Ok(())
 }
 
@@ -126,8 +131,9 @@ pub fn end(locked: Locked<'_>) {
     take_effect(locked);
     let mut state = STATE.lock();
     state.replaces = false;
+    let distrusted = std::mem::take(&mut state.distrusted);
     if std::mem::take(&mut state.is_sync) {
-        SYNC.completed();
+        SYNC.completed(distrusted);
     }
 }
 
@@ -142,8 +148,9 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
     // Without a section the master has none of midi's keys.
     let old = engine.install(locked, loaded.unwrap_or_else(|| Staging::new(engine)));
     engine.free_later(old);
-    STATE.lock().is_sync = false;
-    SYNC.completed();
+    let mut state = STATE.lock();
+    state.is_sync = false;
+    SYNC.completed(std::mem::take(&mut state.distrusted));
 }
 
 /// The load has failed.
@@ -185,7 +192,11 @@ pub fn before_flush(ctx: Ctx<'_>) {
 }
 
 fn drop_loaded(_: Locked<'_>) {
-    let loaded = STATE.lock().loaded.take();
+    let loaded = {
+        let mut state = STATE.lock();
+        state.distrusted = false;
+        state.loaded.take()
+    };
     if let Some(loaded) = loaded {
         instance().engine.free_later(loaded.into_remains());
     }

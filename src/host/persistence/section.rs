@@ -9,7 +9,7 @@ use super::super::api::{Ctx, Level, RawString, api};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::{fork, loading, report};
-use crate::engine::Locked;
+use crate::engine::{Gates, Locked};
 use crate::journal::snapshot::{self, SaveStats, Sink, Source};
 use crate::store::Store;
 
@@ -105,7 +105,10 @@ unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
 unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
     // While all tokens are held, and while the keyspace is closed, the count is exact.
     let is_certain = !fork::is_child() || fork::held_in_child().is_some();
-    if is_certain && instance().engine.books.keys() == 0 {
+    let engine = &instance().engine;
+    // Nothing written would mean: no keys, for certain.
+    let is_trusted = !engine.gates().has(Gates::UNSYNCED);
+    if is_certain && is_trusted && engine.books.keys() == 0 {
         report::report().begin();
         return report::report().end(SaveStats::default(), Instant::now());
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! frame         kind 1 │ body │ xxh3_64 of kind and body 8
-//!   header      fields: 0x01 databases needed (varint), 0x82 version of the writer (text),
+//!   header      fields: 0x01 databases needed (varint), 0x02 the writer's master may have changed
+//!               the keys without its knowledge (empty), 0x82 version of the writer (text),
 //!               0x83 number of keys (varint, for progress alone)
 //!   entries     database varint │ entries
 //!   large entry database varint │ entry head │ value length varint │ xxh3_64 of the value 8;
@@ -28,8 +29,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::Fault;
 use super::numbers::{
-    BYTES, DATABASES, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER, KEYS, LARGE_ENTRY,
-    MAY_SKIP, ORIGIN, STRING, WRITER,
+    BYTES, DATABASES, DISTRUSTED, END, EXPECTED_KEYS, EXPIRING, EXPIRY, FRAMES, HEADER, KEYS,
+    LARGE_ENTRY, MAY_SKIP, ORIGIN, STRING, WRITER,
 };
 use crate::store::{Origin, UnixMs};
 
@@ -58,6 +59,8 @@ impl Tally {
 pub(super) struct Header {
     /// The highest database with keys, and one.
     pub(super) databases: u64,
+    /// The writer is a replica whose master may have changed keys without its knowledge.
+    pub(super) distrusted: bool,
     /// About how many keys follow.
     pub(super) keys: u64,
 }
@@ -122,6 +125,9 @@ fn put_number_field(out: &mut Vec<u8>, tag: u8, number: u64) {
 pub(super) fn header(header: Header) -> Vec<u8> {
     let mut out = vec![HEADER];
     put_number_field(&mut out, DATABASES, header.databases);
+    if header.distrusted {
+        put_field(&mut out, DISTRUSTED, &[]);
+    }
     put_field(&mut out, WRITER, env!("CARGO_PKG_VERSION").as_bytes());
     put_number_field(&mut out, EXPECTED_KEYS, header.keys);
     seal(&mut out);
@@ -376,16 +382,19 @@ fn number_of(tag: u8, content: &[u8]) -> Result<u64, Fault> {
 
 /// The content of a header's body.
 pub(super) fn read_header(body: &[u8]) -> Result<Header, Fault> {
-    let (mut databases, mut keys) = (None, 0);
+    let (mut databases, mut distrusted, mut keys) = (None, false, 0);
     Body(body).fields(|tag, content| {
         match tag {
             DATABASES => databases = Some(number_of(tag, content)?),
+            DISTRUSTED if content.is_empty() => distrusted = true,
+            DISTRUSTED => return Err(Fault::FieldContent(tag)),
             EXPECTED_KEYS => keys = number_of(tag, content)?,
             _ => skip_field(tag)?,
         }
         Ok(())
     })?;
-    Ok(Header { databases: databases.ok_or(Fault::MissingField(DATABASES))?, keys })
+    let databases = databases.ok_or(Fault::MissingField(DATABASES))?;
+    Ok(Header { databases, distrusted, keys })
 }
 
 /// The content of an end's body: the number of frames before it, and what they have.

@@ -37,6 +37,8 @@ pub struct LoadStats {
     pub bytes: u64,
     /// How many keys there will be, as the header says.
     pub expected_keys: u64,
+    /// The writer was a replica whose master may have changed keys without its knowledge.
+    pub distrusted: bool,
 }
 
 /// Reads a section of that version into `staging`, on all workers. Returns when every key is in its
@@ -69,7 +71,7 @@ pub fn load(
     engine.start_own_job("load", work(engine, &intake, header.keys));
     let mut own = Inserter::new(&intake);
     let read = reader.frames(&intake, &mut own, |frames, tally| {
-        progress(stats(frames, tally, header.keys));
+        progress(stats(frames, tally, &header));
     });
     match &read {
         Ok(_) => while own.run_batch() {},
@@ -82,14 +84,15 @@ pub fn load(
     if !reader.source.is_at_end() {
         return Err(Fault::AfterEnd.at(reader.frames + 1, None));
     }
-    let stats = stats(reader.frames, found, header.keys);
+    let stats = stats(reader.frames, found, &header);
     progress(stats);
     Ok(stats)
 }
 
-fn stats(frames: u64, tally: Tally, expected_keys: u64) -> LoadStats {
+fn stats(frames: u64, tally: Tally, header: &Header) -> LoadStats {
     let Tally { keys, expiring, bytes } = tally;
-    LoadStats { frames, keys, expiring, bytes, expected_keys }
+    let &Header { keys: expected_keys, distrusted, .. } = header;
+    LoadStats { frames, keys, expiring, bytes, expected_keys, distrusted }
 }
 
 /// The workers' part.

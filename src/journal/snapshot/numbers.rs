@@ -23,6 +23,7 @@ pub(super) const ORIGIN: u8 = 0x82;
 
 /// Fields of the header.
 pub(super) const DATABASES: u8 = 0x01;
+pub(super) const DISTRUSTED: u8 = 0x02;
 pub(super) const WRITER: u8 = 0x82;
 pub(super) const EXPECTED_KEYS: u8 = 0x83;
 

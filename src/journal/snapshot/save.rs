@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::format::{self, EntryHead, Header, Tally};
 use super::numbers::ENTRIES;
-use crate::engine::Engine;
+use crate::engine::{Engine, Gates};
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
 use crate::store::{EntryRef, SharedValue, Store, Table, Type};
 
@@ -46,7 +46,8 @@ pub fn save(
         Saving { engine, visit_shard, sink, progress, frames: 0, tally: Tally::default() };
     let (databases, keys) = saving.databases();
     let needed = databases.last().map_or(0, |&db| u64::from(db) + 1);
-    saving.put(&format::header(Header { databases: needed, keys }));
+    let distrusted = engine.gates().has(Gates::UNSYNCED);
+    saving.put(&format::header(Header { databases: needed, distrusted, keys }));
     databases.into_iter().for_each(|db| saving.database(db));
     saving.put(&format::end(saving.frames, saving.tally));
     saving.stats()

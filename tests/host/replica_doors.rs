@@ -1,0 +1,351 @@
+//! The promise: a replica answers reads of midi's keys through every door, and no writes. What its
+//! master may have changed without its knowledge it does not answer at all.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use super::replication::{attach, digest, wait_for_link};
+use crate::common::link::Link;
+use crate::common::port::Ported;
+use crate::common::{Builder, Client, Mode, Value, redis_server, wait_until};
+
+/// Commands that change data, through both doors.
+const WRITES: [&str; 16] = [
+    "MIDI.SET a v",
+    "MIDI.SET a v XX GET",
+    "MIDI.MSET a v l w",
+    "MIDI.INCR new",
+    "MIDI.APPEND a more",
+    "MIDI.GETDEL a",
+    "MIDI.DEL a b",
+    "MIDI.UNLINK a nosuch",
+    "MIDI.RENAME a z",
+    "MIDI.COPY a z",
+    "MIDI.EXPIRE a 100",
+    "MIDI.PERSIST lasting",
+    "MIDI.FLUSHDB",
+    "MIDI.FLUSHALL SYNC",
+    "MIDI.SWAPDB 0 1",
+    "MIDI.SETBIT a 1 1",
+];
+
+/// Jobs that change data, through the host's door.
+const JOBS: [&str; 2] = ["MIDI.POPULATE 100000", "MIDI.IMPORT *"];
+
+/// Commands that only read, and their replies on the data of [`master`].
+fn reads() -> [(&'static str, Value); 6] {
+    [
+        ("MIDI.GET a", Value::bulk("1")),
+        ("MIDI.MGET a nosuch", Value::Array(vec![Value::bulk("1"), Value::NullBulk])),
+        ("MIDI.EXISTS a b", Value::Integer(2)),
+        ("MIDI.DBSIZE", Value::Integer(3)),
+        ("MIDI.KEYS a", Value::Array(vec![Value::bulk("a")])),
+        ("MIDI.STRLEN b", Value::Integer(3)),
+    ]
+}
+
+fn master() -> Ported {
+    let master = Ported::start(Builder::new().load("threads 2"));
+    master.host().ok("MIDI.MSET a 1 b two");
+    master.host().ok("MIDI.SET lasting v EX 10000");
+    master.host().ok("SET native 1");
+    master
+}
+
+fn replica(mode: Mode, port: u16) -> Ported {
+    let replica = Ported::start(mode.builder());
+    attach(&replica.server, port);
+    wait_for_link(&replica.server);
+    replica
+}
+
+/// A command in EXEC: the error with which it was not queued, or its reply.
+fn in_transaction(client: &mut Client, line: &str) -> Value {
+    client.ok("MULTI");
+    let queued = client.run(line);
+    let reply = client.run("EXEC");
+    if queued.is_error() { queued } else { reply.array().remove(0) }
+}
+
+fn in_script(client: &mut Client, line: &str) -> Value {
+    let mut call = vec!["EVAL", "return redis.pcall(unpack(ARGV))", "0"];
+    call.extend(line.split(' '));
+    client.call(&call)
+}
+
+#[track_caller]
+fn assert_error(reply: &Value, kind: &str, line: &str) {
+    let is_such =
+        matches!(reply, Value::Error(text) if String::from_utf8_lossy(text).contains(kind));
+    assert!(is_such, "{line}: {reply:?}");
+}
+
+#[test]
+fn a_replica_answers_reads_and_no_writes() {
+    let master = master();
+    for mode in Mode::ALL {
+        let replica = replica(mode, master.number_of_host());
+        let before = digest(&replica.server);
+        let (mut host, mut port) = (replica.host(), replica.client());
+        for read_only in ["yes", "no"] {
+            host.ok(&format!("CONFIG SET replica-read-only {read_only}"));
+            for (line, reply) in reads() {
+                for client in [&mut host, &mut port] {
+                    assert_eq!(client.run(line), reply, "{line}");
+                    assert_eq!(in_transaction(client, line), reply, "{line}");
+                }
+                assert_eq!(in_script(&mut host, line), reply, "{line}");
+            }
+            for line in WRITES.iter().chain(&JOBS) {
+                assert_error(&host.run(line), "READONLY", line);
+                assert_error(&in_transaction(&mut host, line), "READONLY", line);
+                assert_error(&in_script(&mut host, line), "READONLY", line);
+            }
+            for line in WRITES {
+                assert_error(&port.run(line), "READONLY", line);
+                assert_error(&in_transaction(&mut port, line), "READONLY", line);
+            }
+            let many: Vec<String> = (0..100_000).map(|number| format!("key:{number}")).collect();
+            let delete = [&["MIDI.DEL".to_owned(), "a".to_owned()], &many[..]].concat();
+            assert_error(&host.call(&delete), "READONLY", "DEL of many");
+            assert_error(&port.call(&delete), "READONLY", "DEL of many");
+            assert_eq!(digest(&replica.server), before);
+        }
+        // The host's own keys follow the host's setting.
+        host.ok("SET own 1");
+    }
+}
+
+/// Its next command is one of the new role already.
+#[test]
+fn writes_work_at_once_after_promotion() {
+    let master = master();
+    for mode in Mode::ALL {
+        let replica = replica(mode, master.number_of_host());
+        let (mut host, mut port) = (replica.host(), replica.client());
+        for _ in 0..20 {
+            host.ok("REPLICAOF NO ONE");
+            assert_eq!(port.run("MIDI.SET k v"), Value::ok());
+            assert_eq!(host.run("MIDI.SET k v"), Value::ok());
+            host.ok("REPLICAOF 127.0.0.1 1");
+            assert_error(&port.run("MIDI.SET k v"), "READONLY", "again a replica");
+            assert_error(&host.run("MIDI.SET k v"), "READONLY", "again a replica");
+        }
+    }
+}
+
+/// No part of it goes on: what a full sync brings would be changed.
+#[test]
+fn a_job_that_writes_ends_when_the_server_becomes_a_replica() {
+    for read_only in ["yes", "no"] {
+        let server = Ported::start(
+            Mode::Adaptive.builder().config(format!("replica-read-only {read_only}")),
+        );
+        let mut host = server.host();
+        // The host itself unblocks its clients when its role changes.
+        for (mut busy, error) in [(server.host(), "UNBLOCKED"), (server.client(), "READONLY")] {
+            busy.send_line("MIDI.POPULATE 1000000000");
+            wait_until("it runs", || host.integer("MIDI.DBSIZE") > 0);
+            host.ok("REPLICAOF 127.0.0.1 1");
+            assert_error(&busy.read(), error, "POPULATE");
+            server.server.wait_until_idle();
+            let left = host.integer("MIDI.DBSIZE");
+            host.ok("REPLICAOF NO ONE");
+            host.ok("MIDI.SET one more");
+            assert_eq!(host.integer("MIDI.DBSIZE"), left + 1);
+            host.ok("MIDI.FLUSHALL");
+        }
+    }
+}
+
+/// Its master would decide when they go, if it could: so both count them on.
+#[test]
+fn expired_keys_are_hidden_on_a_replica_and_go_with_its_promotion() {
+    const KEYS: i64 = 50;
+    let master = master();
+    for number in 0..KEYS {
+        master.host().ok(&format!("MIDI.SET short:{number} v PX 1500"));
+    }
+    let all = KEYS + 3;
+    let replica = replica(Mode::Adaptive, master.number_of_host());
+    let (mut host, mut port) = (replica.host(), replica.client());
+    assert_eq!(host.integer("MIDI.DBSIZE"), all);
+    let before = digest(&replica.server);
+    let last = format!("MIDI.GET short:{}", KEYS - 1);
+    wait_until("they expire", || host.run(&last).is_null());
+    // Ten rounds of looking for expired keys, if it did.
+    for _ in 0..10 {
+        for number in 0..KEYS {
+            assert!(host.run(&format!("MIDI.GET short:{number}")).is_null());
+            assert_eq!(port.integer(&format!("MIDI.EXISTS short:{number}")), 0);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(host.run("MIDI.KEYS short:*"), Value::Array(vec![]));
+    assert_eq!(host.integer("MIDI.DBSIZE"), all);
+    assert_eq!(digest(&replica.server), before);
+    assert_eq!(digest(&master.server), before);
+    host.ok("REPLICAOF NO ONE");
+    wait_until("they are removed", || host.integer("MIDI.DBSIZE") == 3);
+    assert_ne!(digest(&replica.server), before);
+}
+
+/// The words of the log.
+const UNTRUSTED: &str = "up again after a partial resync";
+
+/// Every door answers MASTERDOWN for midi's keys, and the host serves its own.
+#[track_caller]
+fn assert_untrusted(replica: &Ported) {
+    let (mut host, mut port) = (replica.host(), replica.client());
+    assert!(replica.server.log().contains(UNTRUSTED), "{}", replica.server.log());
+    for (line, _) in reads() {
+        for client in [&mut host, &mut port] {
+            assert_error(&client.run(line), "MASTERDOWN", line);
+            assert_error(&in_transaction(client, line), "MASTERDOWN", line);
+        }
+        assert_error(&in_script(&mut host, line), "MASTERDOWN", line);
+    }
+    for line in WRITES {
+        assert!(host.run(line).is_error() && port.run(line).is_error(), "{line}");
+    }
+    assert_eq!(host.run("GET native"), Value::bulk("1"));
+}
+
+/// Writes to midi's keys as soon as the last replica has gone.
+fn change(master: &Ported, value: &str) {
+    let mut client = master.client();
+    wait_until("the gate opens", || client.run(&format!("MIDI.SET a {value}")) == Value::ok());
+}
+
+fn has(server: &Ported, value: &str) -> bool {
+    let expected = Value::bulk(value);
+    server.host().run("MIDI.GET a") == expected && server.client().run("MIDI.GET a") == expected
+}
+
+/// Has the next connection of a replica lead to a full sync.
+fn forget_history(master: &Ported, link: &Link) {
+    link.close();
+    master.host().ok("DEBUG CHANGE-REPL-ID");
+    link.open();
+}
+
+#[test]
+fn a_partial_resync_does_not_bring_back_the_trust() {
+    for mode in Mode::ALL {
+        let master = master();
+        let link = Link::to(master.number_of_host());
+        let replica = replica(mode, link.port());
+        assert!(has(&replica, "1"));
+        link.close();
+        change(&master, "newer");
+        // The link is down: stale data is served, as the host's settings have it.
+        assert!(has(&replica, "1"));
+        link.open();
+        wait_for_link(&replica.server);
+        assert_untrusted(&replica);
+        // The host's stream goes on.
+        master.host().ok("SET native 1");
+        master.host().ok("SET later 2");
+        let mut host = replica.host();
+        wait_until("it follows", || host.run("GET later") == Value::bulk("2"));
+        assert_untrusted(&replica);
+        forget_history(&master, &link);
+        wait_until("a full sync", || has(&replica, "newer"));
+        assert_eq!(digest(&replica.server), digest(&master.server));
+    }
+}
+
+#[test]
+fn a_killed_link_is_no_better() {
+    let master = master();
+    let replica = replica(Mode::Adaptive, master.number_of_host());
+    let log = || replica.server.log().matches(UNTRUSTED).count();
+    replica.host().run("CLIENT KILL TYPE master");
+    wait_until("it came back", || log() == 1);
+    assert_untrusted(&replica);
+    master.host().run("CLIENT KILL TYPE replica");
+    wait_until("it came back", || log() == 2);
+    assert_untrusted(&replica);
+}
+
+#[test]
+fn promotion_brings_back_the_trust() {
+    let master = master();
+    let replica = replica(Mode::Adaptive, master.number_of_host());
+    replica.host().run("CLIENT KILL TYPE master");
+    wait_until("it came back", || replica.server.log().contains(UNTRUSTED));
+    assert_untrusted(&replica);
+    replica.host().ok("REPLICAOF NO ONE");
+    assert!(has(&replica, "1"));
+    change(&replica, "own");
+    assert!(has(&replica, "own"));
+    assert!(replica.server.log().contains("Its keys of midi's are those of the last full sync"));
+}
+
+#[test]
+fn a_restarted_replica_trusts_its_file_only_until_a_partial_resync() {
+    let master = master();
+    let link = Link::to(master.number_of_host());
+    let config = format!("replicaof 127.0.0.1 {}", link.port());
+    let mut replica = Ported::start(Builder::new().load("threads 2").config(config));
+    wait_for_link(&replica.server);
+    replica.host().ok("SAVE");
+    link.close();
+    change(&master, "newer");
+    replica.server.restart(redis_server());
+    assert!(has(&replica, "1"), "stale");
+    link.open();
+    wait_for_link(&replica.server);
+    assert_untrusted(&replica);
+    // Without the file it needs a full sync.
+    fs::remove_file(replica.server.dir().join("dump.rdb")).expect("the file");
+    link.close();
+    replica.server.restart(redis_server());
+    link.open();
+    wait_for_link(&replica.server);
+    assert!(has(&replica, "newer"));
+    assert_eq!(digest(&replica.server), digest(&master.server));
+}
+
+/// The old master can resync partially with the new one, and then it misses what was written.
+#[test]
+fn an_old_master_does_not_trust_its_keys() {
+    let old = master();
+    let new = replica(Mode::Adaptive, old.number_of_host());
+    new.host().ok("REPLICAOF NO ONE");
+    change(&new, "new");
+    change(&old, "old");
+    attach(&old.server, new.number_of_host());
+    wait_for_link(&old.server);
+    assert_untrusted(&old);
+    new.host().ok("DEBUG CHANGE-REPL-ID");
+    new.host().run("CLIENT KILL TYPE replica");
+    wait_until("a full sync", || has(&old, "new"));
+    assert_eq!(digest(&old.server), digest(&new.server));
+}
+
+/// Who gets its data from a replica that is not trusted cannot know more than that.
+#[test]
+fn distrust_goes_down_the_chain() {
+    let master = master();
+    let link = Link::to(master.number_of_host());
+    let middle = replica(Mode::Adaptive, link.port());
+    let last = replica(Mode::Adaptive, middle.number_of_host());
+    link.close();
+    change(&master, "newer");
+    link.open();
+    wait_for_link(&middle.server);
+    assert_untrusted(&middle);
+    wait_until("the last one knows", || last.server.log().contains(UNTRUSTED));
+    assert_untrusted(&last);
+    let late = replica(Mode::Adaptive, middle.number_of_host());
+    assert!(late.server.log().contains("The master itself does not trust"));
+    assert_error(&late.client().run("MIDI.GET a"), "MASTERDOWN", "GET");
+    assert_error(&late.host().run("MIDI.GET a"), "MASTERDOWN", "GET");
+    forget_history(&master, &link);
+    for replica in [&middle, &last, &late] {
+        wait_until("a full sync", || has(replica, "newer"));
+        assert_eq!(digest(&replica.server), digest(&master.server));
+    }
+}
