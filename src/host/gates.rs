@@ -102,8 +102,10 @@ impl HostGates {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
-        if self.stale.load(Ordering::Relaxed) {
+        if self.saving.load(Ordering::Relaxed) {
             self.saving.store(false, Ordering::Relaxed);
+            // A command in the same turn may have had everything read again, too early.
+            self.may_change();
         }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);

@@ -12,6 +12,7 @@ mod free_port;
 pub mod grammar;
 pub mod hosts;
 pub mod linear;
+pub mod load;
 pub mod port;
 pub mod proxy;
 mod random;
