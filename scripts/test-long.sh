@@ -123,6 +123,14 @@ linearizability_stage() {
     run env MIDI_LINEARIZABILITY_ROUNDS=1000 cargo test --release --locked --test host linearizability::
 }
 
+snapshots_stage() {
+    heading "snapshots and forks under load"
+    run cargo build --release --locked
+    run env MIDI_SNAPSHOT_ROUNDS=200 cargo test --release --locked --workspace --test host snapshots::
+    # Five tests, 10,000 forks.
+    run env MIDI_FORKS=2000 cargo test --release --locked --workspace --test host forks::
+}
+
 # The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
 redis_units_stage() {
     heading "Redis's own tests, through a proxy that renames commands"
@@ -138,7 +146,7 @@ redis_units_stage() {
     run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability redis_units)
+all=(loom asan tsan fuzz random differential linearizability snapshots redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."

@@ -13,6 +13,7 @@ pub mod grammar;
 pub mod hosts;
 pub mod linear;
 pub mod link;
+pub mod load;
 pub mod port;
 pub mod proxy;
 mod random;

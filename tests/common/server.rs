@@ -52,6 +52,8 @@ pub struct Builder {
     load: Option<String>,
     /// Whether midi's own port is open, too.
     with_port: bool,
+    /// A library that is loaded before all others.
+    preload: Option<PathBuf>,
 }
 
 impl Builder {
@@ -62,6 +64,7 @@ impl Builder {
             config: Vec::new(),
             load: Some(String::new()),
             with_port: false,
+            preload: std::env::var_os("MIDI_SERVER_PRELOAD").map(PathBuf::from),
         }
     }
 
@@ -87,6 +90,12 @@ impl Builder {
     /// Opens midi's RESP port, and its socket in the server's directory.
     pub fn with_port(mut self) -> Self {
         self.with_port = true;
+        self
+    }
+
+    /// Has a library loaded before all others.
+    pub fn preload(mut self, library: impl Into<PathBuf>) -> Self {
+        self.preload = Some(library.into());
         self
     }
 
@@ -126,7 +135,7 @@ impl Builder {
             || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
         let mut command = Command::new(&self.binary);
         command.arg(dir.join("redis.conf")).stdin(Stdio::null()).stdout(output()).stderr(output());
-        if let Some(preload) = std::env::var_os("MIDI_SERVER_PRELOAD") {
+        if let Some(preload) = &self.preload {
             command.env("LD_PRELOAD", preload);
         }
         let child = command.spawn().unwrap_or_else(|error| {
@@ -379,6 +388,16 @@ impl Server {
         self.checked = false;
         wait_until("the server ends by itself", || self.exit_status().is_some());
         self.exit_status().expect("it has ended")
+    }
+
+    /// Waits until it has ended, as something has told it to; its end must be orderly.
+    pub fn wait_for_end(&mut self) {
+        wait_until("the server has ended", || self.exit_status().is_some());
+        let status = self.exit_status().expect("ended");
+        let log = self.log();
+        let trouble = TROUBLE.iter().find(|mark| log.contains(**mark));
+        assert!(status.success() && trouble.is_none(), "{status}, {trouble:?}");
+        self.checked = false;
     }
 
     /// kill -9; the way it ends is not checked.

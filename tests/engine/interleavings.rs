@@ -384,6 +384,43 @@ fn the_waiter_takes_several_tokens() {
     });
 }
 
+/// The mode changes while the holder of the global lock holds all tokens; it is read and written
+/// relaxed, and readers hold one of them. Nothing is done in the old mode after the change, and who
+/// comes later reads the new one.
+#[test]
+fn the_mode_changes_under_all_tokens() {
+    check(3, || {
+        let keyspace = Arc::new(([Shard::new(), Shard::new()], AtomicUsize::new(0)));
+        let writer = |mine: usize| {
+            let there = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                let (shards, mode) = &*there;
+                if let Some(mut held) = shards[mine].token.try_take() {
+                    let now = mode.load(Ordering::Relaxed);
+                    held.push((now, mine));
+                    shards[mine].release(held);
+                }
+            })
+        };
+        let threads = vec![writer(0), writer(1)];
+        let (shards, mode) = &*keyspace;
+        let room = &shards[0].room;
+        let a = shards[0].token.take_waiting(locked(), room, 0);
+        let b = shards[1].token.take_waiting(locked(), room, 0);
+        let (before, of_old) = ([a.len(), b.len()], a.iter().chain(b.iter()).all(|run| run.0 == 0));
+        assert!(of_old, "before the change");
+        mode.store(1, Ordering::Relaxed);
+        shards[0].release(a);
+        shards[1].release(b);
+        join(threads);
+        for (shard, before) in shards.iter().zip(before) {
+            let held = shard.token.try_take().expect("all have gone");
+            assert!(held[before..].iter().all(|run| run.0 == 1), "after the change: {:?}", *held);
+            shard.release(held);
+        }
+    });
+}
+
 /// A unit puts its token aside between two commands: what others do comes before the first or after
 /// the last, and their messages are not forgotten.
 #[test]

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use midi::command::{Args, Cluster, Reply, Transcript, find};
 use midi::engine::{
     Author, Call, Config, Engine, ForMain, Gates, HostClient, JobOwner, JobReply, Left, Locked,
-    Origin, Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker, Workers,
-    long_work,
+    Mode, Origin, Outcome, Pushed, Request, Settings, Taking, ThreadCounts, ThreadSlot, Waker,
+    Workers, long_work,
 };
 use midi::store::{Census, Now, UnixMs};
 use parking_lot::Mutex;
@@ -867,5 +867,70 @@ fn due_keys_are_removed_by_their_owners() {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     assert_eq!((engine.books.census(0).keys, engine.books.census(0).expiring), (KEYS / 10, 0));
     assert_eq!(engine.books.totals().expired, KEYS - KEYS / 10);
+    check_books(&engine);
+}
+
+/// How many keys there are, under all tokens.
+fn keys_at_one_moment(engine: &Engine) -> i64 {
+    let all = engine.hold_all(locked());
+    let count = |shard| all.store(shard)?.table(0).map(|table| table.census().keys);
+    let keys = (0..engine.shard_count()).filter_map(count).sum();
+    all.release();
+    keys
+}
+
+/// The main thread closes and opens the keyspace beside writers: it never finds half an MSET, and
+/// what it finds once the keyspace is closed stays until it is opened.
+#[test]
+fn nothing_is_written_while_the_keyspace_is_closed() {
+    const WRITERS: usize = 3;
+    const ROUNDS: u64 = 100;
+    let engine = engine(WRITERS, 16, || {});
+    let (stop, written, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let write = |writer: usize| {
+        let slot = engine.worker_slot(writer);
+        let mut number = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let (a, b) = (format!("a:{writer}:{number}"), format!("b:{writer}:{number}"));
+            let outcome = with_call(&engine, 0, &line(&["mset", &a, "1", &b, "1"]), |call| {
+                engine.attempt(slot, call, Taking::WORKER, &mut Record::default())
+            });
+            match outcome {
+                Outcome::Done => {
+                    written.fetch_add(1, Ordering::Relaxed);
+                    number += 1;
+                }
+                Outcome::NeedsMain => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                Outcome::Busy => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let wait_for_more = |count: &AtomicU64| {
+        let (before, stuck) = (count.load(Ordering::Relaxed), Instant::now() + FOREVER);
+        while count.load(Ordering::Relaxed) == before {
+            assert!(Instant::now() < stuck, "the writers do not go on");
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let write = &write;
+        let threads: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        for _ in 0..ROUNDS {
+            wait_for_more(&written);
+            assert_eq!(keys_at_one_moment(&engine) % 2, 0, "half an MSET");
+            engine.set_gates(locked(), Gates::SAVING);
+            assert_eq!(engine.mode(), Mode::Closed);
+            let closed = keys_at_one_moment(&engine);
+            wait_for_more(&refused);
+            assert_eq!(keys_at_one_moment(&engine), closed, "written while it was closed");
+            engine.set_gates(locked(), Gates::OPEN);
+        }
+        stop.store(true, Ordering::Relaxed);
+        // The scope joins them too, but the thread sanitizer does not see that.
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    assert_eq!(keys_at_one_moment(&engine), 2 * written.load(Ordering::Relaxed) as i64);
     check_books(&engine);
 }

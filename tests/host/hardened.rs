@@ -2,7 +2,7 @@
 //! each message once and in plain words. It warns of settings under which its growth harms the
 //! server's own keys.
 
-use crate::common::{Builder, Client, Server, Value, module, wait_until};
+use crate::common::{Builder, Client, Server, Value, wait_until};
 
 /// Removes these commands from the server.
 fn without(commands: &[&str]) -> Builder {

@@ -124,7 +124,9 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
     let mut progress = |stats| report.progress(stats);
     let stats = if let Some(all) = fork::held_in_child() {
         let mut visit = |shard, look: &mut dyn FnMut(&Store)| {
-            all.store(shard).into_iter().for_each(|store| look(store));
+            if let Some(store) = all.store(shard) {
+                look(store);
+            }
         };
         snapshot::save(engine, &mut visit, &mut sink, &mut progress)
     } else if fork::is_child() {
