@@ -19,7 +19,7 @@ pub const SAVE_BESIDE: &str = "BGSAVE beside the load, s";
 pub const FILE: &str = "dump.rdb, MiB";
 /// From the start of the program until it answers PING.
 pub const RESTART: &str = "restart, s";
-/// The host's own time in fork().
+/// The host's time in fork(), midi's part included.
 pub const FORK: &str = "fork(), ms";
 /// Page faults of the server while its child saves beside the load.
 pub const FAULTS: &str = "page faults of the server beside BGSAVE";
@@ -36,7 +36,7 @@ pub const HUGE: &str = "in huge pages, MiB";
 pub const PAUSE_MEDIAN: &str = "midi's part of the pause, median, µs";
 /// See [`PAUSE_MEDIAN`].
 pub const PAUSE_WORST: &str = "midi's part of the pause, worst, µs";
-/// The host's fork() in the same forks.
+/// The host's fork() in the same forks, midi's part included.
 pub const FORK_MEDIAN: &str = "fork(), median, µs";
 /// See [`FORK_MEDIAN`].
 pub const FORK_WORST: &str = "fork(), worst, µs";
@@ -132,6 +132,8 @@ impl Bench {
     /// Restarts the server with the file that it has saved.
     pub(super) fn restart(&self, server: &mut Server, round: &mut Round) -> Result<()> {
         let keys = port(server)?.command("DBSIZE")?;
+        let count = keys.trim_start_matches(':').trim().parse().context("DBSIZE")?;
+        round.figures.insert("keys".into(), count);
         round.figures.insert(RESTART.into(), server.restart(&self.placement)?);
         // A server that loads nothing is fast.
         let loaded = port(server)?.command("DBSIZE")?;
