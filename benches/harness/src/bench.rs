@@ -1,6 +1,8 @@
 //! Runs experiments: starts the servers, fills them, and runs the legs in turn, round after
 //! round (A B A B), so that disturbances of the machine affect all of them.
 
+pub mod snapshot;
+
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use self::snapshot::{Forks, Snapshot};
 use crate::load::Summary;
 use crate::process::{Usage, on_processors, peak_bytes};
 use crate::results::{Outcome, Round, Series, ServerInfo};
@@ -28,7 +31,7 @@ pub struct Plan {
     pub warmup: f64,
     /// Keys of the data for the loads.
     pub keys: u64,
-    /// Keys that POPULATE makes.
+    /// Keys of the experiments with very many.
     pub populate: u64,
 }
 
@@ -153,6 +156,10 @@ pub enum Work {
     Timed(String, Load),
     /// This many keys stored by a command, and the memory they take.
     Memory(String, u64),
+    /// A BGSAVE beside a load, and a restart; on a server of its own.
+    Snapshot(Snapshot),
+    /// Many BGSAVEs beside a load.
+    Forks(Forks),
     /// redis-benchmark: arguments in addition to host and port.
     RedisBenchmark(String, u64),
     /// A command line whose last line of output has figures: a JSON object of names and values.
@@ -292,13 +299,18 @@ impl Bench {
                         self.leg(leg, server, number, &outcome).with_context(at)?
                     }
                     On::Fresh(spec) => {
-                        let server = Server::start(spec, &self.placement, &self.dir)?;
+                        let mut server = Server::start(spec, &self.placement, &self.dir)?;
                         if number == 0
                             && !outcome.servers.iter().any(|known| known.name == spec.name)
                         {
                             outcome.servers.push(info(&server));
                         }
-                        self.leg(leg, &server, number, &outcome).with_context(at)?
+                        let mut round =
+                            self.leg(leg, &server, number, &outcome).with_context(at)?;
+                        if matches!(leg.work, Work::Snapshot(_)) {
+                            self.restart(&mut server, &mut round).with_context(at)?;
+                        }
+                        round
                     }
                 };
                 outcome.rounds.push(round);
@@ -332,6 +344,8 @@ impl Bench {
                 let bytes = after.rss_bytes.saturating_sub(before.rss_bytes);
                 round.figures.insert("bytes per key".into(), bytes as f64 / *keys as f64);
             }
+            Work::Snapshot(what) => self.snapshot(what, server, so_far, &mut round)?,
+            Work::Forks(what) => self.forks(what, server, so_far, &mut round)?,
             Work::RedisBenchmark(args, requests) => {
                 self.redis_benchmark(args, *requests, server, &mut round)?;
             }

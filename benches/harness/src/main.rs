@@ -69,6 +69,9 @@ struct RunOptions {
     /// Seconds that each is measured
     #[arg(long)]
     seconds: Option<f64>,
+    /// Keys of the experiments with very many
+    #[arg(long)]
+    many_keys: Option<u64>,
     /// Processors for servers that run apart from their load, such as 0,1
     #[arg(long, value_delimiter = ',')]
     server_cpus: Vec<usize>,
@@ -122,6 +125,7 @@ fn run(options: &RunOptions) -> Result<()> {
     let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     plan.rounds = options.rounds.unwrap_or(plan.rounds);
     plan.seconds = options.seconds.unwrap_or(plan.seconds);
+    plan.populate = options.many_keys.unwrap_or(plan.populate);
     let catalogue = Catalogue::from_environment()?;
     let mut placement = Placement::halves(&process::processors());
     if !options.server_cpus.is_empty() {

@@ -36,10 +36,7 @@ impl Usage {
     }
 
     fn of_one(pid: u32) -> Result<Usage> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name in parentheses can contain anything.
-        let fields = stat.rsplit_once(") ").context("no fields")?.1;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let fields = fields_of_stat(pid)?;
         let number = |at: usize| {
             fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("no number")
         };
@@ -61,8 +58,76 @@ pub fn peak_bytes(pids: &[u32]) -> Result<u64> {
 
 fn peak_of_one(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    Ok(peak.trim().trim_end_matches("kB").trim_end().parse::<u64>()? << 10)
+    kib_field(&status, "VmHWM:")
+}
+
+/// The process's memory in bytes, of which pages that it shares count in part (PSS).
+///
+/// # Errors
+/// It has exited.
+pub fn shared_out_bytes(pid: u32) -> Result<u64> {
+    rollup(pid, "Pss:")
+}
+
+/// The changed memory that the process shares with no other, in bytes.
+///
+/// # Errors
+/// It has exited.
+pub fn own_bytes(pid: u32) -> Result<u64> {
+    rollup(pid, "Private_Dirty:")
+}
+
+/// The process's memory in transparent huge pages, in bytes.
+///
+/// # Errors
+/// It has exited.
+pub fn huge_bytes(pid: u32) -> Result<u64> {
+    rollup(pid, "AnonHugePages:")
+}
+
+fn rollup(pid: u32, field: &str) -> Result<u64> {
+    kib_field(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?, field)
+}
+
+fn kib_field(text: &str, field: &str) -> Result<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(field));
+    let rest = rest.with_context(|| format!("no {field}"))?;
+    Ok(rest.trim().trim_end_matches("kB").trim_end().parse::<u64>()? << 10)
+}
+
+/// A child of the process. Not every kernel lists them in a file.
+///
+/// # Errors
+/// /proc cannot be read.
+pub fn child_of(pid: u32) -> Result<Option<u32>> {
+    let mut numbers = fs::read_dir("/proc")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let parent = pid.to_string();
+    // One that ends meanwhile is not it.
+    let is_child =
+        |&other: &u32| fields_of_stat(other).is_ok_and(|fields| fields.get(1) == Some(&parent));
+    Ok(numbers.find(is_child))
+}
+
+/// Whether a process has exited; its parent may not know yet.
+pub fn has_ended(pid: u32) -> bool {
+    fields_of_stat(pid).map_or(true, |fields| fields.first().is_none_or(|state| state == "Z"))
+}
+
+/// Page faults so far that needed no disk.
+///
+/// # Errors
+/// It has exited.
+pub fn minor_faults(pid: u32) -> Result<u64> {
+    Ok(fields_of_stat(pid)?.get(7).context("no faults")?.parse()?)
+}
+
+/// The fields of /proc/PID/stat from the state on.
+fn fields_of_stat(pid: u32) -> Result<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses can contain anything.
+    let fields = stat.rsplit_once(") ").context("no fields")?.1;
+    Ok(fields.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Processor time of this process, in nanoseconds, including threads that have ended.

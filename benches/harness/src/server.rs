@@ -92,6 +92,8 @@ pub struct Spec {
     pub program: PathBuf,
     /// Arguments in addition to port and directory; see [`PORT`].
     pub args: Vec<String>,
+    /// Variables in addition to the environment.
+    pub env: Vec<(String, String)>,
     /// How many processes; the client splits the keys among them.
     pub processes: usize,
     /// Where it runs.
@@ -106,6 +108,7 @@ impl Spec {
             kind: Kind::of(program),
             program: program.into(),
             args: Vec::new(),
+            env: Vec::new(),
             processes: 1,
             cores: Cores::Apart,
         }
@@ -120,6 +123,12 @@ impl Spec {
     /// With these additional arguments, split at spaces.
     pub fn with(mut self, args: &str) -> Spec {
         self.args.extend(args.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// With this variable in its environment.
+    pub fn with_env(mut self, name: &str, value: &str) -> Spec {
+        self.env.push((name.into(), value.into()));
         self
     }
 
@@ -286,6 +295,7 @@ struct Process {
     host_port: u16,
     /// The port for load; the same if it has no other.
     port: u16,
+    args: Vec<String>,
     line: String,
     dir: PathBuf,
 }
@@ -320,12 +330,34 @@ impl Server {
         })?;
         let mut server =
             Server { spec: spec.clone(), processes: Result::from_iter::<Vec<_>>(processes)? };
-        server.wait()?;
+        server.wait(Duration::from_secs(30), Duration::from_millis(10))?;
         Ok(server)
     }
 
-    fn wait(&mut self) -> Result<()> {
-        let limit = Instant::now() + Duration::from_secs(30);
+    /// Kills it, and starts it again with the same arguments, ports and files. Returns the seconds
+    /// from then until it answers.
+    ///
+    /// # Errors
+    /// It does not start; its output is quoted.
+    pub fn restart(&mut self, placement: &Placement) -> Result<f64> {
+        for process in &mut self.processes {
+            process.child.kill()?;
+            process.child.wait()?;
+        }
+        let began = Instant::now();
+        on_processors(&placement.of_server(self.spec.cores), || {
+            for process in &mut self.processes {
+                process.child = spawn(&self.spec, &process.args, &process.dir)?;
+            }
+            Ok::<(), anyhow::Error>(())
+        })??;
+        self.wait(Duration::from_secs(300), Duration::from_millis(2))?;
+        Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Waits until it answers, at most for `patience`; tries as often as `every` says.
+    fn wait(&mut self, patience: Duration, every: Duration) -> Result<()> {
+        let limit = Instant::now() + patience;
         for process in &mut self.processes {
             let answers = |port| -> Result<()> {
                 match self.spec.kind {
@@ -340,7 +372,7 @@ impl Server {
                     let log = fs::read_to_string(process.dir.join("log")).unwrap_or_default();
                     bail!("{} does not start: {error}\n{}\n{log}", self.spec.name, process.line);
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(every);
             }
         }
         Ok(())
@@ -349,6 +381,11 @@ impl Server {
     /// The process IDs.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.child.id()).collect()
+    }
+
+    /// The first process's directory.
+    pub fn dir(&self) -> &Path {
+        &self.processes[0].dir
     }
 
     /// The processes' ports.
@@ -407,19 +444,26 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     let port = if has_two { free_port() } else { host_port };
     let mut args = spec.kind.arguments(host_port, dir);
     args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &port.to_string())));
+    let child = spawn(spec, &args, dir)?;
+    let variables = spec.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let line = variables
+        .chain(std::iter::once(file_name(&spec.program.display().to_string())))
+        .chain(args.iter().map(|arg| file_name(arg)))
+        .collect::<Vec<_>>()
+        .join(" ");
+    Ok(Process { child, host_port, port, args, line, dir: dir.into() })
+}
+
+fn spawn(spec: &Spec, args: &[String], dir: &Path) -> Result<Child> {
     let log = File::create(dir.join("log"))?;
-    let child = Command::new(&spec.program)
-        .args(&args)
+    Command::new(&spec.program)
+        .args(args)
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
-        .with_context(|| format!("starting {}", spec.program.display()))?;
-    let line = std::iter::once(file_name(&spec.program.display().to_string()))
-        .chain(args.iter().map(|arg| file_name(arg)))
-        .collect::<Vec<_>>()
-        .join(" ");
-    Ok(Process { child, host_port, port, line, dir: dir.into() })
+        .with_context(|| format!("starting {}", spec.program.display()))
 }
 
 /// Reports are read on other machines: of a path only the last part is shown.

@@ -14,12 +14,13 @@ pub mod populate;
 pub mod port;
 pub mod port_all_cores;
 pub mod port_large;
+pub mod snapshots;
 
 use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -30,6 +31,7 @@ pub const NAMES: [&str; 11] = [
     contention::NAME,
     global_lock::NAME,
     noisy_neighbour::NAME,
+    snapshots::NAME,
     hostile::NAME,
 ];
 
@@ -46,6 +48,7 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         contention::experiment(catalogue, plan),
         global_lock::experiment(catalogue, plan),
         noisy_neighbour::experiment(catalogue, plan),
+        snapshots::experiment(catalogue, plan),
         hostile::experiment(catalogue, plan),
     ]
 }

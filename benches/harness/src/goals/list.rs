@@ -1,11 +1,11 @@
 //! The goals, one by one.
 
 use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
-use crate::bench::GROWTH;
+use crate::bench::{GROWTH, snapshot};
 use crate::experiments::hostile::Attack;
 use crate::experiments::{
     ECHO, Mix, PIPELINES, contention, engine, global_lock, host_door, hostile, memory,
-    noisy_neighbour, populate, port, port_all_cores, port_large,
+    noisy_neighbour, populate, port, port_all_cores, port_large, snapshots,
 };
 use crate::results::{Metric, Results};
 use crate::server::Door;
@@ -22,6 +22,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(global_lock_goals(results));
     goals.extend(noisy_neighbour_goals(results));
     goals.extend(hostile_goals(results));
+    goals.extend(snapshot_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -376,6 +377,31 @@ fn others_over_fair(results: &Results, attack: &Attack, connections: u64) -> Vec
     rounds(outcome).filter_map(over_fair).collect()
 }
 
+fn snapshot_goals(results: &Results) -> Vec<Goal> {
+    use snapshots::{MIDI, NAME, RANDOM, SHARDS, STOCK, ZEROS, forks};
+    let figure = Metric::Figure;
+    let [few, many] = SHARDS;
+    let pauses = [
+        (few, "worst", snapshot::PAUSE_WORST, 1000.0),
+        (many, "median", snapshot::PAUSE_MEDIAN, 2000.0),
+        (many, "worst", snapshot::PAUSE_WORST, 4000.0),
+    ];
+    let mut goals: Vec<Goal> = pauses
+        .map(|(shards, which, name, most)| {
+            let text = format!("fork: midi's part of the pause in µs, {shards} shards, {which}");
+            let found = values(results, NAME, (MIDI, &forks(shards), "", figure(name)));
+            Goal::measured(6, text, Bound::AtMost(most), found)
+        })
+        .into();
+    let restart = figure(snapshot::RESTART);
+    goals.extend([RANDOM, ZEROS].map(|point| {
+        let text = format!("restart from an RDB: times faster than stock, {point}");
+        let (stock, own) = ((STOCK, point, "", restart), (MIDI, point, "", restart));
+        Goal::measured(6, text, Bound::AtLeast(3.0), ratios(results, NAME, stock, own))
+    }));
+    goals
+}
+
 const JOURNAL: &str = "the journal is not built yet";
 
 fn later_goals() -> Vec<Goal> {
@@ -405,18 +431,6 @@ fn later_goals() -> Vec<Goal> {
             "RESP port, 100 kB values: user time of SET and GET in µs",
             Bound::AtMost(1.0),
             values,
-        ),
-        Goal::later(
-            6,
-            "pause in the fork handler in µs, beside the host's own",
-            Bound::AtMost(1000.0),
-            JOURNAL,
-        ),
-        Goal::later(
-            6,
-            "restart with 10 M keys: times faster than stock",
-            Bound::AtLeast(2.0),
-            JOURNAL,
         ),
         Goal::later(6, "slowest reply while 1 M keys expire, in µs", Bound::AtMost(2000.0), report),
     ]
@@ -458,6 +472,17 @@ mod tests {
                 round.figures.insert("seconds".into(), 1.0);
             }
             Work::Memory(..) => drop(round.figures.insert(memory::FIGURE.into(), 1.0)),
+            Work::Snapshot(_) => {
+                load(snapshot::ALONE);
+                load(snapshot::BESIDE);
+                round.figures.insert(snapshot::RESTART.into(), 1.0);
+            }
+            Work::Forks(forks) => {
+                load(forks.load.role);
+                for name in [snapshot::PAUSE_MEDIAN, snapshot::PAUSE_WORST] {
+                    round.figures.insert(name.into(), 1.0);
+                }
+            }
             Work::Program(_) => {}
         }
         round

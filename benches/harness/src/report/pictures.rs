@@ -4,7 +4,9 @@
 use std::fmt::Write;
 
 use super::html::escaped;
-use crate::experiments::{Mix, PIPELINES, contention, noisy_neighbour, port_all_cores};
+use crate::bench::snapshot::RESTART;
+use crate::experiments::{Mix, PIPELINES, contention, noisy_neighbour, port_all_cores, snapshots};
+use crate::goals::short;
 use crate::results::{Metric, Outcome, Results, extremes, median};
 
 /// A plot and its file.
@@ -17,12 +19,13 @@ pub struct Picture {
     pub svg: String,
 }
 
-/// Which figures a picture shows: the commands a second of one role, a panel for each point.
+/// Which figures a picture shows: a panel for each point.
 struct Wanted {
     file: &'static str,
     title: &'static str,
     experiment: &'static str,
     role: &'static str,
+    metric: Metric,
     points: Vec<String>,
     /// Whether bars of different panels can be compared.
     one_scale: bool,
@@ -39,7 +42,7 @@ pub fn pictures(results: &Results) -> Vec<Picture> {
         .collect()
 }
 
-fn wanted() -> [Wanted; 3] {
+fn wanted() -> [Wanted; 4] {
     let beside = contention::points(contention::LIGHT[0].0);
     let neighbours = noisy_neighbour::NEIGHBOURS.map(noisy_neighbour::beside);
     [
@@ -48,6 +51,7 @@ fn wanted() -> [Wanted; 3] {
             title: "Throughput: GETs a second on all cores; each panel has a scale of its own",
             experiment: port_all_cores::NAME,
             role: "load",
+            metric: Metric::Throughput,
             points: PIPELINES.map(|pipeline| Mix::Get.point(pipeline)).into(),
             one_scale: false,
         },
@@ -56,6 +60,7 @@ fn wanted() -> [Wanted; 3] {
             title: "Light beside heavy: GETs a second, alone and beside five KEYS",
             experiment: contention::NAME,
             role: "light",
+            metric: Metric::Throughput,
             points: vec![beside.alone, beside.together],
             one_scale: true,
         },
@@ -65,7 +70,17 @@ fn wanted() -> [Wanted; 3] {
                     loop",
             experiment: noisy_neighbour::NAME,
             role: "load",
+            metric: Metric::Throughput,
             points: [noisy_neighbour::ALONE.to_owned()].into_iter().chain(neighbours).collect(),
+            one_scale: true,
+        },
+        Wanted {
+            file: "restart.svg",
+            title: "Restart: seconds from the start of the program until it serves its RDB file",
+            experiment: snapshots::NAME,
+            role: "",
+            metric: Metric::Figure(RESTART),
+            points: vec![snapshots::RANDOM.into(), snapshots::ZEROS.into()],
             one_scale: true,
         },
     ]
@@ -84,7 +99,7 @@ const PEER_COLOUR: &str = "#a3acb9";
 
 fn drawn(wanted: &Wanted, outcome: &Outcome) -> Option<String> {
     let values =
-        |series: &str, point: &str| outcome.values(series, point, wanted.role, Metric::Throughput);
+        |series: &str, point: &str| outcome.values(series, point, wanted.role, wanted.metric);
     let has_any =
         |series: &str| wanted.points.iter().any(|point| !values(series, point).is_empty());
     let rows: Vec<&str> = outcome
@@ -119,8 +134,10 @@ fn drawn(wanted: &Wanted, outcome: &Outcome) -> Option<String> {
         text(&mut svg, left, 50.0, " fill=\"#555\"", point);
         let most = if wanted.one_scale { most_of_all } else { most_of(point) };
         for (number, row) in rows.iter().enumerate() {
-            let scale = panel_width * BARS_PART / most.max(1.0);
-            bar(&mut svg, left, row_at(number), scale, is_own(row), &values(row, point));
+            let scale = panel_width * BARS_PART / most.max(f64::MIN_POSITIVE);
+            let figure = if wanted.metric == Metric::Throughput { rounded } else { short };
+            let found = values(row, point);
+            bar(&mut svg, left, row_at(number), scale, (row, figure), &found);
         }
     }
     svg.push_str("</svg>\n");
@@ -131,11 +148,19 @@ fn row_at(number: usize) -> f64 {
     HEAD + ROW * number as f64
 }
 
-/// The median as a bar, the slowest and fastest round as a line across its end, and the figure.
-fn bar(svg: &mut String, left: f64, top: f64, scale: f64, is_own: bool, values: &[f64]) {
+/// The median as a bar, the slowest and fastest round as a line across its end, and the figure,
+/// written so.
+fn bar(
+    svg: &mut String,
+    left: f64,
+    top: f64,
+    scale: f64,
+    (row, figure): (&str, fn(f64) -> String),
+    values: &[f64],
+) {
     let Some(middle) = median(values) else { return };
     let (least, most) = extremes(values);
-    let colour = if is_own { OWN_COLOUR } else { PEER_COLOUR };
+    let colour = if is_own(row) { OWN_COLOUR } else { PEER_COLOUR };
     let at = |value: f64| left + value * scale;
     let (length, centre) = ((middle * scale).max(1.0), top + BAR / 2.0);
     let _ = writeln!(
@@ -146,7 +171,7 @@ fn bar(svg: &mut String, left: f64, top: f64, scale: f64, is_own: bool, values: 
         at(least),
         at(most)
     );
-    text(svg, at(most) + 6.0, top + 13.0, "", &rounded(middle));
+    text(svg, at(most) + 6.0, top + 13.0, "", &figure(middle));
 }
 
 fn text(svg: &mut String, x: f64, y: f64, attributes: &str, content: &str) {
