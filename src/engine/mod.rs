@@ -4,9 +4,9 @@
 //! `gates`, `marks`, `notification`, `refusals`, `unit`, `users`, `workers`, and the traits for the
 //! world outside, `host` and `port`. `state.rs` puts them together. The rest works on the whole:
 //! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
-//! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
-//! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`) and the
-//! workers' loop (`worker`).
+//! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where
+//! and when it runs (`dispatch`, `queue`, `transaction`), long work (`work`, `long/`), judging
+//! gates (`gate`), WATCH (`watch`), notifications (`notify`) and the workers' loop (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once

@@ -1,16 +1,16 @@
 //! Loading midi's keys: at the start, by DEBUG RELOAD, and from a master.
 //!
-//! The section is read into a second keyspace, which takes the place of the first when the host has
-//! loaded everything. So nothing that is loaded by half is ever served, and what `repl-diskless-load
-//! swapdb` aborts leaves the old keys as they were.
+//! The section is read into a second keyspace, which takes the place of the first when the host
+//! has loaded everything. So nothing that is loaded by half is ever served, and what
+//! `repl-diskless-load swapdb` aborts leaves the old keys as they were.
 //!
 //! ```text
 //! LOADING *_START ─► aux_load: second keyspace ─┬─ LOADING ENDED, REPL_ASYNC_LOAD COMPLETED: exchanged
 //!                                               └─ LOADING FAILED, REPL_ASYNC_LOAD ABORTED: dropped
 //! ```
 //!
-//! While an AOF is loaded, FLUSHALL and the like act on what its base has already brought: they find
-//! the keyspaces exchanged.
+//! While an AOF is loaded, FLUSHALL and the like act on what its base has already brought: they
+//! find the keyspaces exchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -88,7 +88,7 @@ impl Source for HostSource {
             unsafe { api!(RedisModule_Free)(buffer.cast()) };
             return Some(Vec::new());
         }
-        // SAFETY: the host allocated these bytes, and they are ours; midi's allocator is the host's.
+        // SAFETY: the host allocated these bytes, and they are ours; midi frees as the host does.
         Some(unsafe { Vec::from_raw_parts(buffer.cast(), len, len) })
     }
 }

@@ -3,8 +3,8 @@
 //! midi's writes are not in the replication stream yet. A full sync brings all keys, and while
 //! replicas are attached the master refuses writes. But a replica whose link was down may have
 //! missed writes that no partial resync brings: then it does not trust its keys, until the next
-//! full sync or until it becomes a master. No more do its own replicas: those that are attached must
-//! resync, and the section that new ones get says so.
+//! full sync or until it becomes a master. No more do its own replicas: those that are attached
+//! must resync, and the section that new ones get says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,8 +34,8 @@ impl Sync {
         self.fresh.store(true, Ordering::Relaxed);
         self.untrusted.store(distrusted, Ordering::Relaxed);
         if distrusted {
-            let text = "The master itself does not trust the keys of midi's that it has sent, since \
-                        a partial resync: midi answers MASTERDOWN until the next full sync.";
+            let text = "The master itself does not trust the keys of midi's that it has sent, \
+                        since a partial resync: midi answers MASTERDOWN until the next full sync.";
             instance().log(Level::Warning, text);
         }
         GATES.may_change();
