@@ -5,10 +5,9 @@ use super::persistence::{contents, fill};
 use crate::common::{Builder, Mode, Server, Value, at_once, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
-    let mut client = server.client();
+    let manifest = server.dir().join("appendonlydir/appendonly.aof.manifest");
     wait_until("the AOF has a base", || {
-        client.info_number("persistence", "aof_rewrite_in_progress") == 0
-            && client.info_number("persistence", "aof_rewrite_scheduled") == 0
+        std::fs::read_to_string(&manifest).is_ok_and(|text| text.contains(" type b"))
     });
 }
 

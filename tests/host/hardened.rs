@@ -72,7 +72,7 @@ fn it_does_without_any_command_of_the_server() {
 #[test]
 fn log_lines_name_midi_once() {
     let server = Builder::new().load("threads 1 shards 1").start();
-    server.client().ok("SAVE");
+    server.client().ok("MIDI.SET k v");
     server.client().ok("DEBUG RELOAD");
     let log = server.log();
     let lines: Vec<&str> =

@@ -39,7 +39,7 @@ fn ports_answer_loading() {
         let mut host = server.client();
         assert_eq!(host.info_number("persistence", "loading"), 1);
         assert_eq!(host.info_number("midi_persistence", "midi_last_load_keys"), 1);
-        assert_eq!(host.run("MIDI.GET k"), Value::error(LOADING));
+        assert!(host.run("MIDI.GET k").text().starts_with("LOADING "));
         wait_until("it is loaded", || port.run("GET k") == Value::bulk("v"));
         port.ok("SET k w");
     }
