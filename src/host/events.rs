@@ -242,9 +242,10 @@ unsafe extern "C" fn on_fork_child(
 ) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
-    if sub == raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED {
-        guarded((), || saving::child_died(ctx));
-    }
+    guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED => saving::child_died(ctx),
+        _ => saving::child_is_born(ctx),
+    });
 }
 
 unsafe extern "C" fn on_loading(

@@ -34,6 +34,17 @@ pub fn child_begins(kind: SaveKind) {
     report().is_for(kind);
 }
 
+/// The host has forked a child. Noted here as well as in the child: that may die before it reports
+/// anything.
+pub fn child_is_born(ctx: Ctx<'_>) {
+    let runs = |field| ctx.info_number(c"persistence", field) == Some(1);
+    if runs(c"rdb_bgsave_in_progress") {
+        report().is_for(SaveKind::Rdb);
+    } else if runs(c"aof_rewrite_in_progress") {
+        report().is_for(SaveKind::Aof);
+    }
+}
+
 /// A child has ended, which may have been a save. The host knows by now what came of it.
 pub fn child_died(ctx: Ctx<'_>) {
     let status = match report().take_kind() {
