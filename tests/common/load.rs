@@ -3,9 +3,9 @@
 //!
 //! | databases | invariant |
 //! |---|---|
-//! | 0, 1 | units move between accounts: their sum stays; marks: one letter in each, another in the other (SWAPDB) |
+//! | 0, 1 | units move between accounts: their sum stays; marks: one letter in each (SWAPDB) |
 //! | 2 | emptied and filled again in one transaction: all keys have the same value |
-//! | 3 | RENAME: one token under some name; MSET: pairs are equal; a key of the host and midi's of the same name are equal |
+//! | 3 | RENAME: one token under some name; MSET: equal pairs; twins in both keyspaces are equal |
 //! | 4 | keys that nobody writes, so that a save takes a while |
 //! | 5 | a counter for each client, with what was acknowledged to it |
 //!
@@ -111,7 +111,7 @@ impl Load {
     }
 
     fn run(&self, server: &Server, number: usize, stop: &AtomicBool) {
-        let door = if number % 2 == 0 { Door::Host } else { Door::Port };
+        let door = if number.is_multiple_of(2) { Door::Host } else { Door::Port };
         let mut caller = Caller { client: door.client(server), door, may_fail: self.may_fail };
         let mut random = Random::new(number as u64);
         while !stop.load(Ordering::Relaxed) {
