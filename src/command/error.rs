@@ -91,6 +91,8 @@ pub enum Error {
     Loading,
     /// The host is a replica without its master, and is set not to serve stale data.
     MasterDown,
+    /// The process is a forked child, in which no command of midi's can run.
+    InChild,
     /// The host is a replica that clients may not write to.
     ReadOnly,
     /// The host's last save failed, and the host is set to refuse writes then.
@@ -260,6 +262,7 @@ impl Error {
                                    a server without replicas."
                 .into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
+            Error::InChild => "ERR midi's keys are not available in a forked child".into(),
             Error::MasterDown => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
                     .into()

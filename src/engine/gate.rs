@@ -102,9 +102,10 @@ impl Engine {
     /// checked its own reasons.
     #[inline]
     pub(super) fn host_gate(&self, flags: Flags) -> Gate {
-        let unsynced = self.gates().has(Gates::UNSYNCED) && !flags.stale;
+        let closed = self.gates().has(Gates::UNSYNCED.and(Gates::FORKED)) && !flags.stale;
         let refusal = match flags.write {
-            _ if unsynced => Some(Error::MasterDown),
+            _ if closed && self.gates().has(Gates::FORKED) => Some(Error::InChild),
+            _ if closed => Some(Error::MasterDown),
             true => self.write_refusal(false),
             false => None,
         };

@@ -40,6 +40,9 @@ impl Gates {
     /// A replica whose master may have changed midi's keys without telling it.
     pub const UNSYNCED: Gates = Gates(1 << 14);
 
+    /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
+    pub const FORKED: Gates = Gates(1 << 15);
+
     /// The union of both sets.
     pub const fn and(self, others: Gates) -> Gates {
         Gates(self.0 | others.0)

@@ -184,6 +184,12 @@ impl Engine {
         !Gates::of_bits(before).has(reason)
     }
 
+    /// This process is a forked child: its main thread, the only one that there is, has the tokens
+    /// already.
+    pub fn is_forked(&self) {
+        self.close_gate(Gates::FORKED);
+    }
+
     /// Opens the gate again, as far as this reason goes.
     pub(super) fn open_gate(&self, reason: Gates) {
         self.gates.fetch_and(!reason.bits(), Ordering::Relaxed);

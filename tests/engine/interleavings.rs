@@ -404,9 +404,8 @@ fn the_mode_changes_under_all_tokens() {
         };
         let threads = vec![writer(0), writer(1)];
         let (shards, mode) = &*keyspace;
-        let room = &shards[0].room;
-        let a = shards[0].token.take_waiting(locked(), room, 0);
-        let b = shards[1].token.take_waiting(locked(), room, 0);
+        let a = shards[0].token.take_waiting(locked(), &shards[0].room, 0);
+        let b = shards[1].token.take_waiting(locked(), &shards[1].room, 0);
         let (before, of_old) = ([a.len(), b.len()], a.iter().chain(b.iter()).all(|run| run.0 == 0));
         assert!(of_old, "before the change");
         mode.store(1, Ordering::Relaxed);

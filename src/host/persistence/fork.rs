@@ -105,6 +105,9 @@ extern "C" fn in_child() {
     if let Some(Err(all)) = HELD.take().map(|all| IN_CHILD.set(all)) {
         std::mem::forget(all);
     }
+    if let Some(instance) = if_in_use() {
+        instance.engine.is_forked();
+    }
     close_listeners();
 }
 

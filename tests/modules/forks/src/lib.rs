@@ -1,6 +1,6 @@
 //! A module for midi's tests: it forks the server in the ways that other modules have.
 //!
-//! * `FORKS.CHILD`: RM_Fork. The child allocates memory, and ends.
+//! * `FORKS.CHILD`: RM_Fork. The child allocates memory, calls a command of midi's, and ends.
 //! * `FORKS.SAVE`: BGSAVE, called by this command: a fork in the middle of a script.
 //! * `FORKS.SAVE_ELSEWHERE`: BGSAVE, called by another thread that holds the global lock.
 //! * `FORKS.PLAIN count`: forks of another thread that does not hold it, one after the other.
@@ -70,8 +70,8 @@ unsafe extern "C" fn child(ctx: *mut Ctx, _: *mut *mut HostString, _: c_int) -> 
     unsafe {
         let pid = api!(RedisModule_Fork)(Some(child_ended), std::ptr::null_mut());
         if pid == 0 {
-            let allocated = allocate();
-            api!(RedisModule_ExitFromChild)(if allocated { 0 } else { 1 });
+            let is_well = allocate() && is_refused(ctx);
+            api!(RedisModule_ExitFromChild)(if is_well { 0 } else { 1 });
         }
         if pid > 0 { reply_integer(ctx, pid.into()) } else { reply_error(ctx, c"ERR no fork") }
     }
@@ -82,6 +82,25 @@ unsafe extern "C" fn child(ctx: *mut Ctx, _: *mut *mut HostString, _: c_int) -> 
 fn allocate() -> bool {
     let blocks: Vec<Vec<u8>> = (0..200).map(|number| vec![1; 64 << (number % 8)]).collect();
     blocks.iter().all(|block| block.contains(&1))
+}
+
+/// Whether midi refuses commands in a forked child, which keeps all tokens. Waiting for one would
+/// never end.
+///
+/// # Safety
+/// The context of the command that has forked.
+unsafe fn is_refused(ctx: *mut Ctx) -> bool {
+    // SAFETY: see above; the reply is ours to free.
+    unsafe {
+        let (command, format) = (c"MIDI.GET".as_ptr(), c"c".as_ptr());
+        let reply = api!(RedisModule_Call)(ctx, command, format, c"key".as_ptr());
+        if reply.is_null() {
+            return false;
+        }
+        let kind = api!(RedisModule_CallReplyType)(reply);
+        api!(RedisModule_FreeCallReply)(reply);
+        kind == raw::REDISMODULE_REPLY_ERROR as c_int
+    }
 }
 
 unsafe extern "C" fn child_ended(exit_code: c_int, signal: c_int, _: *mut c_void) {
