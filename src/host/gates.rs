@@ -135,8 +135,7 @@ impl HostGates {
             self.read_settings(ctx);
         }
         self.stale.store(false, Ordering::Relaxed);
-        let replicas = ctx.info_number(c"replication", c"connected_slaves").unwrap_or(0);
-        self.replicas.store(replicas > 0, Ordering::Relaxed);
+        self.count_replicas(ctx);
         let wanted = self.replicas_wanted.load(Ordering::Relaxed);
         if ports && wanted > 0 {
             // INFO lacks this field if any lag is allowed: then there are never too few.
@@ -155,6 +154,18 @@ impl HostGates {
         self.look(ctx);
         let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
+    }
+
+    /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
+    pub fn before_fork(&self, ctx: Ctx<'_>) {
+        self.count_replicas(ctx);
+        self.look(ctx);
+        self.may_change();
+    }
+
+    fn count_replicas(&self, ctx: Ctx<'_>) {
+        let replicas = ctx.info_number(c"replication", c"connected_slaves").unwrap_or(0);
+        self.replicas.store(replicas > 0, Ordering::Relaxed);
     }
 
     /// If the host does not report a setting, Redis's default is assumed. The number of replicas

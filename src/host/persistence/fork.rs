@@ -75,7 +75,7 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
     // SAFETY: see above.
     let locked = unsafe { Locked::assume() };
     // The child may be for a replica, or for an AOF: from now on writes would be missing there.
-    GATES.refresh(instance().ctx(locked));
+    GATES.before_fork(instance().ctx(locked));
     Some(instance().engine.hold_all(locked))
 }
 
