@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::state::{Engine, HeldShard};
+use super::state::{Engine, HeldShard, Message};
 use crate::limits::MAIN_SPINS;
 use crate::store::Store;
 use crate::sync::Locked;
@@ -70,6 +70,31 @@ impl AllHeld<'_> {
     pub fn release(self) {
         for (shard, held) in (0..).zip(self.shards) {
             self.engine.release(shard, held);
+        }
+    }
+}
+
+impl AllHeld<'static> {
+    /// Has the workers release the tokens, each a part of them. After a fork a release makes the
+    /// kernel copy the page that the token is in: this thread has better things to do. Those of a
+    /// unit, which no other thread may touch, it releases itself.
+    pub fn release_on_workers(self) {
+        let engine = self.engine;
+        let share = self.shards.len().div_ceil(engine.config.workers);
+        let mut parts: Vec<Vec<_>> = Vec::with_capacity(engine.config.workers);
+        for (shard, held) in (0..).zip(self.shards) {
+            if held.is_of_unit() {
+                engine.release(shard, held);
+                continue;
+            }
+            let part = shard as usize / share;
+            if part >= parts.len() {
+                parts.resize_with(part + 1, || Vec::with_capacity(share));
+            }
+            parts[part].push((shard, held));
+        }
+        for (worker, part) in parts.into_iter().enumerate() {
+            engine.workers.send(worker, Message::Release(part));
         }
     }
 }

@@ -237,6 +237,8 @@ pub enum Message {
     Reply(Box<Request>),
     /// Messages wait in this shard's mailbox.
     Shard(u32),
+    /// Release these tokens.
+    Release(Vec<(u32, HeldShard<'static>)>),
     /// Take part in a job.
     Part(Box<dyn JobPart>),
     /// End the thread.

@@ -90,7 +90,7 @@ extern "C" fn in_parent() {
         let Some(taking) = TAKING.take() else { return };
         let began = Instant::now();
         if let Some(all) = HELD.take() {
-            all.release();
+            all.release_on_workers();
         }
         let pause = (taking + began.elapsed()).as_micros() as u64;
         FORKS.fetch_add(1, Ordering::Relaxed);
