@@ -5,8 +5,8 @@
 //! `repl-diskless-load swapdb` aborts leaves the old keys as they were.
 //!
 //! ```text
-//! LOADING *_START ─► aux_load: second keyspace ─┬─ LOADING ENDED, REPL_ASYNC_LOAD COMPLETED: exchanged
-//!                                               └─ LOADING FAILED, REPL_ASYNC_LOAD ABORTED: dropped
+//! LOADING *_START ─► aux_load ─┬─ LOADING ENDED, REPL_ASYNC_LOAD COMPLETED: exchanged
+//!                              └─ LOADING FAILED, REPL_ASYNC_LOAD ABORTED: dropped
 //! ```
 //!
 //! While an AOF is loaded, FLUSHALL and the like act on what its base has already brought: they

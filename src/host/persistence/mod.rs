@@ -4,7 +4,7 @@
 //! ```text
 //! fork ─ all tokens ─► child: section::aux_save ─► report ─► parent: saving
 //! SAVE ─ keyspace closed ─► section::aux_save ─► saving
-//! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged when all is loaded
+//! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged at the end
 //! ```
 //!
 //! `journal::snapshot` has the format, and knows nothing of the host.
