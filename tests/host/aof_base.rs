@@ -1,5 +1,5 @@
-//! The promise: the base of an AOF is an RDB, and has midi's keys. What midi acknowledged before the
-//! AOF came is in it, and what comes later is refused.
+//! The promise: the base of an AOF is an RDB, and has midi's keys. What was acknowledged before
+//! the AOF was on is in it; what comes later is refused.
 
 use super::persistence::{contents, fill};
 use crate::common::{Builder, Mode, Server, Value, at_once, redis_server, wait_until};
