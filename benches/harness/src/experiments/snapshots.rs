@@ -66,9 +66,9 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         title: "Snapshots",
         question: "What does a snapshot cost, and how fast is a restart?",
         about: "Keys `key:N` with values of 64 bytes: random letters, which LZF makes no shorter, \
-                or MIDI.POPULATE's, mostly zeros. 20,000 SETs a second, an open loop, run alone and \
-                beside a BGSAVE. Added memory is what server and child take together at the peak \
-                (PSS), above what the server took before. A restart counts from the start of the \
+                or MIDI.POPULATE's, mostly zeros. 20,000 SETs a second, an open loop, run alone \
+                and beside a BGSAVE. Added memory is what server and child take together at the \
+                peak (PSS), above what the server took before. A restart counts from the start of the \
                 program until host and port answer PING; the file is in the page cache. Huge \
                 pages: `MALLOC_CONF=thp:always` where the kernel says `madvise`. Forks: 100 \
                 BGSAVEs of 100,000 keys beside 50 connections with SET and GET; midi's part of the \
