@@ -68,8 +68,8 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
         about: "Keys `key:N` with values of 64 bytes: random letters, which LZF makes no shorter, \
                 or MIDI.POPULATE's, mostly zeros. 20,000 SETs a second, an open loop, run alone \
                 and beside a BGSAVE. Added memory is what server and child take together at the \
-                peak (PSS), above what the server took before. A restart counts from the start of the \
-                program until host and port answer PING; the file is in the page cache. Huge \
+                peak (PSS), above what the server took before. A restart counts from the start of \
+                the program until host and port answer PING; the file is in the page cache. Huge \
                 pages: `MALLOC_CONF=thp:always` where the kernel says `madvise`. Forks: 100 \
                 BGSAVEs of 100,000 keys beside 50 connections with SET and GET; midi's part of the \
                 pause is `midi_last_fork_pause_usec` of INFO, and the host's fork() contains it. \
