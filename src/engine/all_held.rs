@@ -1,6 +1,9 @@
 //! All tokens held at once: no run is under way, and what is in memory is the state at one moment.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::state::{Engine, HeldShard, Message};
 use crate::limits::MAIN_SPINS;
@@ -21,6 +24,7 @@ impl Engine {
     /// Takes all tokens, those that an open unit keeps included: [`AllHeld::release`] gives these
     /// back to the unit. The caller holds no token.
     pub fn hold_all<'e>(&'e self, locked: Locked<'_>) -> AllHeld<'e> {
+        self.release_left();
         let mut shards = Vec::with_capacity(self.shard_count() as usize);
         for shard in 0..self.shard_count() {
             self.prefetch_shard((shard + AHEAD) & self.mask);
@@ -78,23 +82,61 @@ impl AllHeld<'static> {
     /// Has the workers release the tokens, each a part of them. After a fork a release makes the
     /// kernel copy the page that the token is in: this thread has better things to do. Those of a
     /// unit, which no other thread may touch, it releases itself.
-    pub fn release_on_workers(self) {
+    pub fn release_on_workers(self, _: Locked<'_>) {
         let engine = self.engine;
         let share = self.shards.len().div_ceil(engine.config.workers);
-        let mut parts: Vec<Vec<_>> = Vec::with_capacity(engine.config.workers);
+        let (mut parts, mut part) = (Vec::with_capacity(engine.config.workers), Vec::new());
         for (shard, held) in (0..).zip(self.shards) {
             if held.is_of_unit() {
                 engine.release(shard, held);
                 continue;
             }
-            let part = shard as usize / share;
-            if part >= parts.len() {
-                parts.resize_with(part + 1, || Vec::with_capacity(share));
+            part.push((shard, held));
+            if part.len() == share {
+                parts.push(std::mem::take(&mut part));
             }
-            parts[part].push((shard, held));
         }
-        for (worker, part) in parts.into_iter().enumerate() {
-            engine.workers.send(worker, Message::Release(part));
+        parts.push(part);
+        engine.unreleased.parts.lock().append(&mut parts);
+        engine.unreleased.some.store(true, Ordering::Release);
+        for worker in 0..engine.config.workers {
+            engine.workers.send(worker, Message::Release);
+        }
+    }
+}
+
+/// Tokens that wait to be released, in parts.
+#[derive(Default)]
+pub(super) struct Unreleased {
+    parts: Mutex<Vec<Vec<(u32, HeldShard<'static>)>>>,
+    /// Whether there may be any.
+    some: AtomicBool,
+}
+
+impl Engine {
+    /// Releases the tokens that [`AllHeld::release_on_workers`] has left, part by part. A thread
+    /// that is about to wait for a token calls it as well: it may be a worker, for whom nobody else
+    /// would do its part.
+    #[inline]
+    pub(super) fn release_left(&self) {
+        if self.unreleased.some.load(Ordering::Acquire) {
+            self.release_parts();
+        }
+    }
+
+    #[cold]
+    fn release_parts(&self) {
+        loop {
+            let next = {
+                let mut parts = self.unreleased.parts.lock();
+                let next = parts.pop();
+                if parts.is_empty() {
+                    self.unreleased.some.store(false, Ordering::Relaxed);
+                }
+                next
+            };
+            let Some(part) = next else { return };
+            part.into_iter().for_each(|(shard, held)| self.release(shard, held));
         }
     }
 }

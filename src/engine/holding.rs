@@ -102,6 +102,7 @@ impl Engine {
 
     /// Waits for a shard's token, which an open unit then keeps.
     pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
+        self.release_left();
         let token = &self.shard(shard).token;
         if !self.is_in_unit(locked) {
             return token.take_waiting(locked, &self.room, MAIN_SPINS);

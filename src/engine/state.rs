@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 use smallvec::SmallVec;
 
+use super::all_held::Unreleased;
 use super::batch::Batch;
 use super::books::Books;
 use super::gates::Gates;
@@ -60,6 +61,7 @@ pub struct Engine {
     pub(super) watch: Watch,
     pub(super) notifications: NotificationQueue,
     shards: Box<[CachePadded<Shard>]>,
+    pub(super) unreleased: Unreleased,
     pub(super) mask: u32,
     pub(super) gates: AtomicU32,
     /// A [`Mode`]; changed only while all tokens are held.
@@ -109,6 +111,7 @@ impl Engine {
             watch: Watch::default(),
             notifications: NotificationQueue::default(),
             shards: (0..config.shards).map(|_| shard()).collect(),
+            unreleased: Unreleased::default(),
             mask: config.shards as u32 - 1,
             books: Books::new(&config),
             outside: Outside::new(wake_main),
@@ -237,8 +240,8 @@ pub enum Message {
     Reply(Box<Request>),
     /// Messages wait in this shard's mailbox.
     Shard(u32),
-    /// Release these tokens.
-    Release(Vec<(u32, HeldShard<'static>)>),
+    /// Release tokens that are left from a fork.
+    Release,
     /// Take part in a job.
     Part(Box<dyn JobPart>),
     /// End the thread.

@@ -208,9 +208,7 @@ impl<'a> Worker<'a> {
                 self.answered.push(request);
             }
             Message::Shard(shard) => self.shards.push_back(shard),
-            Message::Release(tokens) => {
-                tokens.into_iter().for_each(|(shard, held)| self.engine.release(shard, held));
-            }
+            Message::Release => self.engine.release_left(),
             Message::Part(part) => self.parts.push_back(part),
             Message::Stop => self.stopped = true,
         }

@@ -460,7 +460,8 @@ fn a_section_without_its_ends_is_refused() {
     assert_eq!(said(&end), "frame 3 (end): field 1 is malformed");
     let header = |content: &[u8]| said(&[&[sealed(content.to_vec())], &whole[1..]].concat());
     assert_eq!(header(&[1]), "frame 1 (header): field 1 is missing");
-    assert_eq!(header(&[1, 1, 1, 2, 2, 0]), "frame 1 (header): field 2 is unknown here");
+    assert_eq!(header(&[1, 1, 1, 2, 3, 0]), "frame 1 (header): field 3 is unknown here");
+    assert_eq!(header(&[1, 1, 1, 2, 2, 1, 0]), "frame 1 (header): field 2 is malformed");
     assert_eq!(
         header(&[1, 1, 1, 17]),
         "frame 1 (header): the section needs 17 databases, and there are 16: raise `databases`"

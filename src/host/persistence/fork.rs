@@ -89,8 +89,13 @@ extern "C" fn in_parent() {
     guarded((), || {
         let Some(taking) = TAKING.take() else { return };
         let began = Instant::now();
-        if let Some(all) = HELD.take() {
-            all.release_on_workers();
+        match HELD.take() {
+            // SAFETY: the main thread holds the global lock whenever it forks.
+            Some(all) if kept::is_main() => all.release_on_workers(unsafe { Locked::assume() }),
+            // A worker may hold the lock now: only before it waits for a token does it look for
+            // those that are left.
+            Some(all) => all.release(),
+            None => {}
         }
         let pause = (taking + began.elapsed()).as_micros() as u64;
         FORKS.fetch_add(1, Ordering::Relaxed);
