@@ -250,7 +250,9 @@ fn floods_of_long_commands_leave_others_their_turns() {
     let (before, times) = (commands(), 50);
     (0..times).for_each(|_| assert_eq!(other.run("PING").text(), "PONG"));
     let others = (commands() - before) / times;
-    assert!(others < 60, "{others} commands of others for each");
+    // With a turn for each of the 300 it would be 300 or more. How many fit into the turn that they
+    // share depends on the machine: up to 77 have been seen.
+    assert!(others < 200, "{others} commands of others for each");
 }
 
 /// Each refusal reported to the host costs its main thread a command's time; its list is finite.
