@@ -48,6 +48,20 @@ pub struct Work {
     pub first_worker: usize,
 }
 
+impl Work {
+    /// Work with a part for each worker, made by `part` from the worker's number.
+    pub fn on_every_worker<P: Part + 'static>(
+        engine: &Engine,
+        task: Arc<dyn Task>,
+        total: u64,
+        part: impl Fn(usize) -> P,
+    ) -> Self {
+        let parts =
+            (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>);
+        Work { task, parts: parts.collect(), total, first_worker: 0 }
+    }
+}
+
 /// How long a slice may take.
 #[derive(Clone, Copy)]
 enum Time<'a> {

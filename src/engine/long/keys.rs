@@ -1,12 +1,12 @@
 //! KEYS: every worker goes through its own shards, segment by segment.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::chunks::{Chunk, Chunks};
+use super::visits::{NextVisit, Visits};
 use crate::command::glob::Pattern;
 use crate::command::{Error, Reply};
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
@@ -18,20 +18,14 @@ pub(super) fn work(engine: &Engine, db: u32, pattern: Pattern) -> Work {
         found: Mutex::default(),
         head_written: AtomicBool::new(false),
     });
-    let part = |worker| KeysPart {
-        task: Arc::clone(&task),
-        db,
-        shards: engine.owned_by(worker).map(|shard| (shard, 0)).collect(),
-        chunk: Chunk::default(),
-    };
-    Work {
-        parts: (0..engine.config.workers)
-            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
-            .collect(),
-        task: task.clone(),
-        total: u64::from(engine.shard_count()),
-        first_worker: 0,
-    }
+    Work::on_every_worker(engine, task.clone(), u64::from(engine.shard_count()), |worker| {
+        KeysPart {
+            task: Arc::clone(&task),
+            db,
+            shards: Visits::new(engine.owned_by(worker).map(|shard| (shard, 0))),
+            chunk: Chunk::default(),
+        }
+    })
 }
 
 struct KeysTask {
@@ -44,22 +38,18 @@ struct KeysPart {
     task: Arc<KeysTask>,
     db: u32,
     /// Shards still to visit, each with its cursor.
-    shards: VecDeque<(u32, u32)>,
+    shards: Visits<u32>,
     chunk: Chunk,
 }
 
 impl Part for KeysPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
         let now = slice.now();
-        let mut busy = 0;
-        while let Some((shard, cursor)) = self.shards.pop_front() {
-            let Some(held) = slice.take(shard) else {
-                self.shards.push_back((shard, cursor));
-                busy += 1;
-                if busy >= self.shards.len() || slice.spent() {
-                    return Progress::Blocked;
-                }
-                continue;
+        loop {
+            let (shard, cursor, held) = match self.shards.next(slice) {
+                NextVisit::Shard(shard, cursor, held) => (shard, cursor, held),
+                NextVisit::Blocked => return Progress::Blocked,
+                NextVisit::Done => break,
             };
             let table = held.table(self.db);
             let (pattern, chunk) = (&self.task.pattern, &mut self.chunk);
@@ -79,7 +69,7 @@ impl Part for KeysPart {
                 self.hand_on(slice);
             }
             match next {
-                Some(cursor) => self.shards.push_front((shard, cursor)),
+                Some(cursor) => self.shards.go_on(shard, cursor),
                 None => slice.advance(1),
             }
             if slice.spent() {

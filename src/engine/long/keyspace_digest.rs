@@ -11,12 +11,13 @@
 //! docs/commands/keyspacedigest.md promises all this to clients, who compare digests of servers
 //! with different versions of midi: it cannot change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use super::visits::{NextVisit, Visits};
 use crate::command::Reply;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::limits::DIGEST_PIECE_BYTES;
@@ -28,21 +29,15 @@ type Sums = BTreeMap<u32, u128>;
 /// The digest of one database, or of all.
 pub(super) fn work(engine: &Engine, only: Option<u32>) -> Work {
     let task = Arc::new(DigestTask { only, sums: Mutex::default() });
-    let first = |shard| Place { shard, db: only.unwrap_or(0), cursor: Some(0), large: Vec::new() };
-    let part = |worker| DigestPart {
-        task: Arc::clone(&task),
-        places: engine.owned_by(worker).map(first).collect(),
-        sums: Sums::new(),
-        bytes: Vec::new(),
-    };
-    Work {
-        parts: (0..engine.config.workers)
-            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
-            .collect(),
-        task: task.clone(),
-        total: u64::from(engine.shard_count()),
-        first_worker: 0,
-    }
+    let first = || Place { db: only.unwrap_or(0), cursor: Some(0), large: Vec::new() };
+    Work::on_every_worker(engine, task.clone(), u64::from(engine.shard_count()), |worker| {
+        DigestPart {
+            task: Arc::clone(&task),
+            shards: Visits::new(engine.owned_by(worker).map(|shard| (shard, first()))),
+            sums: Sums::new(),
+            bytes: Vec::new(),
+        }
+    })
 }
 
 struct DigestTask {
@@ -75,8 +70,7 @@ fn sum_of_all(sums: &Sums) -> u128 {
 
 struct DigestPart {
     task: Arc<DigestTask>,
-    /// Shards still to visit.
-    places: VecDeque<Place>,
+    shards: Visits<Place>,
     sums: Sums,
     /// Room for what is hashed of a key.
     bytes: Vec<u8>,
@@ -84,7 +78,6 @@ struct DigestPart {
 
 /// How far the visit of a shard has come.
 struct Place {
-    shard: u32,
     db: u32,
     /// Where the visit of the database goes on; `None` at its end.
     cursor: Option<u32>,
@@ -102,22 +95,18 @@ struct LargeKey {
 
 impl Part for DigestPart {
     fn slice(&mut self, slice: &Slice<'_>) -> Progress {
-        let mut busy = 0;
-        while let Some(mut place) = self.places.pop_front() {
-            let Some(held) = slice.take(place.shard) else {
-                self.places.push_back(place);
-                busy += 1;
-                if busy >= self.places.len() || slice.spent() {
-                    return Progress::Blocked;
-                }
-                continue;
+        loop {
+            let (shard, mut place, held) = match self.shards.next(slice) {
+                NextVisit::Shard(shard, place, held) => (shard, place, held),
+                NextVisit::Blocked => return Progress::Blocked,
+                NextVisit::Done => break,
             };
             let is_done = self.visit(slice, &held, &mut place);
-            slice.engine.release(place.shard, held);
+            slice.engine.release(shard, held);
             if is_done {
                 slice.advance(1);
             } else {
-                self.places.push_front(place);
+                self.shards.go_on(shard, place);
             }
             if slice.spent() {
                 return Progress::More;

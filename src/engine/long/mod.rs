@@ -10,6 +10,7 @@ mod mget;
 mod populate;
 mod random;
 mod scan;
+mod visits;
 
 pub use scan::ScanState;
 

@@ -37,14 +37,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: PopulateArgs) -> Work {
         key: Vec::new(),
         value: Vec::new(),
     };
-    Work {
-        task: Arc::new(SayOk),
-        parts: (0..engine.config.workers)
-            .map(|worker| Box::new(part(worker)) as Box<dyn Part>)
-            .collect(),
-        total: args.count,
-        first_worker: 0,
-    }
+    Work::on_every_worker(engine, Arc::new(SayOk), args.count, part)
 }
 
 /// A key that is to be made.

@@ -9,7 +9,7 @@ use super::format::{self, Header, Tally};
 use super::intake::{Inserter, Intake, Offered, RawFrame};
 use super::numbers::{END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
 use crate::command::Reply;
-use crate::engine::{Engine, Part, Slice, Staging, Task, Work};
+use crate::engine::{Engine, Slice, Staging, Task, Work};
 use crate::sync::Locked;
 
 /// Where a snapshot's strings come from: the module's section of the host's RDB.
@@ -97,13 +97,7 @@ fn stats(frames: u64, tally: Tally, header: &Header) -> LoadStats {
 
 /// The workers' part.
 fn work(engine: &Engine, intake: &Arc<Intake>, total: u64) -> Work {
-    let part = |_| Box::new(Inserter::new(intake)) as Box<dyn Part>;
-    Work {
-        task: Arc::new(NoReply),
-        parts: (0..engine.config.workers).map(part).collect(),
-        total,
-        first_worker: 0,
-    }
+    Work::on_every_worker(engine, Arc::new(NoReply), total, |_| Inserter::new(intake))
 }
 
 struct NoReply;

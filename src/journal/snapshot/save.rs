@@ -167,12 +167,13 @@ impl OpenFrame {
     }
 
     fn add(&mut self, entry: EntryRef<'_>) {
+        // A new type does not compile here until it is saved: it must not be left out in silence.
         match entry.value_type() {
             Type::String => {}
             #[cfg(test)]
             Type::Other => return,
         }
-        let Ok(value) = entry.string() else { return }; // There is no other type.
+        let Ok(value) = entry.string() else { return };
         let entry = value.entry();
         let (key, expire_at) = (entry.key(), entry.expire_at());
         let head = EntryHead { key, expire_at, origin: value.origin(), skipped: false };
