@@ -216,7 +216,7 @@ pub const CHANGES_AT_ONCE: u64 = 20_000;
 /// The same while the host has a replication backlog: each costs 0.3 µs then.
 pub const CHANGES_AT_ONCE_WITH_BACKLOG: u64 = 1_000;
 
-/// Seconds between two lines in the log about the progress of loading.
+/// The time between two lines in the log about the progress of loading.
 pub const LOADING_LOGGED_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a worker looks for keys that are due.

@@ -80,8 +80,8 @@ impl AllHeld<'_> {
 
 impl AllHeld<'static> {
     /// Has the workers release the tokens, each a part of them. After a fork a release makes the
-    /// kernel copy the page that the token is in: this thread has better things to do. Those of a
-    /// unit, which no other thread may touch, it releases itself.
+    /// kernel copy the page that the token is in, which need not delay the main thread. Those of a
+    /// unit, which no other thread may touch, are released here.
     pub fn release_on_workers(self, _: Locked<'_>) {
         let engine = self.engine;
         let share = self.shards.len().div_ceil(engine.config.workers);

@@ -102,13 +102,12 @@ impl Engine {
     /// checked its own reasons.
     #[inline]
     pub(super) fn host_gate(&self, flags: Flags) -> Gate {
-        let closed = self.gates().has(Gates::UNSYNCED.and(Gates::FORKED)) && !flags.stale;
-        let refusal = match flags.write {
-            _ if closed && self.gates().has(Gates::FORKED) => Some(Error::InChild),
-            _ if closed => Some(Error::MasterDown),
-            true => self.write_refusal(false),
-            false => None,
-        };
+        let gates = self.gates();
+        if gates.has(Gates::UNSYNCED.and(Gates::FORKED)) && !flags.stale {
+            let is_child = gates.has(Gates::FORKED);
+            return Gate::Refuse(if is_child { Error::InChild } else { Error::MasterDown });
+        }
+        let refusal = if flags.write { self.write_refusal(false) } else { None };
         refusal.map_or(Gate::Go, Gate::Refuse)
     }
 

@@ -187,9 +187,9 @@ impl Engine {
         !Gates::of_bits(before).has(reason)
     }
 
-    /// This process is a forked child: its main thread, the only one that there is, has the tokens
-    /// already.
-    pub fn is_forked(&self) {
+    /// Closes the gate of a forked child: its main thread, the only one that there is, has the
+    /// tokens already.
+    pub fn close_in_child(&self) {
         self.close_gate(Gates::FORKED);
     }
 

@@ -11,7 +11,7 @@ pub use super::context::Ctx;
 use super::string::{HostString, OwnString};
 use crate::engine::Locked;
 pub use raw::{
-    RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx,
+    RedisModuleBlockedClient as RawBlocked, RedisModuleCtx as RawCtx, RedisModuleEvent as RawEvent,
     RedisModuleString as RawString,
 };
 
@@ -363,9 +363,9 @@ pub fn clock_ms() -> i64 {
 pub fn subscribe(
     ctx: Ctx<'_>,
     event: u64,
-    callback: unsafe extern "C" fn(*mut RawCtx, raw::RedisModuleEvent, u64, *mut c_void),
+    callback: unsafe extern "C" fn(*mut RawCtx, RawEvent, u64, *mut c_void),
 ) -> bool {
-    let event = raw::RedisModuleEvent { id: event, dataver: 1 };
+    let event = RawEvent { id: event, dataver: 1 };
     // SAFETY: the context is OnLoad's; the callback stays, since midi is never unloaded.
     let result =
         unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.raw(), event, Some(callback)) };

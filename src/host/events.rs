@@ -4,10 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::api::{Ctx, Level, RawCtx, api, log, subscribe};
+use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::report::SaveKind;
 use super::persistence::sync::SYNC;
 use super::persistence::{fork, loading, save_points, saving};
 use super::users::USERS;
@@ -81,7 +80,7 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
     });
 }
 
-unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -128,7 +127,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     engine.outside.wake_main();
 }
 
-unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -141,7 +140,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64,
     });
 }
 
-unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     GATES.settings_may_change();
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
@@ -153,107 +152,70 @@ unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: raw::RedisModuleEvent, _: u6
     });
 }
 
-unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     instance().host_ends();
 }
 
-unsafe extern "C" fn on_gate_event(
-    _: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     GATES.may_change();
 }
 
 /// The host becomes a master or a replica. A replica's keys are closed before anything else runs.
-unsafe extern "C" fn on_role_change(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         save_points::may_have_backlog();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            SYNC.is_master();
+            SYNC.became_master();
         }
         GATES.refresh(ctx);
     });
 }
 
-unsafe extern "C" fn on_master_link(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_master_link(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         save_points::may_have_backlog();
         if sub == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP {
-            SYNC.link_is_up(ctx);
+            SYNC.link_came_up(ctx);
         }
         GATES.refresh(ctx);
     });
 }
 
 /// A replica that leaves before it is online is reported as a client only.
-unsafe extern "C" fn on_client_change(
-    _: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_client_change(_: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         GATES.client_left();
     }
 }
 
-unsafe extern "C" fn on_persistence(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_persistence(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || match sub {
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_RDB_START => saving::child_begins(SaveKind::Rdb),
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START => saving::child_begins(SaveKind::Aof),
+        // A child's parent is told of its birth and its death.
+        _ if fork::is_child() => {}
         raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START
         | raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START => saving::begin(ctx),
-        // The parent learns of a child's end when the child has died.
-        _ if fork::is_child() => {}
         raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(true),
         raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED => saving::end(false),
         _ => {}
     });
 }
 
-unsafe extern "C" fn on_fork_child(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_fork_child(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || match sub {
         raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED => saving::child_died(ctx),
-        _ => saving::child_is_born(ctx),
+        _ => saving::child_was_born(ctx),
     });
 }
 
-unsafe extern "C" fn on_loading(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -268,12 +230,7 @@ unsafe extern "C" fn on_loading(
     });
 }
 
-unsafe extern "C" fn on_async_load(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    _: *mut c_void,
-) {
+unsafe extern "C" fn on_async_load(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
     // SAFETY: the event's own context.
     let locked = unsafe { Ctx::new(ctx) }.locked();
     guarded((), || match sub {
@@ -284,12 +241,7 @@ unsafe extern "C" fn on_async_load(
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too.
-unsafe extern "C" fn on_flush(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    data: *mut c_void,
-) {
+unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mut c_void) {
     // SAFETY: the event's own context, and its data is this structure.
     let (ctx, flush) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleFlushInfo>()) };
     guarded((), || {
@@ -305,12 +257,7 @@ unsafe extern "C" fn on_flush(
 }
 
 /// The host's SWAPDB acts on midi's keys too.
-unsafe extern "C" fn on_swap(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    data: *mut c_void,
-) {
+unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c_void) {
     // SAFETY: the event's own context, and its data is this structure.
     let (ctx, swap) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleSwapDbInfo>()) };
     guarded((), || {

@@ -85,7 +85,7 @@ impl HostGates {
     }
 
     /// The host saves without a fork: closes the keyspace until the main loop turns.
-    pub fn saves(&self, ctx: Ctx<'_>) {
+    pub fn begin_saving(&self, ctx: Ctx<'_>) {
         self.saving.store(true, Ordering::Relaxed);
         self.look(ctx);
         self.may_change();

@@ -3,9 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_module::raw;
-
-use super::api::{Answer, Ctx, RawCtx};
+use super::api::{Answer, Ctx, RawCtx, RawEvent};
 use super::instance::{VERSION, instance};
 use crate::command::{Reply, Transcript};
 
@@ -13,12 +11,7 @@ use crate::command::{Reply, Transcript};
 static MAY_HAVE_CHANGED: AtomicBool = AtomicBool::new(true);
 
 /// A module was loaded or unloaded; an unloaded one may still be on the list.
-pub unsafe extern "C" fn on_change(
-    _: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    _: *mut c_void,
-) {
+pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     MAY_HAVE_CHANGED.store(true, Ordering::Relaxed);
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawCtx, must_not_replicate, subscribe};
+use super::api::{Ctx, RawCtx, RawEvent, must_not_replicate, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
 use super::users::USERS;
@@ -200,12 +200,7 @@ fn client_of(command: Filtered<'_>) -> Option<u64> {
     IS_SUBSCRIBED.load(Ordering::Relaxed).then_some(client)
 }
 
-unsafe extern "C" fn on_client(
-    ctx: *mut RawCtx,
-    _: raw::RedisModuleEvent,
-    sub: u64,
-    data: *mut c_void,
-) {
+unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mut c_void) {
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         // SAFETY: the event's context, and its data is this structure.
         let (ctx, client) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleClientInfo>()) };

@@ -111,7 +111,7 @@ extern "C" fn in_child() {
         std::mem::forget(all);
     }
     if let Some(instance) = if_in_use() {
-        instance.engine.is_forked();
+        instance.engine.close_in_child();
     }
     close_listeners();
 }

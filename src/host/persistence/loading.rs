@@ -1,8 +1,8 @@
 //! Loading midi's keys: at the start, by DEBUG RELOAD, and from a master.
 //!
 //! The section is read into a second keyspace, which takes the place of the first when the host
-//! has loaded everything. So nothing that is loaded by half is ever served, and what
-//! `repl-diskless-load swapdb` aborts leaves the old keys as they were.
+//! has loaded everything. So nothing half-loaded is ever served, and a `repl-diskless-load
+//! swapdb` that is aborted leaves the old keys as they were.
 //!
 //! ```text
 //! LOADING *_START ─► aux_load ─┬─ LOADING ENDED, REPL_ASYNC_LOAD COMPLETED: exchanged
@@ -126,7 +126,7 @@ fn check_duplicates(locked: Locked<'_>, staging: &Staging) -> Result<(), String>
 /// The host has loaded everything.
 pub fn end(locked: Locked<'_>) {
     if STATE.lock().is_swap {
-        return; // REPL_ASYNC_LOAD has the word.
+        return; // REPL_ASYNC_LOAD reports the end.
     }
     take_effect(locked);
     let mut state = STATE.lock();

@@ -10,24 +10,11 @@ use crate::journal::snapshot::SaveStats;
 /// A save of midi's keys, in this process or in a child.
 #[derive(Default)]
 pub struct Report {
-    /// What the save is for: a [`SaveKind`].
-    kind: AtomicU64,
     /// Whether the section has been written whole.
     written: AtomicU64,
     keys: AtomicU64,
     bytes: AtomicU64,
     micros: AtomicU64,
-}
-
-/// What a save is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SaveKind {
-    /// No save has begun.
-    None,
-    /// An RDB.
-    Rdb,
-    /// The base of an AOF.
-    Aof,
 }
 
 /// A section that was written whole.
@@ -73,20 +60,6 @@ pub fn report() -> &'static Report {
 }
 
 impl Report {
-    /// The process is about to save.
-    pub fn is_for(&self, kind: SaveKind) {
-        self.kind.store(kind as u64, Ordering::Relaxed);
-    }
-
-    /// Takes what the last save was for.
-    pub fn take_kind(&self) -> SaveKind {
-        match self.kind.swap(0, Ordering::Relaxed) {
-            1 => SaveKind::Rdb,
-            2 => SaveKind::Aof,
-            _ => SaveKind::None,
-        }
-    }
-
     /// A section begins.
     pub fn begin(&self) {
         self.written.store(0, Ordering::Relaxed);

@@ -1,12 +1,18 @@
 //! Saves: without a fork, while the keyspace is closed, and in children; and what became of them,
 //! for INFO.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::super::api::{Ctx, clock_ms};
 use super::super::gates::GATES;
-use super::report::{SaveKind, report};
+use super::report::report;
 use super::save_points;
+
+/// The field of the host's INFO that tells what came of the child, if that is a save.
+static CHILD_STATUS: Mutex<Option<&'static CStr>> = Mutex::new(None);
 
 /// The last save that succeeded: milliseconds since the epoch (0: none yet), keys, bytes,
 /// microseconds.
@@ -18,7 +24,7 @@ static LAST_FAILED: AtomicBool = AtomicBool::new(false);
 /// does not turn after the save of SHUTDOWN, and what was written then would be lost.)
 pub fn begin(ctx: Ctx<'_>) {
     save_points::add_changes(ctx);
-    GATES.saves(ctx);
+    GATES.begin_saving(ctx);
 }
 
 /// A save without a fork is over.
@@ -29,30 +35,24 @@ pub fn end(succeeded: bool) {
     note(succeeded);
 }
 
-/// A child begins to save. Called in the child.
-pub fn child_begins(kind: SaveKind) {
-    report().is_for(kind);
-}
-
-/// The host has forked a child. Noted here as well as in the child: that may die before it reports
-/// anything.
-pub fn child_is_born(ctx: Ctx<'_>) {
+/// The host has forked a child, which may be a save.
+pub fn child_was_born(ctx: Ctx<'_>) {
     let runs = |field| ctx.info_number(c"persistence", field) == Some(1);
-    if runs(c"rdb_bgsave_in_progress") {
-        report().is_for(SaveKind::Rdb);
+    *CHILD_STATUS.lock() = if runs(c"rdb_bgsave_in_progress") {
+        Some(c"rdb_last_bgsave_status")
     } else if runs(c"aof_rewrite_in_progress") {
-        report().is_for(SaveKind::Aof);
-    }
+        Some(c"aof_last_bgrewrite_status")
+    } else {
+        None
+    };
 }
 
-/// A child has ended, which may have been a save. The host knows by now what came of it.
+/// A child has ended. The host knows by now what came of it.
 pub fn child_died(ctx: Ctx<'_>) {
-    let status = match report().take_kind() {
-        SaveKind::None => return,
-        SaveKind::Rdb => c"rdb_last_bgsave_status",
-        SaveKind::Aof => c"aof_last_bgrewrite_status",
-    };
-    note(ctx.info_text(c"persistence", status).is_none_or(|text| text == b"ok"));
+    let status = CHILD_STATUS.lock().take();
+    if let Some(status) = status {
+        note(ctx.info_text(c"persistence", status).is_none_or(|text| text == b"ok"));
+    }
 }
 
 fn note(succeeded: bool) {

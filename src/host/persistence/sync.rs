@@ -41,8 +41,8 @@ impl Sync {
         GATES.may_change();
     }
 
-    /// The link to the master is up.
-    pub fn link_is_up(&self, ctx: Ctx<'_>) {
+    /// The link to the master has come up.
+    pub fn link_came_up(&self, ctx: Ctx<'_>) {
         if !self.fresh.swap(false, Ordering::Relaxed) {
             self.untrusted.store(true, Ordering::Relaxed);
             let text = "The link to the master is up again after a partial resync. It does not \
@@ -55,8 +55,8 @@ impl Sync {
         GATES.may_change();
     }
 
-    /// The server is a master now: its keys are the data.
-    pub fn is_master(&self) {
+    /// The server has become a master: its keys are the data.
+    pub fn became_master(&self) {
         self.fresh.store(false, Ordering::Relaxed);
         if self.untrusted.swap(false, Ordering::Relaxed) {
             let text = "This server is a master now. Its keys of midi's are those of the last full \
