@@ -2,13 +2,27 @@
 //! the AOF was on is in it; what comes later is refused.
 
 use super::persistence::{contents, fill};
-use crate::common::{Builder, Mode, Server, Value, at_once, redis_server, wait_until};
+use crate::common::{Builder, Client, Mode, Server, Value, at_once, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
     let manifest = server.dir().join("appendonlydir/appendonly.aof.manifest");
     wait_until("the AOF has a base", || {
         std::fs::read_to_string(&manifest).is_ok_and(|text| text.contains(" type b"))
     });
+}
+
+/// Turns AOF on for good.
+fn turn_on(server: &Server, client: &mut Client) {
+    client.ok("CONFIG SET appendonly yes");
+    client.ok("CONFIG REWRITE");
+    wait_for_base(server);
+}
+
+/// A client of the server after kill -9 and a new start.
+fn restarted(server: &mut Server) -> Client {
+    server.kill_hard();
+    server.restart(redis_server());
+    server.client()
 }
 
 /// Under load on the port: each write is there after a restart, or was refused.
@@ -66,17 +80,13 @@ fn the_base_and_what_follows() {
     let mut client = server.client();
     fill(&mut client);
     let mut before = contents(&mut client);
-    client.ok("CONFIG SET appendonly yes");
-    client.ok("CONFIG REWRITE");
-    wait_for_base(&server);
+    turn_on(&server, &mut client);
     client.ok("SET native v");
     // The host's FLUSHDB acts on midi's keys, too, also when the AOF is loaded.
     client.ok("SELECT 1");
     client.ok("FLUSHDB");
     before.retain(|entry| entry.0 != 1);
-    server.kill_hard();
-    server.restart(redis_server());
-    let mut client = server.client();
+    let mut client = restarted(&mut server);
     assert_eq!(contents(&mut client), before);
     assert_eq!(client.run("GET native"), Value::bulk("v"));
 }
@@ -100,12 +110,8 @@ fn the_rdb_is_not_loaded_with_aof_on() {
     server.reconfigure("appendonly yes", "appendonly no");
     server.restart(redis_server());
     let mut client = server.client();
-    client.ok("CONFIG SET appendonly yes");
-    client.ok("CONFIG REWRITE");
-    wait_for_base(&server);
-    server.kill_hard();
-    server.restart(redis_server());
-    let mut client = server.client();
+    turn_on(&server, &mut client);
+    let mut client = restarted(&mut server);
     assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (1, 1));
 }
 
@@ -116,11 +122,7 @@ fn a_base_without_rdb_has_no_keys_of_midi() {
     let mut client = server.client();
     client.ok("MIDI.SET k v");
     client.ok("SET k v");
-    client.ok("CONFIG SET appendonly yes");
-    client.ok("CONFIG REWRITE");
-    wait_for_base(&server);
-    server.kill_hard();
-    server.restart(redis_server());
-    let mut client = server.client();
+    turn_on(&server, &mut client);
+    let mut client = restarted(&mut server);
     assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (0, 1));
 }

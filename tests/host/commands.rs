@@ -113,7 +113,7 @@ const ROWS: [Row; 69] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-const OWN: [&str; 11] = [
+pub const OWN: [&str; 11] = [
     "populate",
     "import",
     "export",

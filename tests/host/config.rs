@@ -2,6 +2,7 @@
 //! refused with a clear message. Limits hold, and refusals name them. COMMAND, ACL, INFO,
 //! MIDI.INFO, JOBS and HELP report on midi.
 
+use super::commands::OWN;
 use crate::common::hosts::has_newer_tips;
 use crate::common::{
     Builder, Client, Mode, Server, Value, in_all_modes, module, redis_server, wait_until,
@@ -67,25 +68,11 @@ const STOCK: [&str; 56] = [
     "bitfield_ro",
 ];
 
-/// Commands that only midi or newer hosts have, or that have subcommands in stock servers only.
-const OWN: [&str; 13] = [
-    "populate",
-    "import",
-    "export",
-    "jobs",
-    "info",
-    "help",
-    "digest",
-    "delex",
-    "delifeq",
-    "msetex",
-    "object",
-    "memory",
-    "keyspacedigest",
-];
+/// Commands that have subcommands in stock servers only.
+const WITHOUT_SUBCOMMANDS: [&str; 2] = ["object", "memory"];
 
 fn every_command() -> impl Iterator<Item = String> {
-    STOCK.iter().chain(&OWN).map(|name| format!("midi.{name}"))
+    STOCK.iter().chain(&OWN).chain(&WITHOUT_SUBCOMMANDS).map(|name| format!("midi.{name}"))
 }
 
 #[track_caller]
