@@ -5,5 +5,6 @@
 
 pub mod glob;
 pub mod payload;
+pub mod records;
 pub mod request;
 pub mod snapshot;

@@ -28,6 +28,7 @@ mod lzf;
 mod object;
 mod payload;
 mod range;
+pub mod record;
 mod rename;
 mod reply;
 mod row;

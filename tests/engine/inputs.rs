@@ -22,6 +22,11 @@ fn payloads() {
 }
 
 #[test]
+fn records() {
+    run("records", checks::records::check, 100_000);
+}
+
+#[test]
 fn snapshots() {
     run("snapshot", checks::snapshot::check, 20_000);
 }

@@ -14,6 +14,8 @@ mod interleavings;
 #[cfg(not(loom))]
 mod port_threads;
 #[cfg(not(loom))]
+mod records;
+#[cfg(not(loom))]
 mod resp;
 #[cfg(not(loom))]
 mod shard_threads;

@@ -1,0 +1,68 @@
+//! Why a text of records cannot be read.
+
+use std::fmt;
+
+use super::RECORD_VERSION;
+
+/// The most of a name in an error, in bytes.
+const NAME_BYTES: usize = 64;
+
+/// Why a text of records cannot be read, in one plain line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordError {
+    /// Where the record begins, in bytes from the beginning of the text.
+    pub offset: usize,
+    pub(super) flaw: Flaw,
+}
+
+/// What is wrong with a record. Names are escaped and cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// It is not an array of bulk strings.
+    NotResp,
+    /// The text ends in the middle of it.
+    Cut,
+    /// The text begins with something else than a version.
+    NoVersion,
+    /// The version is not one that can be read.
+    Version(String),
+    /// No record has this name.
+    Unknown(String),
+    /// It has other arguments than a record of that name has.
+    Arguments(String),
+    /// A record about a key stands before the first SELECT.
+    NoDatabase,
+    /// MULTI in MULTI, EXEC without MULTI, or no EXEC.
+    Unpaired,
+}
+
+/// A name from outside, to be shown in a line of text.
+pub(super) fn shown(name: &[u8]) -> String {
+    let cut = &name[..name.len().min(NAME_BYTES)];
+    let dots = if cut.len() < name.len() { "..." } else { "" };
+    format!("{}{dots}", cut.escape_ascii())
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.flaw {
+            Flaw::NotResp => write!(out, "no array of bulk strings")?,
+            Flaw::Cut => write!(out, "the text ends in the middle of a record")?,
+            Flaw::NoVersion => write!(out, "the text does not begin with a version")?,
+            Flaw::Version(version) => write!(
+                out,
+                "version '{version}', written by a newer midi (this one reads version \
+                 {RECORD_VERSION})"
+            )?,
+            Flaw::Unknown(name) => {
+                write!(out, "unknown record '{name}', perhaps written by a newer midi")?;
+            }
+            Flaw::Arguments(name) => write!(out, "wrong arguments of record '{name}'")?,
+            Flaw::NoDatabase => write!(out, "a record before the first SELECT")?,
+            Flaw::Unpaired => write!(out, "MULTI and EXEC do not match")?,
+        }
+        write!(out, ", at byte {}", self.offset)
+    }
+}
+
+impl std::error::Error for RecordError {}

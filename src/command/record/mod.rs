@@ -1,0 +1,102 @@
+//! Records: what was done to keys, as the journal writes it for the AOF and for replicas.
+//!
+//! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
+//! array of bulk strings for each record, the first of which is its name in upper case. It begins
+//! with `VERSION 1`.
+//!
+//! Records are unconditional: whether a command does anything was decided before they were made.
+//! Replaying them looks at no clock.
+
+mod error;
+mod read;
+mod write;
+
+pub use error::RecordError;
+pub use read::Records;
+pub use write::{header, select};
+
+use crate::store::{Origin, UnixMs};
+
+/// The version of the texts that are written. Older texts can be read, newer ones not.
+pub const RECORD_VERSION: u32 = 1;
+
+/// What was done to a key, or to two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// `SELECT db`: the database of the records behind it.
+    Select {
+        /// Its number.
+        db: u32,
+    },
+    /// `MULTI`: the records up to EXEC take effect together.
+    Multi,
+    /// `EXEC`.
+    Exec,
+    /// `SET key value [PXAT ms] [EDITED|COMPUTED]`: all that there is to know of a key.
+    Set {
+        /// The key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// When it expires, also in the past; `None` for never.
+        expire_at: Option<UnixMs>,
+        /// What the value came of; not in the text if that is [`Origin::Given`].
+        origin: Origin,
+    },
+    /// `DEL key`.
+    Del {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// `PEXPIREAT key ms`.
+    PexpireAt {
+        /// The key.
+        key: &'a [u8],
+        /// When it expires, also in the past.
+        at: UnixMs,
+    },
+    /// `PERSIST key`: it does not expire any more.
+    Persist {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// `APPEND key bytes`: a missing key is created.
+    Append {
+        /// The key.
+        key: &'a [u8],
+        /// What its value is extended with.
+        bytes: &'a [u8],
+    },
+    /// `SETRANGE key offset bytes`: a missing key is created, a short value padded with zeros.
+    SetRange {
+        /// The key.
+        key: &'a [u8],
+        /// Where the bytes begin, in bytes.
+        offset: u32,
+        /// What is written there.
+        bytes: &'a [u8],
+    },
+    /// `RENAME key newkey`, in place of any other key of that name.
+    Rename {
+        /// The key.
+        key: &'a [u8],
+        /// Its new name.
+        to: &'a [u8],
+    },
+    /// `COPY key newkey DB db REPLACE`, in place of any other key of that name.
+    Copy {
+        /// The key.
+        key: &'a [u8],
+        /// The name of the copy.
+        to: &'a [u8],
+        /// The database of the copy.
+        db: u32,
+    },
+    /// `MOVE key db`, in place of any key of the same name there.
+    Move {
+        /// The key.
+        key: &'a [u8],
+        /// Its new database.
+        db: u32,
+    },
+}

@@ -1,0 +1,218 @@
+//! Reading records.
+
+use arrayvec::ArrayVec;
+
+use super::super::parse_integer;
+use super::error::{Flaw, shown};
+use super::{RECORD_VERSION, Record, RecordError};
+use crate::limits::MAX_STRING_BYTES;
+use crate::store::Origin;
+
+/// The most arguments of a record, its name included.
+const ARGUMENTS: usize = 6;
+
+/// The most digits of a length in a text.
+const LENGTH_DIGITS: usize = 10;
+
+type Words<'a> = ArrayVec<&'a [u8], ARGUMENTS>;
+
+/// The records of a text, in order. After an error there are no more.
+pub struct Records<'a> {
+    text: &'a [u8],
+    /// Where the next record begins.
+    at: usize,
+    has_db: bool,
+    in_multi: bool,
+    ended: bool,
+}
+
+impl<'a> Records<'a> {
+    /// Reads what the text begins with.
+    ///
+    /// # Errors
+    /// The text has no version, or that of a newer midi.
+    pub fn new(text: &'a [u8]) -> Result<Self, RecordError> {
+        let mut records = Records { text, at: 0, has_db: false, in_multi: false, ended: false };
+        match records.version() {
+            Ok(()) => Ok(records),
+            Err(flaw) => Err(RecordError { offset: 0, flaw }),
+        }
+    }
+
+    fn version(&mut self) -> Result<(), Flaw> {
+        let (count, words) = self.words()?;
+        match words[..] {
+            [b"VERSION", number, ..] if parse_integer(number) != Some(RECORD_VERSION.into()) => {
+                Err(Flaw::Version(shown(number)))
+            }
+            [b"VERSION", _] if count == 2 => Ok(()),
+            [b"VERSION", ..] => Err(Flaw::Arguments(shown(words[0]))),
+            _ => Err(Flaw::NoVersion),
+        }
+    }
+
+    /// The number of words of the next record, which is not 0, and no more of them than any known
+    /// record has.
+    #[inline]
+    fn words(&mut self) -> Result<(usize, Words<'a>), Flaw> {
+        let count = self.length(b'*')?;
+        if count == 0 {
+            return Err(Flaw::NotResp);
+        }
+        let mut words = Words::new();
+        for _ in 0..count.min(ARGUMENTS) {
+            words.push(self.bulk()?);
+        }
+        Ok((count, words))
+    }
+
+    fn bulk(&mut self) -> Result<&'a [u8], Flaw> {
+        let len = self.length(b'$')?;
+        if len > MAX_STRING_BYTES as usize {
+            return Err(Flaw::NotResp);
+        }
+        let rest = &self.text[self.at..];
+        let (bytes, after) = rest.split_at_checked(len).ok_or(Flaw::Cut)?;
+        match after {
+            [b'\r', b'\n', ..] => {
+                self.at += len + 2;
+                Ok(bytes)
+            }
+            [] | [b'\r'] => Err(Flaw::Cut),
+            _ => Err(Flaw::NotResp),
+        }
+    }
+
+    /// Reads a line with a length, behind the sign that says what it is the length of.
+    #[inline]
+    fn length(&mut self, sign: u8) -> Result<usize, Flaw> {
+        let rest = &self.text[self.at..];
+        match rest.first() {
+            Some(&first) if first == sign => {}
+            Some(_) => return Err(Flaw::NotResp),
+            None => return Err(Flaw::Cut),
+        }
+        let (mut number, mut at) = (0_usize, 1);
+        while let Some(digit @ b'0'..=b'9') = rest.get(at) {
+            if at > LENGTH_DIGITS || (at == 2 && number == 0) {
+                return Err(Flaw::NotResp);
+            }
+            number = number * 10 + usize::from(digit - b'0');
+            at += 1;
+        }
+        match rest[at..] {
+            [b'\r', b'\n', ..] if at > 1 => {
+                self.at += at + 2;
+                Ok(number)
+            }
+            [] | [b'\r'] => Err(Flaw::Cut),
+            _ => Err(Flaw::NotResp),
+        }
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, Flaw> {
+        let (count, words) = self.words()?;
+        if count > ARGUMENTS {
+            return Err(misfit(words[0]));
+        }
+        let record = parsed(&words)?;
+        match record {
+            Record::Select { .. } => self.has_db = true,
+            Record::Multi if !self.in_multi => self.in_multi = true,
+            Record::Exec if self.in_multi => self.in_multi = false,
+            Record::Multi | Record::Exec => return Err(Flaw::Unpaired),
+            _ if !self.has_db => return Err(Flaw::NoDatabase),
+            _ => {}
+        }
+        Ok(record)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let offset = self.at;
+        let read = if self.at < self.text.len() {
+            self.record()
+        } else if self.in_multi {
+            Err(Flaw::Unpaired)
+        } else {
+            self.ended = true;
+            return None;
+        };
+        self.ended = read.is_err();
+        Some(read.map_err(|flaw| RecordError { offset, flaw }))
+    }
+}
+
+/// The record that these words stand for; there is at least one.
+#[inline]
+fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
+    let wrong = || misfit(words[0]);
+    Ok(match *words {
+        [b"SET", key, value, ref options @ ..] => set(key, value, options).ok_or_else(wrong)?,
+        [b"DEL", key] => Record::Del { key },
+        [b"SELECT", db] => Record::Select { db: unsigned(db).ok_or_else(wrong)? },
+        [b"MULTI"] => Record::Multi,
+        [b"EXEC"] => Record::Exec,
+        [b"PEXPIREAT", key, at] => {
+            Record::PexpireAt { key, at: parse_integer(at).ok_or_else(wrong)? }
+        }
+        [b"PERSIST", key] => Record::Persist { key },
+        [b"APPEND", key, bytes] => Record::Append { key, bytes },
+        [b"SETRANGE", key, offset, bytes] => {
+            Record::SetRange { key, offset: unsigned(offset).ok_or_else(wrong)?, bytes }
+        }
+        [b"RENAME", key, to] => Record::Rename { key, to },
+        [b"COPY", key, to, b"DB", db, b"REPLACE"] => {
+            Record::Copy { key, to, db: unsigned(db).ok_or_else(wrong)? }
+        }
+        [b"MOVE", key, db] => Record::Move { key, db: unsigned(db).ok_or_else(wrong)? },
+        _ => return Err(wrong()),
+    })
+}
+
+/// Why a record of this name cannot be read.
+#[cold]
+fn misfit(name: &[u8]) -> Flaw {
+    if NAMES.contains(&name) { Flaw::Arguments(shown(name)) } else { Flaw::Unknown(shown(name)) }
+}
+
+const NAMES: [&[u8]; 12] = [
+    b"SELECT",
+    b"MULTI",
+    b"EXEC",
+    b"SET",
+    b"DEL",
+    b"PEXPIREAT",
+    b"PERSIST",
+    b"APPEND",
+    b"SETRANGE",
+    b"RENAME",
+    b"COPY",
+    b"MOVE",
+];
+
+fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Record<'a>> {
+    let (expire_at, rest) = match options {
+        [b"PXAT", at, rest @ ..] => (Some(parse_integer(at)?), rest),
+        _ => (None, options),
+    };
+    let origin = match rest {
+        [] => Origin::Given,
+        [b"EDITED"] => Origin::Edited,
+        [b"COMPUTED"] => Origin::Computed,
+        _ => return None,
+    };
+    Some(Record::Set { key, value, expire_at, origin })
+}
+
+/// A number that is not negative.
+fn unsigned<N: TryFrom<i64>>(text: &[u8]) -> Option<N> {
+    parse_integer(text)?.try_into().ok()
+}

@@ -1,0 +1,115 @@
+//! Writing records. This runs once for each logged write, so it only appends bytes.
+
+use super::{RECORD_VERSION, Record};
+use crate::store::{Origin, UnixMs};
+
+/// The most that the lengths, line ends and options of a record take, in bytes.
+const FRAME_BYTES: usize = 128;
+
+/// Appends what a text begins with.
+pub fn header(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"*2\r\n$7\r\nVERSION\r\n");
+    number(out, RECORD_VERSION);
+}
+
+/// Appends `SELECT db`.
+pub fn select(db: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"*2\r\n$6\r\nSELECT\r\n");
+    number(out, db);
+}
+
+/// Appends a bulk string.
+#[inline]
+fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'$');
+    out.extend_from_slice(itoa::Buffer::new().format(bytes.len()).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number as a bulk string.
+#[inline]
+fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    bulk(out, itoa::Buffer::new().format(number).as_bytes());
+}
+
+impl Record<'_> {
+    /// Appends the record to a text.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match *self {
+            Record::Select { db } => select(db, out),
+            Record::Multi => out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n"),
+            Record::Exec => out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n"),
+            Record::Set { key, value, expire_at, origin } => {
+                write_set(out, key, value, expire_at, origin);
+            }
+            Record::Del { key } => write_key(out, b"*2\r\n$3\r\nDEL\r\n", key, 0),
+            Record::PexpireAt { key, at } => {
+                write_key(out, b"*3\r\n$9\r\nPEXPIREAT\r\n", key, 0);
+                number(out, at);
+            }
+            Record::Persist { key } => write_key(out, b"*2\r\n$7\r\nPERSIST\r\n", key, 0),
+            Record::Append { key, bytes } => {
+                write_key(out, b"*3\r\n$6\r\nAPPEND\r\n", key, bytes.len());
+                bulk(out, bytes);
+            }
+            Record::SetRange { key, offset, bytes } => {
+                write_key(out, b"*4\r\n$8\r\nSETRANGE\r\n", key, bytes.len());
+                number(out, offset);
+                bulk(out, bytes);
+            }
+            Record::Rename { key, to } => {
+                write_key(out, b"*3\r\n$6\r\nRENAME\r\n", key, to.len());
+                bulk(out, to);
+            }
+            Record::Copy { key, to, db } => {
+                write_key(out, b"*6\r\n$4\r\nCOPY\r\n", key, to.len());
+                bulk(out, to);
+                out.extend_from_slice(b"$2\r\nDB\r\n");
+                number(out, db);
+                out.extend_from_slice(b"$7\r\nREPLACE\r\n");
+            }
+            Record::Move { key, db } => {
+                write_key(out, b"*3\r\n$4\r\nMOVE\r\n", key, 0);
+                number(out, db);
+            }
+        }
+    }
+}
+
+/// Appends the head of a record and its key; `more` bytes of other arguments will follow.
+#[inline]
+fn write_key(out: &mut Vec<u8>, head: &[u8], key: &[u8], more: usize) {
+    out.reserve(FRAME_BYTES + key.len() + more);
+    out.extend_from_slice(head);
+    bulk(out, key);
+}
+
+#[inline]
+fn write_set(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    value: &[u8],
+    expire_at: Option<UnixMs>,
+    origin: Origin,
+) {
+    let head: &[u8] = match (expire_at.is_some(), origin != Origin::Given) {
+        (false, false) => b"*3\r\n$3\r\nSET\r\n",
+        (false, true) => b"*4\r\n$3\r\nSET\r\n",
+        (true, false) => b"*5\r\n$3\r\nSET\r\n",
+        (true, true) => b"*6\r\n$3\r\nSET\r\n",
+    };
+    write_key(out, head, key, value.len());
+    bulk(out, value);
+    if let Some(at) = expire_at {
+        out.extend_from_slice(b"$4\r\nPXAT\r\n");
+        number(out, at);
+    }
+    match origin {
+        Origin::Given => {}
+        Origin::Edited => out.extend_from_slice(b"$6\r\nEDITED\r\n"),
+        Origin::Computed => out.extend_from_slice(b"$8\r\nCOMPUTED\r\n"),
+    }
+}
