@@ -284,6 +284,7 @@ impl Engine {
             return Resumed::Answered(request);
         }
         let (mut transcript, mut outcome) = (self.transcript_for(&request), Outcome::Done);
+        slot.take_seen();
         let next = args.with(|args| {
             let call = self.call_of(&request, args);
             panic.guard(&call, &mut transcript, |transcript| match self.late_refusal(&call) {
@@ -304,6 +305,7 @@ impl Engine {
         match next {
             Next::Answered => {
                 request.reply = transcript;
+                request.seen = slot.take_seen();
                 return Resumed::Answered(request);
             }
             Next::Queue => {

@@ -14,7 +14,7 @@ use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
     watch,
 };
-use crate::engine::{Locked, Waker};
+use crate::engine::{ChangedBy, Locked, Waker};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
 /// next turn.
@@ -250,7 +250,8 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             loading::take_effect(ctx.locked());
             let engine = &instance().engine;
             loading::before_flush(ctx);
-            let remains = engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok());
+            let remains =
+                engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok(), ChangedBy::Host);
             engine.free_later(remains);
         }
     });
@@ -265,7 +266,7 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c
         {
             unit::is_inside(ctx);
             loading::take_effect(ctx.locked());
-            instance().engine.swap_dbs(ctx.locked(), a, b);
+            instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
         }
     });
 }

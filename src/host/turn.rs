@@ -144,6 +144,9 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
         ForMain::Task(task) => task(locked, engine, engine.outside.host()),
+        // The tail is logged when the turn ends.
+        ForMain::Log => {}
+        ForMain::Finish(_, reply) => reply.finish(),
     }
 }
 
@@ -179,6 +182,7 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
     match message {
         ForMain::Task(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
-        ForMain::Run(_) | ForMain::Answer(_) => MESSAGES.put_off(message),
+        ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => MESSAGES.put_off(message),
+        ForMain::Log => {}
     }
 }

@@ -54,13 +54,6 @@ impl Done {
         Done { keeping, ..Done::default() }
     }
 
-    /// The key was due, and nothing else.
-    pub fn expired(entry: Entry, keeping: Keeping) -> Self {
-        let mut done = Done { expired: true, ..Done::keeping(keeping) };
-        done.keep(|| Before::Was(entry));
-        done
-    }
-
     /// What became of the key, for a log.
     #[inline]
     pub fn kind(&self) -> ChangeKind {
@@ -323,7 +316,9 @@ impl<'a> Edit<'a> {
     }
 
     fn restore_part(&mut self, part: &PartBefore) {
-        let Some(range) = self.read().map(|entry| part.range(entry.value().bytes())) else { return };
+        let Some(range) = self.read().map(|entry| part.range(entry.value().bytes())) else {
+            return;
+        };
         self.writes_only(range);
         let restored = self.change(|value| {
             part.restore(value);

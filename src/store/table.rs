@@ -129,12 +129,7 @@ impl Table {
     }
 
     /// Removes a key because it was due.
-    pub(super) fn expire(
-        &mut self,
-        hasher: &KeyHasher,
-        hash: KeyHash,
-        found: FoundEntry,
-    ) -> Entry {
+    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
         self.census.expired += 1;
         self.remove(hasher, hash, found)
     }
@@ -239,12 +234,7 @@ impl Table {
     }
 
     /// Removes a key.
-    pub(super) fn remove(
-        &mut self,
-        hasher: &KeyHasher,
-        hash: KeyHash,
-        found: FoundEntry,
-    ) -> Entry {
+    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
         self.shrink(hasher, found.segment as usize);

@@ -20,6 +20,7 @@ mod open_run;
 mod publish;
 mod tail;
 mod take_back;
+mod thread_log;
 
-pub(super) use open_run::OpenRun;
 pub use tail::{Log, LogCounts, Logged, Wrote};
+pub(super) use thread_log::ThreadLog;

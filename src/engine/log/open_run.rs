@@ -1,13 +1,15 @@
 //! The run that a thread has under way: its records, and what its keys were before.
 
 use crate::command::record::{Record, select};
-use crate::store::{Before, ChangeKind, EntryRef};
+use crate::store::{Before, ChangeKind, Entry, EntryRef};
+
+/// Where a key's name begins and ends in the names of a run.
+pub(super) type NameAt = (u32, u32);
 
 /// A change that can be taken back.
 pub(super) struct Change {
     pub(super) db: u32,
-    /// Where the key's name is in the run's names.
-    name: (u32, u32),
+    pub(super) name: NameAt,
     pub(super) before: Before,
 }
 
@@ -52,25 +54,38 @@ impl OpenRun {
     }
 
     /// The name of a changed key.
-    pub(super) fn name(&self, change: &Change) -> &[u8] {
-        let (start, end) = change.name;
+    pub(super) fn name(&self, (start, end): NameAt) -> &[u8] {
         &self.names[start as usize..end as usize]
     }
 
+    /// Takes the changes, the oldest first.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        self.kept = 0;
+        std::mem::take(&mut self.changes)
+    }
+
     /// Notes what a key was before the changes of an edit, the oldest first.
-    pub(super) fn note(
+    pub(super) fn note(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
+        let start = self.names.len() as u32;
+        self.names.extend_from_slice(key);
+        self.note_named(db, (start, self.names.len() as u32), before);
+    }
+
+    /// Notes that a key was removed.
+    pub(super) fn note_removed(&mut self, db: u32, entry: Entry) {
+        let start = self.names.len() as u32;
+        self.names.extend_from_slice(entry.key());
+        self.note_named(db, (start, self.names.len() as u32), [Before::Was(entry)]);
+    }
+
+    /// [`OpenRun::note`] for a key whose name the run has.
+    pub(super) fn note_named(
         &mut self,
         db: u32,
-        key: &[u8],
+        name: NameAt,
         before: impl IntoIterator<Item = Before>,
     ) {
-        let mut name = None;
         for before in before {
-            let name = *name.get_or_insert_with(|| {
-                let start = self.names.len() as u32;
-                self.names.extend_from_slice(key);
-                (start, self.names.len() as u32)
-            });
             self.kept += before.bytes();
             self.changes.push(Change { db, name, before });
         }

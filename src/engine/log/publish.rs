@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use super::open_run::OpenRun;
-use super::tail::{Logged, Wrote};
+use super::tail::Logged;
 use crate::command::record::Record;
 use crate::engine::edit::KeyAt;
 use crate::engine::slot::ThreadSlot;
 use crate::engine::state::{ForMain, Message};
 use crate::engine::{Engine, Gates, Mode};
 use crate::limits::JOURNAL_TEXT_BYTES;
-use crate::store::{ChangeKind, Done, Keeping, ShardLog, Store};
+use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store};
 use crate::sync::Locked;
 
 impl Engine {
@@ -40,13 +40,20 @@ impl Engine {
         let mut run = slot.log.run.lock();
         run.note(at.db, key, before);
         if record {
-            let entry = store.table(at.db).and_then(|table| {
-                table.find(at.hash, key).map(|found| table.entry(found))
-            });
+            let entry = store
+                .table(at.db)
+                .and_then(|table| table.find(at.hash, key).map(|found| table.entry(found)));
             run.add_key(at.db, key, entry, done.kind());
         } else if done.expired {
             run.add(at.db, Record::Del { key });
         }
+    }
+
+    /// Notes in the run that is under way that a key was removed because it was due.
+    pub(in crate::engine) fn note_expired(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
+        let mut run = slot.log.run.lock();
+        run.add(db, Record::Del { key: entry.key() });
+        run.note_removed(db, entry);
     }
 
     /// Adds a record to the run that is under way.
@@ -82,6 +89,14 @@ impl Engine {
         }
     }
 
+    /// The thread's replies must wait for all that has happened, if reads wait at all: it has read
+    /// something that any run may have changed.
+    pub(in crate::engine) fn see_all(&self, slot: &ThreadSlot) {
+        if self.log.reads_wait() {
+            slot.log.see(self.log.last());
+        }
+    }
+
     /// Publishes the run that is under way; returns its position. If an earlier release has
     /// published it already, returns that one.
     fn publish(&self, slot: &ThreadSlot) -> u64 {
@@ -109,11 +124,25 @@ impl Engine {
         position
     }
 
+    /// Logs a change of all shards, which the caller holds: the tail, and then the record, unless
+    /// the host itself logs what happened.
+    pub(in crate::engine) fn log_change_of_all(
+        &self,
+        locked: Locked<'_>,
+        record: Option<(u32, Record<'_>)>,
+    ) -> u64 {
+        let mut run = self.log.spare_run();
+        if let Some((db, record)) = record {
+            run.add(db, record);
+        }
+        self.log_at_once(locked, run)
+    }
+
     /// Logs a run of the holder of the global lock, and the tail before it.
     fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
-        let (taken, position) = self.log.hand_over(Some(run), usize::MAX, &mut |logged| {
-            self.outside.log(locked, logged)
-        });
+        let (taken, position) = self
+            .log
+            .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
         if !taken && self.main.push(ForMain::Log) {
             self.outside.wake_main();
         }

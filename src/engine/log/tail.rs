@@ -136,6 +136,11 @@ impl Log {
         self.safe.load(Ordering::Acquire)
     }
 
+    /// The last position that was given.
+    pub(super) fn last(&self) -> u64 {
+        self.tail.lock().last
+    }
+
     /// The last position that the host has in its log.
     pub fn logged(&self) -> u64 {
         self.logged.load(Ordering::Relaxed)
@@ -209,7 +214,11 @@ impl Log {
         write_text(&batch, &mut text);
         let alone = is_own && batch.len() == 1;
         let one = if alone { only_record(&text, &batch[0].run) } else { None };
-        let wrote = write(one.unwrap_or(Logged::Text(&text)));
+        let wrote = if batch.iter().all(|published| published.run.records == 0) {
+            Wrote::Taken
+        } else {
+            write(one.unwrap_or(Logged::Text(&text)))
+        };
         let text_bytes = text.len();
         text.clear();
         text.shrink_to(4 * JOURNAL_TEXT_BYTES);

@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering;
 
 use super::open_run::{Change, OpenRun};
-use crate::engine::{AllHeld, Engine};
 use crate::engine::slot::ThreadSlot;
-use crate::store::{Done, Edit, Keeping, Now, Store, UnixMs};
+use crate::engine::{AllHeld, Engine};
+use crate::store::{Done, Edit, Keeping, KeyHash, Now, Store, UnixMs};
 
 impl AllHeld<'_> {
     /// Takes back all runs of the tail, the newest first: the keyspace is then what the host's log
@@ -34,10 +34,10 @@ impl AllHeld<'_> {
     fn exchange(&mut self, slot: &ThreadSlot, run: &mut OpenRun) {
         let engine = self.engine();
         for change in run.take_changes().into_iter().rev() {
-            let (db, hash) = (change.db, engine.hasher.hash(run.name(&change)));
+            let (db, hash) = (change.db, engine.hasher.hash(run.name(change.name)));
             let shard = engine.shard_of(hash);
             let Some(store) = self.store_mut(shard) else { continue };
-            engine.exchange(slot, store, shard, run, change);
+            exchange_key(engine, store, hash, run, change);
             let table = store.db(db);
             slot.book(db, table.take_gained());
             engine.note_due(shard, table);
@@ -45,26 +45,19 @@ impl AllHeld<'_> {
     }
 }
 
-impl Engine {
-    /// Makes a key what it was before a change, and notes in the run what it is now.
-    fn exchange(
-        &self,
-        _: &ThreadSlot,
-        store: &mut Store,
-        _: u32,
-        run: &mut OpenRun,
-        change: Change,
-    ) {
-        let mut done = Done::keeping(Keeping::Before);
-        let db = change.db;
-        let name = change.name_range();
-        {
-            let key = run.name(&change);
-            let hash = self.hasher.hash(key);
-            // A moment at which no key has expired.
-            let now = Now::at(UnixMs::MIN);
-            Edit::new(store.db(db), &self.hasher, hash, key, &now, &mut done).restore(change.before);
-        }
-        run.put_back(db, name, done.take_before());
-    }
+/// Makes a key what it was before a change, and notes in the run what it is now.
+fn exchange_key(
+    engine: &Engine,
+    store: &mut Store,
+    hash: KeyHash,
+    run: &mut OpenRun,
+    change: Change,
+) {
+    let mut done = Done::keeping(Keeping::Before);
+    // A moment at which no key has expired.
+    let now = Now::at(UnixMs::MIN);
+    let (db, name) = (change.db, change.name);
+    let key = run.name(name);
+    Edit::new(store.db(db), &engine.hasher, hash, key, &now, &mut done).restore(change.before);
+    run.note_named(db, name, done.take_before());
 }
