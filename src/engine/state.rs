@@ -179,8 +179,8 @@ impl Engine {
         let kept = |before: u32| before & KEPT.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
+        self.settle_mode(locked);
         if before.is_ok_and(|before| Gates::of_bits(before).without(KEPT) != gates) {
-            self.settle_mode(locked);
             self.wake_ports();
         }
     }

@@ -146,7 +146,17 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         ForMain::Task(task) => task(locked, engine, engine.outside.host()),
         // The tail is logged when the turn ends.
         ForMain::Log => {}
+        ForMain::Finish(position, reply) if position > engine.log.logged() => {
+            engine.log.wait(position, ForMain::Finish(position, reply));
+        }
         ForMain::Finish(_, reply) => reply.finish(),
+    }
+}
+
+/// Sends the answers whose writes the host's log has now.
+pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
+    for answer in engine.log.take_logged() {
+        guarded((), || handle(engine, locked, answer));
     }
 }
 

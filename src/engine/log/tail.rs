@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::open_run::OpenRun;
 use crate::command::record::{Record, Records, header, select};
+use crate::engine::ForMain;
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Origin;
 
@@ -16,11 +17,14 @@ const SPARE_RUNS: usize = 256;
 
 /// Something for the host's log.
 #[derive(Clone, Copy)]
-pub enum Logged<'a> {
+pub struct Logged<'a> {
     /// A text of records, as MIDI.JOURNAL takes it.
-    Text(&'a [u8]),
-    /// One record about keys of this database, to be logged as a command.
-    One(u32, Record<'a>),
+    pub text: &'a [u8],
+    /// The one record of the text, about keys of this database, if a command of midi's says the
+    /// same, and the holder of the global lock has just done it.
+    pub command: Option<(u32, Record<'a>)>,
+    /// Nothing of other threads is in it.
+    pub is_own_only: bool,
 }
 
 /// Whether the host has taken something for its log.
@@ -48,6 +52,8 @@ pub struct Log {
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<Vec<Box<OpenRun>>>,
+    /// Answers of the main thread, each with the position that must be logged before.
+    waiting: Mutex<Vec<(u64, ForMain)>>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
     pub(super) counts: Counts,
@@ -123,6 +129,7 @@ impl Default for Log {
             limit: AtomicUsize::new(usize::MAX),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
+            waiting: Mutex::default(),
             text: Mutex::default(),
             counts: Counts::default(),
         }
@@ -178,6 +185,18 @@ impl Log {
         self.tail.lock().runs.is_empty()
     }
 
+    /// Has the main thread wait with an answer until this position is logged.
+    pub fn wait(&self, position: u64, answer: ForMain) {
+        self.waiting.lock().push((position, answer));
+    }
+
+    /// Takes the answers whose positions have been logged, the oldest first.
+    pub fn take_logged(&self) -> Vec<ForMain> {
+        let logged = self.logged();
+        let mut waiting = self.waiting.lock();
+        waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
+    }
+
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
@@ -212,12 +231,12 @@ impl Log {
         };
         let mut text = self.text.lock();
         write_text(&batch, &mut text);
-        let alone = is_own && batch.len() == 1;
-        let one = if alone { only_record(&text, &batch[0].run) } else { None };
+        let is_own_only = is_own && batch.len() == 1;
+        let command = if is_own_only { only_record(&text, &batch[0].run) } else { None };
         let wrote = if batch.iter().all(|published| published.run.records == 0) {
             Wrote::Taken
         } else {
-            write(one.unwrap_or(Logged::Text(&text)))
+            write(Logged { text: &text, command, is_own_only })
         };
         let text_bytes = text.len();
         text.clear();
@@ -337,11 +356,11 @@ fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
 }
 
 /// The record of a run that has no other, if a command of midi's can say it.
-fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<Logged<'a>> {
+fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<(u32, Record<'a>)> {
     let (db, _) = run.databases.filter(|_| run.records == 1)?;
     let record = Records::new(text).ok()?.filter_map(Result::ok).last()?;
     match record {
         Record::Set { origin, .. } if origin != Origin::Given => None,
-        record => Some(Logged::One(db, record)),
+        record => Some((db, record)),
     }
 }

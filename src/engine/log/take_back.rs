@@ -9,12 +9,14 @@ use super::open_run::{Change, OpenRun};
 use crate::engine::slot::ThreadSlot;
 use crate::engine::{AllHeld, Engine};
 use crate::store::{Done, Edit, Keeping, KeyHash, Now, Store, UnixMs};
+use crate::sync::Locked;
 
 impl AllHeld<'_> {
     /// Takes back all runs of the tail, the newest first: the keyspace is then what the host's log
     /// makes of it.
-    pub fn take_back(&mut self, slot: &ThreadSlot) {
+    pub fn take_back(&mut self, locked: Locked<'_>) {
         let engine = self.engine();
+        let slot = engine.main_slot(locked);
         let mut tail = engine.log.tail.lock();
         for published in tail.runs.iter_mut().rev() {
             self.exchange(slot, &mut published.run);
@@ -23,8 +25,9 @@ impl AllHeld<'_> {
     }
 
     /// Makes again what [`AllHeld::take_back`] took back.
-    pub fn make_again(&mut self, slot: &ThreadSlot) {
+    pub fn make_again(&mut self, locked: Locked<'_>) {
         let engine = self.engine();
+        let slot = engine.main_slot(locked);
         let mut tail = engine.log.tail.lock();
         for published in &mut tail.runs {
             self.exchange(slot, &mut published.run);

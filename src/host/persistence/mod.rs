@@ -4,12 +4,14 @@
 //! ```text
 //! fork ─ all tokens ─► child: section::aux_save ─► report ─► parent: saving
 //! SAVE ─ keyspace closed ─► section::aux_save ─► saving
+//! writes ─► journal ─► the host's AOF
 //! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged at the end
 //! ```
 //!
 //! `journal::snapshot` has the format, and knows nothing of the host.
 
 pub mod fork;
+pub mod journal;
 pub mod loading;
 pub mod report;
 pub mod save_points;
