@@ -5,12 +5,14 @@
 //! fork ─ all tokens ─► child: section::aux_save ─► report ─► parent: saving
 //! SAVE ─ keyspace closed ─► section::aux_save ─► saving
 //! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged at the end
+//! AOF ─► MIDI.JOURNAL, MIDI.SET, … ─► replaying: on the keyspace that its base has brought
 //! ```
 //!
 //! `journal::snapshot` has the format, and knows nothing of the host.
 
 pub mod fork;
 pub mod loading;
+pub mod replaying;
 pub mod report;
 pub mod save_points;
 pub mod saving;
