@@ -100,8 +100,8 @@ pub const SNAPSHOT_FRAME_BYTES: usize = 64 << 10;
 /// From this size on, a value is a string of its own in a snapshot, which is not copied.
 pub const SNAPSHOT_LARGE_BYTES: usize = 64 << 10;
 
-/// Bytes of a snapshot that have been read and wait for a worker, while it is loaded; a single
-/// frame may be larger. A worker that naps, or has others to serve, misses some milliseconds of
+/// Bytes of a snapshot, or of an AOF's records, that have been read and wait for a worker, while it
+/// is loaded; a single frame may be larger. A worker that naps, or has others to serve, misses some milliseconds of
 /// reading: a few MiB.
 pub const LOAD_WAITING_BYTES: usize = 16 << 20;
 /// What a thread takes of them in one go, if there is so much: then it has some 16 short keys for
@@ -215,6 +215,10 @@ pub const FORK_PATIENCE: Duration = Duration::from_millis(20);
 pub const CHANGES_AT_ONCE: u64 = 20_000;
 /// The same while the host has a replication backlog: each costs 0.3 µs then.
 pub const CHANGES_AT_ONCE_WITH_BACKLOG: u64 = 1_000;
+
+/// A MIDI.JOURNAL of an AOF that is shorter than this is replayed by the main thread, if nothing
+/// waits for the workers: its some twenty records take less time than waking a worker.
+pub const REPLAYED_HERE_BYTES: usize = 2 << 10;
 
 /// The time between two lines in the log about the progress of loading.
 pub const LOADING_LOGGED_EVERY: Duration = Duration::from_secs(5);

@@ -122,6 +122,8 @@ pub enum DoorCommand {
     Info,
     /// A line of help for each command.
     Help,
+    /// What was written to keys, from the host's AOF or a master.
+    Journal,
 }
 
 /// Commands about a connection or the server. The host has its own, so only the ports have these.

@@ -101,6 +101,8 @@ pub enum Error {
     FewReplicas,
     /// The host is busy with a script.
     Busy,
+    /// No client may call this command.
+    NotForClients,
     /// The user may not access a key that IMPORT or EXPORT reached.
     NoPermission,
     /// The host refused a write of EXPORT; its log has the reason.
@@ -283,6 +285,9 @@ impl Error {
                 "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN \
                  NOSAVE."
                     .into()
+            }
+            Error::NotForClients => {
+                format!("NOPERM this user has no permissions to run the '{name}' command").into()
             }
             Error::NoPermission => "NOPERM this user has no permissions to access one of the keys \
                                     used as arguments"

@@ -20,6 +20,7 @@ mod event;
 mod extended;
 mod get;
 pub mod glob;
+mod journal;
 mod key;
 mod keys;
 mod keyspace_digest;

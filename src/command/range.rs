@@ -154,12 +154,20 @@ fn lengthen(value: &mut Vec<u8>, len: usize, limits: &Limits) -> Result<(), Erro
     limits.touch(len.saturating_sub(before))?;
     if len > value.capacity() {
         limits.touch(before)?;
+    }
+    extend_to(value, len);
+    Ok(())
+}
+
+/// Extends a value with zeros to at least `len` bytes.
+pub(super) fn extend_to(value: &mut Vec<u8>, len: usize) {
+    let before = value.len();
+    if len > value.capacity() {
         value.reserve_exact((len - before).max(before / GROWTH_DIVISOR));
     }
     if len > before {
         value.resize(len, 0);
     }
-    Ok(())
 }
 
 /// Lends a new value, as a buffer that can grow if it is large.

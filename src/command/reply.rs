@@ -89,6 +89,12 @@ impl Transcript {
         self.bytes.len() + self.shared_bytes
     }
 
+    /// The text of the error that it begins with, if it does.
+    pub fn first_error(&self) -> Option<&[u8]> {
+        let mut rest = TranscriptReader(&self.bytes);
+        (rest.mark() == Some(ERROR)).then(|| rest.string())
+    }
+
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

@@ -78,6 +78,8 @@ pub enum Doors {
     OnlyPrefixed,
     /// The ports only, without `midi.`: the host has its own command.
     Port,
+    /// The host door only, and there only in the host's AOF and replication stream.
+    Host,
 }
 
 /// The properties of a command that are checked before it runs.

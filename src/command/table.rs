@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, key, keyspace_digest, lcs, object, range, rename, set, string,
+    get, journal, key, keyspace_digest, lcs, object, range, rename, set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -32,6 +32,7 @@ macro_rules! rows_of_host {
             digest::DELIFEQ
             bitmap::SETBIT bitmap::GETBIT bitmap::BITCOUNT bitmap::BITPOS bitmap::BITOP
             bitfield::BITFIELD bitfield::BITFIELD_RO
+            journal::JOURNAL
         }
     };
 }
@@ -107,13 +108,15 @@ static PREFIXED: ByName = ByName::of(Doors::Port);
 static PLAIN: ByName = ByName::of(Doors::OnlyPrefixed);
 
 impl ByName {
-    /// All commands but those with these doors. Subcommands are found through their container.
+    /// The ports' commands but those with these doors. Subcommands are found through their
+    /// container.
     const fn of(others: Doors) -> Self {
         let mut places = [NONE; PLACES];
         let mut number = 0;
         while number < COMMANDS.len() {
             let row = COMMANDS[number];
-            if row.doors as u8 != others as u8 && !is_subcommand(row.name) {
+            let is_here = row.doors as u8 != others as u8 && row.doors as u8 != Doors::Host as u8;
+            if is_here && !is_subcommand(row.name) {
                 let mut place = first_place(packed(row.name.as_bytes()));
                 while places[place] != NONE {
                     place = (place + 1) % PLACES;
@@ -193,7 +196,7 @@ pub fn withdraw(number: usize) {
     WITHDRAWN[number].store(true, Ordering::Relaxed);
 }
 
-/// The number in [`COMMANDS`] of the command `midi.name`. Case does not matter.
+/// The number in [`COMMANDS`] of the command `midi.name`, if ports have it. Case does not matter.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {
     PREFIXED.find(name)
@@ -302,7 +305,9 @@ mod tests {
             for (words, prefix, doors) in
                 [(&words[..], "", Doors::OnlyPrefixed), (&[&prefixed], PREFIX, Doors::Port)]
             {
-                if row.doors != doors {
+                if row.doors == Doors::Host {
+                    assert_eq!((found(words), upper(words)), (None, None), "{words:?}");
+                } else if row.doors != doors {
                     let named = Some(FoundCommand::Command(Named { number, prefix }));
                     assert_eq!((found(words), upper(words)), (named, named), "{words:?}");
                 }

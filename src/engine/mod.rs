@@ -6,7 +6,8 @@
 //! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
 //! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where
 //! and when it runs (`dispatch`, `queue`, `transaction`), long work (`work`, `long/`), judging
-//! gates (`gate`), WATCH (`watch`), notifications (`notify`) and the workers' loop (`worker`).
+//! gates (`gate`), WATCH (`watch`), notifications (`notify`), replaying a log (`replay`) and the
+//! workers' loop (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
@@ -40,6 +41,7 @@ mod outside;
 mod port;
 mod queue;
 mod refusals;
+mod replay;
 mod request;
 mod settings;
 mod slot;
@@ -70,6 +72,7 @@ pub use notification::Notification;
 pub use outside::{Outside, WriteLog};
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};
+pub use replay::{ReplayError, Replayed};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use settings::{Config, Settings};
 pub use slot::ThreadSlot;

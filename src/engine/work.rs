@@ -119,7 +119,7 @@ impl<'a> Slice<'a> {
     }
 
     /// How it takes tokens of several shards.
-    pub(super) fn taking(&self) -> Taking<'a> {
+    pub fn taking(&self) -> Taking<'a> {
         self.locked().map_or(Taking::WORKER, Taking::Wait)
     }
 

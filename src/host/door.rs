@@ -11,13 +11,16 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
 use super::persistence::journal::Logging;
+use super::persistence::replaying;
 use super::register::Trampoline;
 use super::reply::HostReply;
 use super::string::HostString;
 use super::users::USERS;
 use super::{PREFIX, guarded, keys, notifications, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
-use crate::engine::{Author, Call, Caller, HostClient, JobOwner, JobReply, Origin, WaitsFor};
+use crate::engine::{
+    Author, Call, Caller, Gates, HostClient, JobOwner, JobReply, Origin, WaitsFor,
+};
 use crate::limits::MAX_MAIN_REPLY_BYTES;
 use crate::store::Now;
 
@@ -31,6 +34,9 @@ const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
     | raw::REDISMODULE_CTX_FLAGS_LOADING
     | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
     | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
+
+/// Gates that are closed while commands may come from the host's AOF, or from its master.
+const FROM_LOG: Gates = Gates::LOADING.and(Gates::READ_ONLY);
 
 /// One trampoline per row, at the row's number.
 macro_rules! trampolines {
@@ -74,6 +80,9 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
 #[inline(always)]
 fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
+    if engine.gates().has(FROM_LOG) && replaying::run(number, ctx, argv) {
+        return;
+    }
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;
     }

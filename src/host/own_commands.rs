@@ -24,6 +24,7 @@ pub fn run(
         DoorCommand::Jobs => info::jobs(engine, call, &mut transcript)?,
         DoorCommand::Info => info::info(engine, call, &mut transcript),
         DoorCommand::Help => info::help(&mut transcript),
+        DoorCommand::Journal => return Err(Error::NotForClients),
     }
     Ok(Some(transcript))
 }

@@ -7,12 +7,14 @@
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.
 
+mod apply;
 mod error;
 mod read;
 mod write;
 
+pub use apply::ValueTooLong;
 pub use error::RecordError;
-pub use read::Records;
+pub use read::{Records, RecordsPosition};
 pub use write::{header, select};
 
 use crate::store::{Origin, UnixMs};

@@ -16,14 +16,27 @@ const LENGTH_DIGITS: usize = 10;
 
 type Words<'a> = ArrayVec<&'a [u8], ARGUMENTS>;
 
-/// The records of a text, in order. After an error there are no more.
-pub struct Records<'a> {
-    text: &'a [u8],
+/// A place between two records of a text.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordsPosition {
     /// Where the next record begins.
     at: usize,
     has_db: bool,
     in_multi: bool,
     ended: bool,
+}
+
+impl RecordsPosition {
+    /// How many bytes of the text are before it.
+    pub fn offset(self) -> usize {
+        self.at
+    }
+}
+
+/// The records of a text, in order. After an error there are no more.
+pub struct Records<'a> {
+    text: &'a [u8],
+    now: RecordsPosition,
 }
 
 impl<'a> Records<'a> {
@@ -32,11 +45,23 @@ impl<'a> Records<'a> {
     /// # Errors
     /// The text has no version, or that of a newer midi.
     pub fn new(text: &'a [u8]) -> Result<Self, RecordError> {
-        let mut records = Records { text, at: 0, has_db: false, in_multi: false, ended: false };
+        let now = RecordsPosition { at: 0, has_db: false, in_multi: false, ended: false };
+        let mut records = Records { text, now };
         match records.version() {
             Ok(()) => Ok(records),
             Err(flaw) => Err(RecordError { offset: 0, flaw }),
         }
+    }
+
+    /// Goes on with a text at a place that was reached before.
+    pub fn go_on(text: &'a [u8], now: RecordsPosition) -> Self {
+        Records { text, now }
+    }
+
+    /// The place before the next record.
+    #[inline]
+    pub fn position(&self) -> RecordsPosition {
+        self.now
     }
 
     fn version(&mut self) -> Result<(), Flaw> {
@@ -71,11 +96,11 @@ impl<'a> Records<'a> {
         if len > MAX_STRING_BYTES as usize {
             return Err(Flaw::NotResp);
         }
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.now.at..];
         let (bytes, after) = rest.split_at_checked(len).ok_or(Flaw::Cut)?;
         match after {
             [b'\r', b'\n', ..] => {
-                self.at += len + 2;
+                self.now.at += len + 2;
                 Ok(bytes)
             }
             [] | [b'\r'] => Err(Flaw::Cut),
@@ -86,7 +111,7 @@ impl<'a> Records<'a> {
     /// Reads a line with a length, behind the sign that says what it is the length of.
     #[inline]
     fn length(&mut self, sign: u8) -> Result<usize, Flaw> {
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.now.at..];
         match rest.first() {
             Some(&first) if first == sign => {}
             Some(_) => return Err(Flaw::NotResp),
@@ -102,7 +127,7 @@ impl<'a> Records<'a> {
         }
         match rest[at..] {
             [b'\r', b'\n', ..] if at > 1 => {
-                self.at += at + 2;
+                self.now.at += at + 2;
                 Ok(number)
             }
             [] | [b'\r'] => Err(Flaw::Cut),
@@ -117,11 +142,11 @@ impl<'a> Records<'a> {
         }
         let record = parsed(&words)?;
         match record {
-            Record::Select { .. } => self.has_db = true,
-            Record::Multi if !self.in_multi => self.in_multi = true,
-            Record::Exec if self.in_multi => self.in_multi = false,
+            Record::Select { .. } => self.now.has_db = true,
+            Record::Multi if !self.now.in_multi => self.now.in_multi = true,
+            Record::Exec if self.now.in_multi => self.now.in_multi = false,
             Record::Multi | Record::Exec => return Err(Flaw::Unpaired),
-            _ if !self.has_db => return Err(Flaw::NoDatabase),
+            _ if !self.now.has_db => return Err(Flaw::NoDatabase),
             _ => {}
         }
         Ok(record)
@@ -133,19 +158,19 @@ impl<'a> Iterator for Records<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.now.ended {
             return None;
         }
-        let offset = self.at;
-        let read = if self.at < self.text.len() {
+        let offset = self.now.at;
+        let read = if self.now.at < self.text.len() {
             self.record()
-        } else if self.in_multi {
+        } else if self.now.in_multi {
             Err(Flaw::Unpaired)
         } else {
-            self.ended = true;
+            self.now.ended = true;
             return None;
         };
-        self.ended = read.is_err();
+        self.now.ended = read.is_err();
         Some(read.map_err(|flaw| RecordError { offset, flaw }))
     }
 }

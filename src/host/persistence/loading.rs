@@ -21,6 +21,7 @@ use redis_module::raw;
 
 use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
+use super::replaying;
 use super::sync::SYNC;
 use crate::engine::{Locked, Staging};
 use crate::journal::snapshot::{self, LoadStats, Source};
@@ -68,6 +69,7 @@ pub fn before_reload(replaces: bool) {
 
 /// The host begins to load data, from its master if `is_sync`.
 pub fn begin(locked: Locked<'_>, is_sync: bool) {
+    replaying::end();
     drop_loaded(locked);
     let mut state = STATE.lock();
     state.is_sync = is_sync;
@@ -129,6 +131,7 @@ pub fn end(locked: Locked<'_>) {
         return; // REPL_ASYNC_LOAD reports the end.
     }
     take_effect(locked);
+    replaying::end();
     let mut state = STATE.lock();
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
@@ -155,6 +158,7 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
 
 /// The load has failed.
 pub fn fail(locked: Locked<'_>) {
+    replaying::end();
     drop_loaded(locked);
     let mut state = STATE.lock();
     state.replaces = false;
@@ -164,8 +168,10 @@ pub fn fail(locked: Locked<'_>) {
     }
 }
 
-/// Makes what has been loaded the keyspace. Keys that are there already stay beside it.
+/// Makes what has been loaded the keyspace. Keys that are there already stay beside it. What an AOF
+/// has brought since then has taken effect when this returns.
 pub fn take_effect(locked: Locked<'_>) {
+    replaying::settle(locked);
     let engine = &instance().engine;
     let loaded = {
         let mut state = STATE.lock();

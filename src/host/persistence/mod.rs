@@ -6,6 +6,7 @@
 //! SAVE ─ keyspace closed ─► section::aux_save ─► saving
 //! writes ─► journal ─► the host's AOF
 //! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged at the end
+//! AOF ─► MIDI.JOURNAL, MIDI.SET, … ─► replaying: on the keyspace that its base has brought
 //! ```
 //!
 //! `journal::snapshot` has the format, and knows nothing of the host.
@@ -13,6 +14,7 @@
 pub mod fork;
 pub mod journal;
 pub mod loading;
+pub mod replaying;
 pub mod report;
 pub mod save_points;
 pub mod saving;

@@ -1,0 +1,157 @@
+//! Writes that come back: from the host's AOF when it is loaded, and from its master.
+//!
+//! In the AOF, MIDI.JOURNAL has texts of records, which the workers replay. Other MIDI.* commands
+//! stand for what the main thread itself has done; they run here, at a time at which nothing has
+//! expired, past gates and limits, and to their end. Before each of them, before the host's own
+//! FLUSHALL and SWAPDB, and at the end, all texts have been replayed: so the order is that of the
+//! file.
+//!
+//! What cannot be replayed is never skipped: it ends the load, and with it the process, as the host
+//! does with commands that it does not know.
+
+use parking_lot::Mutex;
+use redis_module::raw;
+
+use super::super::PREFIX;
+use super::super::api::{Ctx, Level};
+use super::super::instance::instance;
+use super::super::kept::HostArgs;
+use super::super::reply::HostReply;
+use super::super::string::HostString;
+use super::super::unit;
+use super::loading;
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
+use crate::engine::{Author, Call, Locked};
+use crate::journal::replay::{Replay, TextError, may_be_of_all, replay_here};
+use crate::limits::REPLAYED_HERE_BYTES;
+use crate::store::{Now, UnixMs};
+
+/// The texts that the workers replay, while an AOF is loaded.
+static REPLAY: Mutex<Option<Replay>> = Mutex::new(None);
+
+/// The id that every host gives the client that replays its AOF.
+const AOF_CLIENT: u64 = u64::MAX;
+
+/// No limits: what was written once is written again.
+const UNLIMITED: Limits = Limits {
+    max_pattern_bytes: usize::MAX,
+    max_key_bytes: usize::MAX,
+    max_value_bytes: usize::MAX,
+    keep_bytes: usize::MAX,
+    max_atomic_keys: usize::MAX,
+    max_reply_bytes: usize::MAX,
+    max_bytes_at_once: usize::MAX,
+};
+
+/// Runs a command if it comes from the AOF, or a MIDI.JOURNAL from the master. False for others.
+#[cold]
+pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
+    let is_journal = matches!(COMMANDS[number].action, Action::Door(DoorCommand::Journal));
+    let is_from_aof = ctx.client_id() == AOF_CLIENT;
+    if is_from_aof && is_journal {
+        journal(ctx, argv);
+    } else if is_from_aof {
+        command(number, ctx, argv);
+    } else if is_journal && ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
+        from_master(ctx, argv);
+    } else {
+        return false;
+    }
+    true
+}
+
+/// A MIDI.JOURNAL of the AOF.
+fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
+    let (engine, locked) = (&*instance().engine, ctx.locked());
+    let [_, text] = argv else { give_up("a MIDI.JOURNAL without one text") };
+    let text = text.bytes();
+    // A unit keeps the tokens that it takes, so the workers may not be able to go on.
+    let is_inside = unit::is_inside(ctx);
+    let is_of_all = may_be_of_all(text);
+    if is_of_all {
+        settle(locked);
+    }
+    let mut replay = REPLAY.lock();
+    let is_idle = replay.as_ref().is_none_or(Replay::is_idle);
+    if is_inside || is_of_all || is_idle && text.len() < REPLAYED_HERE_BYTES {
+        drop(replay);
+        loading::take_effect(locked);
+        return replay_here(engine, locked, text).unwrap_or_else(|error| refuse(&error));
+    }
+    if replay.is_none() {
+        drop(replay);
+        loading::take_effect(locked);
+        replay = REPLAY.lock();
+    }
+    let offered =
+        replay.get_or_insert_with(|| Replay::start(engine)).offer(engine, locked, text.to_vec());
+    offered.unwrap_or_else(|error| refuse(&error));
+}
+
+/// Another MIDI.* command of the AOF.
+fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
+    let (engine, row, locked) = (&*instance().engine, COMMANDS[number], ctx.locked());
+    loading::take_effect(locked);
+    unit::is_inside(ctx);
+    let keep_bytes = engine.settings.limits(usize::MAX).keep_bytes;
+    let host_args = HostArgs::new(locked, argv);
+    let text =
+        |index| if index == 0 { row.name.as_bytes() } else { host_args.text(index, keep_bytes) };
+    let list: Vec<&[u8]> = (0..argv.len()).map(text).collect();
+    let call = Call {
+        command: number,
+        args: Args::with_keeper(&list, &host_args),
+        db: ctx.selected_db(),
+        now: Now::at(UnixMs::MIN),
+        limits: Limits { keep_bytes, ..UNLIMITED },
+        prefix: PREFIX,
+        author: Author::Nobody,
+    };
+    let mut reply = Transcript::default();
+    match call.row().check_arity(&call.args) {
+        Ok(()) => engine.run_waiting(locked, &call, &mut reply),
+        Err(error) => call.refuse(error, &mut reply),
+    }
+    if let Some(error) = reply.first_error() {
+        let (name, error) = (row.name.to_uppercase(), error.escape_ascii());
+        give_up(&format!("MIDI.{name} answers '{error}'"));
+    }
+}
+
+/// A MIDI.JOURNAL of the master's.
+fn from_master(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
+    let engine = &*instance().engine;
+    unit::is_inside(ctx);
+    let text = argv.get(1).map_or(&[][..], |text| text.bytes());
+    match replay_here(engine, ctx.locked(), text) {
+        Ok(()) => HostReply::new(ctx).ok(),
+        Err(error) => {
+            let text = format!("A MIDI.JOURNAL from the master cannot be replayed: {error}");
+            instance().log(Level::Warning, &text);
+            HostReply::new(ctx).error(format!("ERR {text}").as_bytes());
+        }
+    }
+}
+
+/// Waits until all texts have been replayed.
+pub fn settle(locked: Locked<'_>) {
+    if let Some(replay) = &*REPLAY.lock() {
+        replay.settle(&instance().engine, locked).unwrap_or_else(|error| refuse(&error));
+    }
+}
+
+/// The load is over.
+pub fn end() {
+    *REPLAY.lock() = None;
+}
+
+fn refuse(error: &TextError) {
+    give_up(&format!("a MIDI.JOURNAL cannot be replayed: {error}"));
+}
+
+/// Ends the process, as the host does if it cannot load its AOF.
+fn give_up(reason: &str) -> ! {
+    instance().log(Level::Warning, &format!("The AOF is not loaded: {reason}"));
+    // SAFETY: what the host does with a file that it cannot load.
+    unsafe { libc::exit(1) }
+}

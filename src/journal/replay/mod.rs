@@ -1,0 +1,189 @@
+//! Replaying texts of records, on all workers.
+//!
+//! The shards are divided into *shares*, one for each worker: the shards that it owns. Every share
+//! is taken through every text, in order, and only the records of its shards are replayed. So the
+//! order is kept where it matters, and nobody has to deal out the records.
+//!
+//! ```text
+//! offer ─► texts ─┬─► share 0: its records of text 1, text 2, …      on worker 0
+//!                 └─► share 1: its records of text 1, text 2, …      on worker 1
+//! ```
+//!
+//! A record on shards of two shares (RENAME, COPY) is replayed by the share that gets to it last,
+//! and the other one waits there: then all that stands before it is done in both. The share that is
+//! furthest back in the texts never waits, so they all arrive.
+//!
+//! Any thread may go on with a share. As a rule that is its worker; a thread that waits for all of
+//! them helps. Groups between MULTI and EXEC are not kept together: nobody reads while the host
+//! loads.
+
+mod error;
+mod queue;
+mod share;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub use error::TextError;
+
+use crate::command::Reply;
+use crate::command::record::{Record, Records};
+use crate::engine::{Engine, Part, Progress, ReplayError, Slice, Taking, Task, Work};
+use crate::sync::Locked;
+use queue::Queue;
+use share::{Share, Went};
+
+/// How long a thread that waits for the workers sleeps when it cannot help them.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Texts on their way into the keyspace. Dropping it ends the workers' part; what has not been
+/// replayed by then is lost.
+pub struct Replay(Arc<Shares>);
+
+/// The texts, and how far each share is.
+struct Shares {
+    queue: Queue,
+    shares: Box<[Mutex<Share>]>,
+}
+
+impl Replay {
+    /// Starts the workers' part.
+    pub fn start(engine: &Engine) -> Self {
+        let count = engine.config.workers;
+        let shares = (0..count).map(|number| Mutex::new(Share::new(number))).collect();
+        let all = Arc::new(Shares { queue: Queue::new(count), shares });
+        let part = |number| SharePart { all: Arc::clone(&all), number };
+        engine.start_own_job("replay", Work::on_every_worker(engine, Arc::new(NoReply), 0, part));
+        Replay(all)
+    }
+
+    /// Leaves a text for the workers. While too much waits for them, helps.
+    ///
+    /// # Errors
+    /// This text, or an earlier one, cannot be replayed.
+    pub fn offer(
+        &self,
+        engine: &Engine,
+        locked: Locked<'_>,
+        text: Vec<u8>,
+    ) -> Result<(), TextError> {
+        while self.0.queue.is_full(text.len()) {
+            self.help(engine, locked, 1);
+            self.0.queue.check()?;
+        }
+        if self.0.queue.push(text) {
+            engine.wake_ports();
+        }
+        self.0.queue.check()
+    }
+
+    /// Whether all texts have been replayed.
+    pub fn is_idle(&self) -> bool {
+        self.0.queue.is_empty()
+    }
+
+    /// Waits until all texts have been replayed.
+    ///
+    /// # Errors
+    /// One of them cannot be.
+    pub fn settle(&self, engine: &Engine, locked: Locked<'_>) -> Result<(), TextError> {
+        while !self.0.queue.is_empty() {
+            self.help(engine, locked, usize::MAX);
+            self.0.queue.check()?;
+        }
+        self.0.queue.check()
+    }
+
+    /// Takes each share that no worker has through some texts; naps if that was nothing.
+    fn help(&self, engine: &Engine, locked: Locked<'_>, texts: usize) {
+        let slice = Slice::endless(engine, locked);
+        let mut helped = false;
+        for share in &self.0.shares {
+            if let Some(mut share) = share.try_lock() {
+                helped |= share.go_on(&self.0.queue, &slice, texts).any;
+            }
+        }
+        if !helped {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.0.queue.end();
+    }
+}
+
+/// A worker's part: one share.
+struct SharePart {
+    all: Arc<Shares>,
+    number: usize,
+}
+
+impl Part for SharePart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        if self.all.queue.has_ended() {
+            return Progress::Done;
+        }
+        // Another thread helps.
+        let Some(mut share) = self.all.shares[self.number].try_lock() else {
+            return Progress::Blocked;
+        };
+        let Went { any, blocked } = share.go_on(&self.all.queue, slice, usize::MAX);
+        if blocked && !any { Progress::Blocked } else { Progress::More }
+    }
+}
+
+struct NoReply;
+
+impl Task for NoReply {
+    fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        true
+    }
+}
+
+/// Replays a text on this thread, with nothing else under way.
+///
+/// # Errors
+/// The text cannot be replayed; a part of it may have been.
+pub fn replay_here(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(), TextError> {
+    let slot = engine.main_slot(locked);
+    let mut records = Records::new(text)?;
+    let mut db = 0;
+    loop {
+        let offset = records.position().offset();
+        let Some(record) = records.next() else { return Ok(()) };
+        let record = record?;
+        if let Record::Select { db: next } = record {
+            db = next;
+        }
+        let is_last = records.position().offset() == text.len();
+        if is_last && engine.replay_of_all(locked, db, record).map_err(at(offset))? {
+            return Ok(());
+        }
+        let failed = match engine.to_replay(db, record) {
+            Ok(Some(replayed)) => engine.replay(slot, &[replayed], Taking::Wait(locked)).1,
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            return Err(at(offset)(error));
+        }
+    }
+}
+
+fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
+    move |error| TextError::Replay { error, offset }
+}
+
+/// Whether the last record of a text may be about all keys: then [`replay_here`] must replay it.
+pub fn may_be_of_all(text: &[u8]) -> bool {
+    /// The last record has at most this many bytes then.
+    const BYTES: usize = 64;
+    let end = &text[text.len().saturating_sub(BYTES)..];
+    let has = |name: &[u8]| end.windows(name.len()).any(|part| part == name);
+    has(b"\r\nFLUSHDB\r\n") || has(b"\r\nFLUSHALL\r\n") || has(b"\r\nSWAPDB\r\n")
+}

@@ -1,0 +1,225 @@
+//! One share's way through the texts.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use super::TextError;
+use super::queue::{Meeting, Queue};
+use crate::command::record::{Record, Records, RecordsPosition};
+use crate::engine::{Replayed, Slice};
+use crate::limits::AHEAD;
+
+/// How far a share is.
+pub(super) struct Share {
+    /// Its worker's number.
+    number: usize,
+    /// The text that it is in, and its number.
+    text: Option<(u64, Arc<Vec<u8>>)>,
+    cursor: Cursor,
+    /// What it does at the next record of two shares, once it has got there.
+    meeting: Option<Meeting>,
+    /// A thread goes on with it; still set after a panic.
+    is_running: bool,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    /// `None` before its version.
+    at: Option<RecordsPosition>,
+    /// The database there.
+    db: u32,
+    /// Records of two shares before this place, in all texts.
+    met: u64,
+}
+
+impl Cursor {
+    fn offset(self) -> usize {
+        self.at.map_or(0, RecordsPosition::offset)
+    }
+}
+
+/// Records that are replayed together, and the place before each.
+#[derive(Default)]
+struct Batch<'a> {
+    records: ArrayVec<Replayed<'a>, AHEAD>,
+    places: ArrayVec<Cursor, AHEAD>,
+}
+
+/// How a share went on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Went {
+    /// It got any further.
+    pub(super) any: bool,
+    /// It cannot go on now: no text, a busy token, or another share that is not as far.
+    pub(super) blocked: bool,
+}
+
+/// Why a share stops within a text.
+enum Stop {
+    /// It is through.
+    End,
+    /// The slice is over.
+    Spent,
+    /// See [`Went::blocked`].
+    Blocked,
+}
+
+impl Share {
+    pub(super) fn new(number: usize) -> Self {
+        let cursor = Cursor::default();
+        Share { number, text: None, cursor, meeting: None, is_running: false }
+    }
+
+    /// Goes on, through at most so many texts, until the slice is over.
+    pub(super) fn go_on(&mut self, queue: &Queue, slice: &Slice<'_>, texts: usize) -> Went {
+        if std::mem::replace(&mut self.is_running, true) {
+            queue.fail(0, TextError::Internal);
+        }
+        let mut went = Went::default();
+        for _ in 0..texts {
+            if self.text.is_none() {
+                self.text = queue.text(self.number);
+            }
+            let Some((number, text)) = self.text.clone() else {
+                went.blocked = true;
+                break;
+            };
+            match self.read(&text, queue, slice, &mut went.any) {
+                Ok(Stop::End) => {
+                    self.text = None;
+                    self.cursor.at = None;
+                    queue.done(self.number);
+                    went.any = true;
+                }
+                Ok(Stop::Spent) => break,
+                Ok(Stop::Blocked) => {
+                    went.blocked = true;
+                    break;
+                }
+                Err(error) => {
+                    queue.fail(number, error);
+                    went.blocked = true;
+                    break;
+                }
+            }
+        }
+        self.is_running = false;
+        went
+    }
+
+    /// Replays its records of a text.
+    fn read(
+        &mut self,
+        text: &[u8],
+        queue: &Queue,
+        slice: &Slice<'_>,
+        any: &mut bool,
+    ) -> Result<Stop, TextError> {
+        loop {
+            let batch = self.gather(text, slice)?;
+            let Some(&first) = batch.places.first() else { return Ok(Stop::End) };
+            let done = match &batch.records[..] {
+                [record] if self.is_of_two_shares(record, slice) => {
+                    self.meet(record, first, queue, slice)?
+                }
+                records => replay(records, &batch.places, slice)?,
+            };
+            *any |= done > 0;
+            if let Some(&next) = batch.places.get(done) {
+                self.cursor = next;
+                return Ok(Stop::Blocked);
+            }
+            if slice.spent() {
+                return Ok(Stop::Spent);
+            }
+        }
+    }
+
+    fn is_of_two_shares(&self, record: &Replayed<'_>, slice: &Slice<'_>) -> bool {
+        slice.engine.owner(record.shard()) != slice.engine.owner(record.other_shard())
+    }
+
+    /// Reads on until it has a batch of its own records, or is at the end of the text. A record of
+    /// two keys is a batch by itself. The cursor is then behind the batch.
+    fn gather<'t>(&mut self, text: &'t [u8], slice: &Slice<'_>) -> Result<Batch<'t>, TextError> {
+        let engine = slice.engine;
+        let mut records = match self.cursor.at {
+            Some(at) => Records::go_on(text, at),
+            None => Records::new(text)?,
+        };
+        let mut batch = Batch::default();
+        while !batch.records.is_full() {
+            let place = Cursor { at: Some(records.position()), ..self.cursor };
+            let Some(record) = records.next() else { break };
+            let record = record?;
+            if let Record::Select { db } = record {
+                self.cursor.db = db;
+            }
+            let replayed = engine
+                .to_replay(self.cursor.db, record)
+                .map_err(|error| TextError::Replay { error, offset: place.offset() })?;
+            if let Some(replayed) = replayed {
+                let owners =
+                    [replayed.shard(), replayed.other_shard()].map(|shard| engine.owner(shard));
+                if owners.contains(&self.number) {
+                    if replayed.is_of_two() && !batch.records.is_empty() {
+                        self.cursor.at = place.at;
+                        return Ok(batch);
+                    }
+                    engine.prefetch_for_replay(&replayed);
+                    batch.records.push(replayed);
+                    batch.places.push(place);
+                }
+                self.cursor.met += u64::from(owners[0] != owners[1]);
+                if replayed.is_of_two() && !batch.records.is_empty() {
+                    break;
+                }
+            }
+        }
+        self.cursor.at = Some(records.position());
+        Ok(batch)
+    }
+
+    /// Replays a record of two shares, if this one is the last to get there. Returns how many
+    /// records are done.
+    fn meet(
+        &mut self,
+        record: &Replayed<'_>,
+        place: Cursor,
+        queue: &Queue,
+        slice: &Slice<'_>,
+    ) -> Result<usize, TextError> {
+        let number = place.met;
+        match *self.meeting.get_or_insert_with(|| queue.meet(number)) {
+            Meeting::Wait if queue.must_wait(number) => return Ok(0),
+            Meeting::Wait => {}
+            Meeting::Last => {
+                if replay(&[*record], &[place], slice)? == 0 {
+                    return Ok(0);
+                }
+                queue.met(number);
+                // The other share's worker may nap.
+                slice.engine.wake_ports();
+            }
+        }
+        self.meeting = None;
+        Ok(1)
+    }
+}
+
+/// Replays records; returns how many, up to the first one with a busy token.
+fn replay(
+    records: &[Replayed<'_>],
+    places: &[Cursor],
+    slice: &Slice<'_>,
+) -> Result<usize, TextError> {
+    match slice.engine.replay(slice.slot, records, slice.taking()) {
+        (done, None) => Ok(done),
+        (done, Some(error)) => {
+            let offset = places.get(done).map_or(0, |place| place.offset());
+            Err(TextError::Replay { error, offset })
+        }
+    }
+}
