@@ -45,10 +45,10 @@ pub struct Log {
     safe: AtomicU64,
     /// What `logged` was when the main loop last began to sleep.
     before_sleep: AtomicU64,
+    /// When that was, if more is to become safe.
+    slept_at: Mutex<Option<Instant>>,
     /// Bytes of the tail.
     bytes: AtomicUsize,
-    /// `midi.journal-buffer`: the most bytes of the tail before writes wait.
-    pub limit: AtomicUsize,
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<Vec<Box<OpenRun>>>,
@@ -90,6 +90,8 @@ pub(super) struct Counts {
     records: AtomicU64,
     text_bytes: AtomicU64,
     until_logged_us: AtomicU64,
+    until_safe_us: AtomicU64,
+    safe_steps: AtomicU64,
     pub(super) taken_back: AtomicU64,
 }
 
@@ -112,6 +114,10 @@ pub struct LogCounts {
     pub text_bytes: u64,
     /// Microseconds from a run to its place in the host's log, all runs of ports added up.
     pub until_logged_us: u64,
+    /// Microseconds from the host's log to safety, all steps added up.
+    pub until_safe_us: u64,
+    /// How often more became safe.
+    pub safe_steps: u64,
     /// Runs that were taken back so far, by saves and demotions.
     pub taken_back: u64,
     /// The last positions: given, logged, safe.
@@ -125,8 +131,8 @@ impl Default for Log {
             logged: AtomicU64::new(0),
             safe: AtomicU64::new(0),
             before_sleep: AtomicU64::new(0),
+            slept_at: Mutex::default(),
             bytes: AtomicUsize::new(0),
-            limit: AtomicUsize::new(usize::MAX),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
             waiting: Mutex::default(),
@@ -144,7 +150,7 @@ impl Log {
     }
 
     /// The last position that was given.
-    pub(super) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.tail.lock().last
     }
 
@@ -167,11 +173,6 @@ impl Log {
     /// Bytes of the tail.
     pub fn tail_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the tail has reached its limit.
-    pub fn is_full(&self) -> bool {
-        self.tail_bytes() >= self.limit.load(Ordering::Relaxed)
     }
 
     /// Whether the host has all runs, and all are safe.
@@ -304,7 +305,11 @@ impl Log {
     pub fn before_sleep(&self) -> bool {
         let logged = self.logged();
         self.before_sleep.store(logged, Ordering::Relaxed);
-        logged > self.safe()
+        let more = logged > self.safe();
+        if more {
+            *self.slept_at.lock() = Some(Instant::now());
+        }
+        more
     }
 
     /// The main loop has slept: what was logged before is written as the policy says. True if more
@@ -314,6 +319,10 @@ impl Log {
         let more = logged > self.safe();
         if more {
             self.safe.store(logged, Ordering::Release);
+            let waited =
+                self.slept_at.lock().take().map_or(0, |at| at.elapsed().as_micros() as u64);
+            self.counts.until_safe_us.fetch_add(waited, Ordering::Relaxed);
+            self.counts.safe_steps.fetch_add(1, Ordering::Relaxed);
         }
         more
     }
@@ -334,6 +343,8 @@ impl Log {
             records: read(&self.counts.records),
             text_bytes: read(&self.counts.text_bytes),
             until_logged_us: read(&self.counts.until_logged_us),
+            until_safe_us: read(&self.counts.until_safe_us),
+            safe_steps: read(&self.counts.safe_steps),
             taken_back: read(&self.counts.taken_back),
             positions: (last, self.logged(), self.safe()),
         }
