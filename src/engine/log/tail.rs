@@ -12,8 +12,10 @@ use crate::engine::ForMain;
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Origin;
 
-/// Runs that are kept to be used again, and thereby their memory.
+/// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
+/// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
 const SPARE_RUNS: usize = 256;
+const SPARE_BYTES: usize = 4 << 20;
 
 /// Something for the host's log.
 #[derive(Clone, Copy)]
@@ -51,7 +53,7 @@ pub struct Log {
     bytes: AtomicUsize,
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
-    spare: Mutex<Vec<Box<OpenRun>>>,
+    spare: Mutex<SpareRuns>,
     /// Answers of the main thread, each with the position that must be logged before.
     waiting: Mutex<Vec<(u64, ForMain)>>,
     /// The text that is being written, kept for its memory.
@@ -67,6 +69,35 @@ pub(super) struct Tail {
     pub(super) last: u64,
     /// Whether the main thread knows that there are runs.
     pub(super) is_announced: bool,
+}
+
+/// Runs to be used again.
+#[derive(Default)]
+struct SpareRuns {
+    /// Each with the bytes that it still keeps.
+    runs: Vec<(Box<OpenRun>, usize)>,
+    bytes: usize,
+}
+
+impl SpareRuns {
+    fn push(&mut self, published: PublishedRun) {
+        let PublishedRun { mut run, mut bytes, .. } = published;
+        if self.runs.len() >= SPARE_RUNS {
+            return;
+        }
+        if self.bytes + bytes > SPARE_BYTES {
+            run.clear();
+            bytes = 0;
+        }
+        self.bytes += bytes;
+        self.runs.push((run, bytes));
+    }
+
+    fn pop(&mut self) -> Option<Box<OpenRun>> {
+        let (run, bytes) = self.runs.pop()?;
+        self.bytes -= bytes;
+        Some(run)
+    }
 }
 
 pub(super) struct PublishedRun {
@@ -213,7 +244,20 @@ impl Log {
 
     /// An empty run.
     pub(super) fn spare_run(&self) -> Box<OpenRun> {
-        self.spare.try_lock().and_then(|mut spare| spare.pop()).unwrap_or_default()
+        let spare = self.spare.try_lock().and_then(|mut spare| spare.pop());
+        let mut run = spare.unwrap_or_default();
+        run.clear();
+        run
+    }
+
+    /// Frees what spare runs keep of keys.
+    pub fn clear_spares(&self) {
+        let mut spare = self.spare.lock();
+        spare.bytes = 0;
+        spare.runs.iter_mut().for_each(|(run, bytes)| {
+            run.clear();
+            *bytes = 0;
+        });
     }
 
     /// Gives runs of the tail, the oldest first, and then `own`, to `write`: as many as make up
@@ -294,10 +338,8 @@ impl Log {
     }
 
     fn reuse(&self, batch: &mut Vec<PublishedRun>) {
-        batch.iter_mut().for_each(|published| published.run.clear());
         let mut spare = self.spare.lock();
-        let room = SPARE_RUNS.saturating_sub(spare.len());
-        spare.extend(batch.drain(..).map(|published| published.run).take(room));
+        batch.drain(..).for_each(|published| spare.push(published));
     }
 
     /// The main loop is about to sleep, and the host will write its log before. True if it should
