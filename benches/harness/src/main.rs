@@ -60,6 +60,12 @@ struct RunOptions {
     /// Only experiments of this section, or the one of this name
     #[arg(long)]
     experiment: Option<String>,
+    /// Only series whose names contain this: for a look, the others have no figures then
+    #[arg(long)]
+    series: Vec<String>,
+    /// Only points whose names contain this
+    #[arg(long)]
+    point: Vec<String>,
     /// Short rounds: for a look
     #[arg(long)]
     quick: bool,
@@ -140,6 +146,11 @@ fn run(options: &RunOptions) -> Result<()> {
     };
     let mut experiments = experiments::all(&catalogue, &plan);
     experiments.retain(|experiment| wanted(experiment.number, experiment.name));
+    if !options.series.is_empty() || !options.point.is_empty() {
+        let (series, points) = (&options.series, &options.point);
+        experiments.iter_mut().for_each(|experiment| experiment.retain(series, points));
+        experiments.retain(|experiment| !experiment.legs.is_empty());
+    }
     ensure!(
         !experiments.is_empty(),
         "no experiment is called {}",
