@@ -75,6 +75,9 @@ struct RunOptions {
     /// Seconds that each is measured
     #[arg(long)]
     seconds: Option<f64>,
+    /// Keys of the other experiments
+    #[arg(long)]
+    keys: Option<u64>,
     /// Keys of the experiments with very many
     #[arg(long)]
     many_keys: Option<u64>,
@@ -131,6 +134,7 @@ fn run(options: &RunOptions) -> Result<()> {
     let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     plan.rounds = options.rounds.unwrap_or(plan.rounds);
     plan.seconds = options.seconds.unwrap_or(plan.seconds);
+    plan.keys = options.keys.unwrap_or(plan.keys);
     plan.populate = options.many_keys.unwrap_or(plan.populate);
     let catalogue = Catalogue::from_environment()?;
     let mut placement = Placement::halves(&process::processors());

@@ -56,7 +56,8 @@ fn durable_writes_have_their_fsyncs_counted() {
     if !module.exists() {
         return println!("SKIPPED: {} is not built", module.display());
     }
-    let wanted = ["--series", "redis", "--series", "fdatasync", "--point", "one connection"];
+    let (series, point) = (["--series", "redis", "--series", "fdatasync"], "one connection");
+    let wanted = [&series[..], &["--point", point, "--keys", "10000"]].concat();
     let (results, _) = run("aof", &wanted, &module);
     let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
     let [disk, redis] = rounds.as_slice() else { panic!("{rounds:?}") };
