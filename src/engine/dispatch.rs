@@ -384,7 +384,7 @@ impl Engine {
             return self.send_back(std::iter::once(request));
         }
         if request.seen > self.log.logged() {
-            return self.log.wait(request.seen, ForMain::Answer(request));
+            return self.wait_for_log(request.seen, ForMain::Answer(request));
         }
         self.books.completed();
         let Request { origin, reply, .. } = *request;
