@@ -827,7 +827,7 @@ fn snapshot(count: u64) {
         let mut lend = |shard: u32, look: &mut dyn FnMut(&Store)| {
             let held = from.shard(shard).token.try_take().expect("one thread");
             look(&held);
-            from.release(shard, held);
+            from.release(from.worker_slot(0), shard, held);
         };
         snapshot::save(&from, &mut lend, &mut strings, &mut |_| ());
         println!("  save                           {:>6.1}", per_key(start));

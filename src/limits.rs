@@ -270,6 +270,16 @@ pub const MAIN_TURN: Duration = Duration::from_micros(300);
 /// Bytes of notifications waiting for the main thread beyond which writes on the ports wait too: a
 /// thousand with short keys, which take some milliseconds to publish.
 pub const NOTIFICATIONS_MAX_BYTES: usize = 256 << 10;
+
+/// About the largest text of records that the main thread gives to the host's log at once, in
+/// bytes: writing it takes about a millisecond. A single run may make a larger one.
+pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
+
+/// `midi.journal-buffer`: the most bytes of writes, with what their keys were before, that wait for
+/// the host's log before writes wait; by default, and within these bounds.
+pub const JOURNAL_BUFFER_DEFAULT: i64 = 64 << 20;
+/// See [`JOURNAL_BUFFER_DEFAULT`].
+pub const JOURNAL_BUFFER_MIN: i64 = 1 << 20;
 /// The size of each of them besides its key.
 pub const NOTIFICATION_OVERHEAD: usize = 256;
 

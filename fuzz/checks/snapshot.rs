@@ -101,7 +101,7 @@ impl Sink for List {
 fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
     let held = engine.shard(shard).token.try_take().expect("nobody else has it");
     look(&held);
-    engine.release(shard, held);
+    engine.release(engine.worker_slot(0), shard, held);
 }
 
 fn saved(engine: &Engine) -> Vec<Vec<u8>> {

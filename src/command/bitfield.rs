@@ -137,7 +137,9 @@ fn write(
     cx.limits.value(len)?;
     let mut said = Said::new();
     let mut changed = false;
-    cx.change_bytes(len, |bytes| {
+    let written = steps.iter().filter(|step| step.write.is_some());
+    let first = written.map(|step| (step.at / 8) as usize).min().unwrap_or(0);
+    cx.change_bytes(first..len, |bytes| {
         for step in steps {
             let (answer, changes) = step.take(bytes, grows);
             said.push(answer);

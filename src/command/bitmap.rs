@@ -143,7 +143,7 @@ fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let was = value.as_ref().is_some_and(|value| bits::bit(value.bytes(), at));
     let has_it = value.is_some_and(|value| value.len() >= len);
     if !has_it || was != on {
-        cx.change_bytes(len, |value| {
+        cx.change_bytes(len - 1..len, |value| {
             bits::set_bit(value, at, on);
             true
         })?;

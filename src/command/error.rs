@@ -84,7 +84,7 @@ pub enum Error {
     /// A long command reached the host's `maxmemory`.
     OutOfMemory,
     /// The host's AOF is on, and midi does not write to it yet.
-    AofOn,
+    NoPreamble,
     /// The host has replicas, and midi does not replicate to them yet.
     HasReplicas,
     /// The host is loading its data.
@@ -255,10 +255,12 @@ impl Error {
                 format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
             }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-            Error::AofOn => "MISCONF midi does not log its writes to the AOF yet, so it refuses \
+            Error::NoPreamble => {
+                "MISCONF midi does not log its writes to the AOF yet, so it refuses \
                              them while appendonly is on. Until it does, use midi on a server \
                              without an AOF."
-                .into(),
+                    .into()
+            }
             Error::HasReplicas => "MISCONF midi does not replicate its writes yet, so it refuses \
                                    them while replicas are attached. Until it does, use midi on \
                                    a server without replicas."

@@ -1,5 +1,7 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
+use std::ops::Range;
+
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
     Run, arg,
@@ -210,7 +212,7 @@ impl OneKey<'_> {
             return Ok(self.len()?.unwrap_or(0));
         }
         let mut len = 0;
-        self.change_bytes(end, |value| {
+        self.change_bytes(offset..end, |value| {
             value[offset..end].copy_from_slice(bytes);
             len = value.len();
             true
@@ -218,19 +220,20 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Lets `change` write into the key's value, which is created if it is missing and extended
-    /// with zeros to at least `len` bytes. If the value did not grow and `change` returns false,
-    /// the key counts as unchanged.
+    /// Lets `change` write into these bytes of the key's value, which is created if it is missing
+    /// and extended with zeros to at least the end of them. If the value did not grow and `change`
+    /// returns false, the key counts as unchanged.
     ///
     /// # Errors
     /// Before `change` is called: it is too much work for this thread. The caller has checked that
     /// the value may have `len` bytes.
     pub(super) fn change_bytes(
         &mut self,
-        len: usize,
+        part: Range<usize>,
         mut change: impl FnMut(&mut [u8]) -> bool,
     ) -> Result<(), Error> {
-        let limits = *self.limits;
+        let (limits, len) = (*self.limits, part.end);
+        self.key.writes_only(part);
         // The error `None` means that nothing was changed.
         let mut edit = |value: &mut Vec<u8>| {
             let grows = len > value.len();

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 
+use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
     ManyKeys, OtherDbs, Reply, Run, arg, word,
@@ -21,6 +22,7 @@ pub(super) static RENAME: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
+    record: Some(renamed),
     action: Action::ManyKeys(Run::Edit(rename)),
     ..Command::USUAL
 };
@@ -36,6 +38,7 @@ pub(super) static RENAMENX: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
+    record: Some(renamed),
     action: Action::ManyKeys(Run::Edit(renamenx)),
     ..Command::USUAL
 };
@@ -58,6 +61,7 @@ pub(super) static COPY: Command = Command {
             word("replace", "REPLACE").optional(),
         ],
     },
+    record: Some(copied),
     action: Action::ManyKeys(Run::Edit(copy)),
     ..Command::USUAL
 };
@@ -74,9 +78,23 @@ pub(super) static MOVE: Command = Command {
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
     },
+    record: Some(moved),
     action: Action::ManyKeys(Run::Edit(move_key)),
     ..Command::USUAL
 };
+
+fn renamed<'a>(args: &Args<'a>, _: u32) -> Record<'a> {
+    Record::Rename { key: args.get(1), to: args.get(2) }
+}
+
+fn copied<'a>(args: &Args<'a>, own: u32) -> Record<'a> {
+    let db = CopyOptions::parse(args, own, u32::MAX).map_or(own, |options| options.db);
+    Record::Copy { key: args.get(1), to: args.get(2), db }
+}
+
+fn moved<'a>(args: &Args<'a>, own: u32) -> Record<'a> {
+    Record::Move { key: args.get(1), db: database(args, 2, u32::MAX).unwrap_or(own) }
+}
 
 /// A key's number among the command's keys, its name, and its database.
 #[derive(Clone, Copy)]

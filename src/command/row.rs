@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 
+use super::record::Record;
 use super::{Action, Args, Docs, Error, Keys, Limits, PortCommand};
 use crate::limits::KEYS_AT_ONCE;
 
@@ -27,6 +28,9 @@ pub struct Command {
     pub twins: &'static [&'static str],
     /// Its subcommands if they are not rows: one function handles all of them.
     pub subcommands: Option<&'static Subcommands>,
+    /// The record with which the log has it, if it is logged as itself once it has changed
+    /// something. All other commands are logged by what became of their keys.
+    pub record: Option<for<'a> fn(&Args<'a>, u32) -> Record<'a>>,
     /// When it is long work.
     pub long: Long,
     /// What happens to it between MULTI and EXEC.
@@ -55,6 +59,7 @@ impl Command {
         categories: "",
         twins: &[],
         subcommands: None,
+        record: None,
         long: Long::Never,
         in_multi: InMulti::Queued,
         group: "generic",

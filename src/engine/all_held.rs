@@ -42,7 +42,7 @@ impl Engine {
     pub fn visit(&self, locked: Locked<'_>, shard: u32, look: &mut dyn FnMut(&Store)) {
         let held = self.take_waiting(locked, shard);
         look(&held);
-        self.release(shard, held);
+        self.let_go(shard, held);
     }
 
     /// Takes all tokens on a thread that may not wait for them; `None` if that has not succeeded by
@@ -64,7 +64,16 @@ impl Engine {
     }
 }
 
-impl AllHeld<'_> {
+impl<'e> AllHeld<'e> {
+    pub(super) fn engine(&self) -> &'e Engine {
+        self.engine
+    }
+
+    /// A shard's data, to be changed.
+    pub(super) fn store_mut(&mut self, shard: u32) -> Option<&mut Store> {
+        self.shards.get_mut(shard as usize).map(|held| &mut **held)
+    }
+
     /// A shard's data.
     pub fn store(&self, shard: u32) -> Option<&Store> {
         self.shards.get(shard as usize).map(|held| &**held)
@@ -73,7 +82,7 @@ impl AllHeld<'_> {
     /// Releases all tokens.
     pub fn release(self) {
         for (shard, held) in (0..).zip(self.shards) {
-            self.engine.release(shard, held);
+            self.engine.let_go(shard, held);
         }
     }
 }
@@ -88,7 +97,7 @@ impl AllHeld<'static> {
         let (mut parts, mut part) = (Vec::with_capacity(engine.config.workers), Vec::new());
         for (shard, held) in (0..).zip(self.shards) {
             if held.is_of_unit() {
-                engine.release(shard, held);
+                engine.let_go(shard, held);
                 continue;
             }
             part.push((shard, held));
@@ -136,7 +145,7 @@ impl Engine {
                 next
             };
             let Some(part) = next else { return };
-            part.into_iter().for_each(|(shard, held)| self.release(shard, held));
+            part.into_iter().for_each(|(shard, held)| self.let_go(shard, held));
         }
     }
 }

@@ -7,10 +7,26 @@ use super::call::{Call, Outcome, Taking};
 use super::long::ScanState;
 use super::slot::ThreadSlot;
 use super::state::Engine;
+use crate::command::record::Record;
 use crate::command::{Cluster, Error, OnAllKeys, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};
 use crate::sync::Locked;
+
+/// Whose command changes all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangedBy {
+    /// One of midi's, which midi logs.
+    Midi,
+    /// One of the host's, which the host logs.
+    Host,
+}
+
+impl ChangedBy {
+    fn logs<R>(self, record: R) -> Option<R> {
+        (self == ChangedBy::Midi).then_some(record)
+    }
+}
 
 impl Engine {
     pub(super) fn attempt_all_keys(
@@ -24,10 +40,11 @@ impl Engine {
         slot.counted(call.command, || match which {
             OnAllKeys::DbSize => {
                 reply.integer(self.books.census(call.db).keys);
+                self.see_all(slot);
                 Outcome::Done
             }
-            OnAllKeys::RandomKey => self.random_key(call, taking, reply),
-            OnAllKeys::Scan => self.scan(call, taking, reply),
+            OnAllKeys::RandomKey => self.random_key(slot, call, taking, reply),
+            OnAllKeys::Scan => self.scan(slot, call, taking, reply),
             OnAllKeys::SwapDb => self.swap(slot, call, reply),
             OnAllKeys::Keys
             | OnAllKeys::KeyspaceDigest
@@ -50,13 +67,19 @@ impl Engine {
             return Outcome::Long;
         };
         if a != b {
-            self.swap_dbs(locked, a, b);
+            self.swap_dbs(locked, a, b, ChangedBy::Midi);
         }
         reply.ok();
         Outcome::Done
     }
 
-    fn scan(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
+    fn scan(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         let args = match ScanArgs::parse(&call.args, &call.limits) {
             Ok(args) => args,
             Err(error) => return outcome_of(call, Err(error), reply),
@@ -78,7 +101,7 @@ impl Engine {
             };
             let shard = scan.shard();
             scan.visit(self, &held, &call.now, &mut || false);
-            self.release(shard, held);
+            self.release(slot, shard, held);
         }
         if scan.bytes() > call.limits.max_reply_bytes {
             return Outcome::TooLarge;
@@ -89,7 +112,13 @@ impl Engine {
 
     /// Draws shards, and a bucket in each, until one gives a key. If that keeps failing, because
     /// there are few keys or most have expired, the search for one is long work.
-    fn random_key(&self, call: &Call<'_>, taking: Taking<'_>, reply: &mut dyn Reply) -> Outcome {
+    fn random_key(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
         if self.books.census(call.db).keys == 0 {
             reply.null();
             return Outcome::Done;
@@ -100,7 +129,7 @@ impl Engine {
             let Some(held) = self.take(shard, taking) else { continue };
             let table = held.table(call.db);
             let key = table.and_then(|table| random_entry(table, &self.hasher, draw, &call.now));
-            self.release(shard, held);
+            self.release(slot, shard, held);
             if let Some(key) = key {
                 reply.bulk(&key);
                 return Outcome::Done;
@@ -111,9 +140,13 @@ impl Engine {
 
     /// Empties databases at one moment (one of them, or all); returns the tables to be freed. Each
     /// key counts as a change.
-    pub fn flush(&self, locked: Locked<'_>, only: Option<u32>) -> Vec<Remains> {
+    pub fn flush(&self, locked: Locked<'_>, only: Option<u32>, by: ChangedBy) -> Vec<Remains> {
         let mut remains = Vec::new();
-        self.edit_all(locked, |store, changes| {
+        let record = match only {
+            Some(db) => (db, Record::FlushDb),
+            None => (0, Record::FlushAll),
+        };
+        self.edit_all(locked, by.logs(record), |store, changes| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
                 let table =
@@ -129,8 +162,8 @@ impl Engine {
     }
 
     /// Exchanges two databases at one moment.
-    pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32) {
-        self.edit_all(locked, |store, changes| {
+    pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32, by: ChangedBy) {
+        self.edit_all(locked, by.logs((a, Record::SwapDb { a, b })), |store, changes| {
             self.edit_databases(locked, store, &[a, b], changes, |store| store.swap_dbs(a, b));
         });
     }

@@ -75,7 +75,7 @@ impl Engine {
             return Outcome::Busy;
         };
         let outcome = self.run_one(slot, call, hash, shard, &mut held, reply);
-        self.release(shard, held);
+        self.release(slot, shard, held);
         outcome
     }
 
@@ -118,7 +118,7 @@ impl Engine {
                 break;
             }
         }
-        run.held.into_iter().for_each(|(shard, token)| self.release(shard, token));
+        run.held.into_iter().for_each(|(shard, token)| self.release(slot, shard, token));
         (done, outcome)
     }
 
@@ -141,7 +141,7 @@ impl Engine {
             return Outcome::NeedsMain;
         };
         let mut events = Events::new(self.is_listening(), call.db);
-        let mut done = Done::default();
+        let mut done = Done::keeping(self.keeping());
         let outcome = {
             let table = held.db(call.db);
             let key = Edit::new(table, &self.hasher, hash, call.first_key(), now, &mut done);
@@ -160,7 +160,7 @@ impl Engine {
         };
         if done.is_anything() {
             let at = KeyAt { shard, db: call.db, hash };
-            self.end_edit(self.account(slot, call), held, at, || call.first_key(), &done);
+            self.end_edit(self.account(slot, call), held, at, || call.first_key(), &mut done);
         }
         if events.are_wanted() {
             self.leave_events(call.author, &events, |_| call.first_key());
@@ -342,7 +342,7 @@ impl Engine {
         let names = self.named(keys);
         let mut held = self.take_many(&shards_of(self, &names), taking).ok_or(Outcome::Busy)?;
         let result = self.with_held(slot, call, &names, &mut held, run);
-        self.release_many(held);
+        self.release_many(slot, held);
         result
     }
 
@@ -363,7 +363,9 @@ impl Engine {
         let mut events = Events::new(self.is_listening(), call.db);
         let mut keys = KeysInHand::new(self, call.db, now, names, held);
         let result = run(&mut keys, &mut events);
-        keys.end(self.account(slot, call), call.author, &events);
+        self.begin_group(slot);
+        keys.end(self.account(slot, call), call, &events);
+        self.end_group(slot);
         Ok(result)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::call::Outcome;
+use super::log::ThreadLog;
 use crate::command::COMMANDS;
 use crate::limits::TIMED_CALLS;
 
@@ -60,6 +61,7 @@ pub struct ThreadCounts {
     pub(super) ran_queued: Count,
     pub(super) slices: Count,
     pub(super) turns: Count,
+    pub(super) log: ThreadLog,
 }
 
 #[derive(Default)]
@@ -114,6 +116,7 @@ impl ThreadCounts {
             ran_queued: Count::default(),
             slices: Count::default(),
             turns: Count::default(),
+            log: ThreadLog::default(),
         }
     }
 

@@ -37,7 +37,7 @@ use super::job::{JobOwner, JobReply};
 use super::long::{is_long, long_work};
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
-use super::state::{Engine, HeldShard};
+use super::state::{Engine, ForMain, HeldShard};
 use super::work::Work;
 use crate::command::{Action, COMMANDS, DoorCommand, Error, Flags, OnAllKeys, Reply, Transcript};
 use crate::limits::MAIN_ARGUMENTS;
@@ -284,6 +284,7 @@ impl Engine {
             return Resumed::Answered(request);
         }
         let (mut transcript, mut outcome) = (self.transcript_for(&request), Outcome::Done);
+        slot.take_seen();
         let next = args.with(|args| {
             let call = self.call_of(&request, args);
             panic.guard(&call, &mut transcript, |transcript| match self.late_refusal(&call) {
@@ -304,6 +305,7 @@ impl Engine {
         match next {
             Next::Answered => {
                 request.reply = transcript;
+                request.seen = slot.take_seen();
                 return Resumed::Answered(request);
             }
             Next::Queue => {
@@ -376,10 +378,13 @@ impl Engine {
     }
 
     /// Answers a queued command that has its reply. Only the main thread answers clients of the
-    /// host's door.
+    /// host's door, once the host's log has what they wait for.
     pub fn answer(&self, locked: Locked<'_>, request: Box<Request>) {
         if !request.is_of_host() {
             return self.send_back(std::iter::once(request));
+        }
+        if request.seen > self.log.logged() {
+            return self.log.wait(request.seen, ForMain::Answer(request));
         }
         self.books.completed();
         let Request { origin, reply, .. } = *request;

@@ -14,8 +14,10 @@ use smallvec::{SmallVec, smallvec};
 use super::call::Author;
 use super::call::{Call, Taking};
 use super::counters::Census;
+use super::mode::Mode;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
+use crate::command::record::Record;
 use crate::command::{Event, Events, HeldKeys};
 use crate::store::{
     Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read,
@@ -39,13 +41,20 @@ pub(super) struct Account<'a> {
     pub(super) slot: &'a ThreadSlot,
     /// Whether it uses up the memory credit that the host grants.
     pub(super) metered: bool,
+    /// Whether the log gets a record of it. Else its command is logged as itself.
+    pub(super) record: bool,
+}
+
+impl<'a> Account<'a> {
+    /// For changes outside of any command that is logged as itself.
+    pub(super) fn new(slot: &'a ThreadSlot, metered: bool) -> Self {
+        Account { slot, metered, record: true }
+    }
 }
 
 impl Engine {
     /// Every change of a key ends here, through whichever door it came: while its shard is held,
-    /// once for each command or job that changed it. A journal would write its record here. The
-    /// key's new state is in its table. The old state was there until [`Edit`] changed it, which
-    /// also happens in one function only.
+    /// once for each command or job that changed it.
     ///
     /// A worker changes a key only after it has made sure that the host does not watch it, because
     /// only the main thread may notify the host.
@@ -56,12 +65,13 @@ impl Engine {
         watched: &mut Watched,
         db: u32,
         key: impl Fn() -> &'k [u8],
-        done: &Done,
+        expired: bool,
+        changed: bool,
     ) {
-        if done.expired {
+        if expired {
             self.notify_expired(db, key());
         }
-        if done.changed && !watched.is_empty() {
+        if changed && !watched.is_empty() {
             self.changed(slot.locked(), watched, db, key());
         }
     }
@@ -82,8 +92,11 @@ impl Engine {
         store: &mut Store,
         at: KeyAt,
         key: impl Fn() -> &'k [u8],
-        done: &Done,
+        done: &mut Done,
     ) {
+        if self.mode() == Mode::Logged {
+            self.note_edit(account.slot, store, at, key(), done, account.record);
+        }
         let (table, watched) = store.db_and_watched(at.db);
         if done.changed {
             account.slot.changed.add(1);
@@ -96,13 +109,13 @@ impl Engine {
             account.slot.book(at.db, table.take_gained());
         }
         self.note_due(at.shard, table);
-        self.key_ended(account.slot, watched, at.db, key, done);
+        self.key_ended(account.slot, watched, at.db, key, done.expired, done.changed);
     }
 
     /// Where the changes of a command are counted.
     #[inline]
     pub(super) fn account<'a>(&self, slot: &'a ThreadSlot, call: &Call<'_>) -> Account<'a> {
-        Account { slot, metered: self.is_metered(slot, call) }
+        Account { slot, metered: self.is_metered(slot, call), record: call.row().record.is_none() }
     }
 
     /// Edits one key of a held shard, outside any client's command.
@@ -115,12 +128,12 @@ impl Engine {
         now: &Now,
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> (R, Done) {
-        let (mut done, mut hiding) = (Done::default(), None);
+        let (mut done, mut hiding) = (Done::keeping(self.keeping()), None);
         let now = self.now_in_mode(now, &mut hiding);
         let result =
             work(&mut Edit::new(store.db(at.db), &self.hasher, at.hash, key, now, &mut done));
         if done.is_anything() {
-            self.end_edit(account, store, at, || key, &done);
+            self.end_edit(account, store, at, || key, &mut done);
         }
         (result, done)
     }
@@ -142,12 +155,19 @@ impl Engine {
         position: &mut usize,
         more: &mut dyn FnMut() -> bool,
     ) -> bool {
+        let is_logged = self.mode() == Mode::Logged;
         let (table, watched) = store.db_and_watched(db);
-        let mut expired = |entry: &Entry| {
-            self.key_ended(slot, watched, db, || entry.key(), &Done::expired());
+        let mut is_changed = false;
+        let mut expired = |entry: Entry| {
+            self.key_ended(slot, watched, db, || entry.key(), true, false);
+            if is_logged {
+                is_changed = true;
+                self.note_expired(slot, db, entry);
+            }
         };
         let done = table.remove_due(&self.hasher, horizon, position, more, &mut expired);
         let gained = table.take_gained();
+        store.log.is_changed |= is_changed;
         slot.book(db, gained);
         if gained.expired > 0 && self.is_listening() {
             self.announce_notifications(slot);
@@ -181,7 +201,7 @@ impl Engine {
     ) -> bool {
         let at = self.key_at(db, key);
         let mut held = self.take_waiting(locked, at.shard);
-        let account = Account { slot: self.main_slot(locked), metered: true };
+        let account = Account::new(self.main_slot(locked), true);
         let (_, done) =
             self.edit_key(account, &mut held, at, key, &self.main_now(locked), |edit| {
                 if replace || !edit.is_there() {
@@ -191,15 +211,16 @@ impl Engine {
         if done.changed && self.is_listening() {
             self.leave_notification(Author::Nobody, db, key, Event::SET);
         }
-        self.release(at.shard, held);
+        self.release(self.main_slot(locked), at.shard, held);
         done.changed
     }
 
     /// Calls `change` on every shard, with all tokens held at once, and counts what the databases
-    /// gained.
+    /// gained. `record` is for the log; without one, the host logs what happened.
     pub(super) fn edit_all(
         &self,
         locked: Locked<'_>,
+        record: Option<(u32, Record<'_>)>,
         mut change: impl FnMut(&mut Store, &mut Changes),
     ) {
         let all: Vec<u32> = (0..self.shard_count()).collect();
@@ -211,16 +232,19 @@ impl Engine {
             change(token, &mut changes);
             self.set_due(*shard, token);
         }
+        if self.mode() == Mode::Logged {
+            let position = self.log_change_of_all(locked, record);
+            held.iter_mut().for_each(|(_, token)| token.log.position = position);
+        }
         self.age.fetch_add(1, Ordering::Relaxed);
         for (db, change) in changes.0 {
             self.main_slot(locked).book(db, change);
         }
-        self.release_many(held);
+        self.release_many(self.main_slot(locked), held);
     }
 
     /// Changes these databases of one of the shards that [`Engine::edit_all`] holds; every such
-    /// change ends here. A journal needs one record for all shards together, which belongs in
-    /// `edit_all`.
+    /// change ends here.
     pub(super) fn edit_databases<R>(
         &self,
         locked: Locked<'_>,
@@ -285,7 +309,8 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         names: &'a [NamedKey<'a>],
         held: &'a mut ManyHeld<'b>,
     ) -> Self {
-        let done = names.iter().map(|_| Done::default()).collect();
+        let keeping = engine.keeping();
+        let done = names.iter().map(|_| Done::keeping(keeping)).collect();
         let keys = KeysInHand { engine, now, db, names, held, done, elsewhere: smallvec![] };
         let each =
             || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
@@ -314,14 +339,14 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         }
         let known = self.elsewhere.iter().position(|&(number, of, _)| (number, of) == (key, db));
         let at = known.unwrap_or_else(|| {
-            self.elsewhere.push((key, db, Done::default()));
+            self.elsewhere.push((key, db, Done::keeping(self.engine.keeping())));
             self.elsewhere.len() - 1
         });
         (store, &mut self.elsewhere[at].2)
     }
 
     /// Ends the edits of all the keys, and leaves the command's notifications.
-    pub(super) fn end(mut self, account: Account<'_>, author: Author, events: &Events) {
+    pub(super) fn end(mut self, account: Account<'_>, call: &Call<'_>, events: &Events) {
         for number in 0..self.names.len() {
             if self.done[number].has_met_hidden() {
                 drop(self.edit(number, self.db));
@@ -329,14 +354,21 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         }
         let (engine, own, db) = (self.engine, std::mem::take(&mut self.done), self.db);
         let own = own.into_iter().enumerate().map(|(number, done)| (number, db, done));
-        for (number, db, done) in own.chain(std::mem::take(&mut self.elsewhere)) {
+        let mut changed = false;
+        for (number, db, mut done) in own.chain(std::mem::take(&mut self.elsewhere)) {
             if done.is_anything() {
+                changed |= done.changed;
                 let (hash, key) = self.names[number];
                 let at = KeyAt { shard: engine.shard_of(hash), db, hash };
-                engine.end_edit(account, engine.among(self.held, hash), at, || key, &done);
+                engine.end_edit(account, engine.among(self.held, hash), at, || key, &mut done);
             }
         }
-        engine.leave_events(author, events, |number| self.names[number].1);
+        if let Some(record) = call.row().record.filter(|_| changed)
+            && engine.mode() == Mode::Logged
+        {
+            engine.note_record(account.slot, db, record(&call.args, db));
+        }
+        engine.leave_events(call.author, events, |number| self.names[number].1);
     }
 }
 

@@ -22,9 +22,10 @@ const FOR_HOST_WRITES: Gates =
 const FOR_WRITES: Gates = FOR_HOST_WRITES
     .and(Gates::READ_ONLY)
     .and(Gates::SAVING)
-    .and(Gates::AOF_ON)
+    .and(Gates::NO_PREAMBLE)
     .and(Gates::HAS_REPLICAS)
-    .and(Gates::NOTIFICATIONS);
+    .and(Gates::NOTIFICATIONS)
+    .and(Gates::JOURNAL);
 
 /// Reasons that also concern commands that may need memory.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
@@ -68,7 +69,7 @@ impl Engine {
         if gates.has(Gates::PAUSED) || writes && gates.has(Gates::WRITES_PAUSED) {
             return Gate::Wait;
         }
-        if flags.write && gates.has(Gates::NOTIFICATIONS.and(Gates::SAVING)) {
+        if flags.write && gates.has(Gates::NOTIFICATIONS.and(Gates::SAVING).and(Gates::JOURNAL)) {
             return Gate::Wait;
         }
         if let Some(error) = self.write_refusal(false).filter(|_| flags.write) {
@@ -115,15 +116,17 @@ impl Engine {
     /// need more memory.
     #[inline]
     pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
-        const ALL: Gates =
-            Gates::READ_ONLY.and(Gates::AOF_ON).and(Gates::HAS_REPLICAS).and(Gates::OUT_OF_MEMORY);
+        const ALL: Gates = Gates::READ_ONLY
+            .and(Gates::NO_PREAMBLE)
+            .and(Gates::HAS_REPLICAS)
+            .and(Gates::OUT_OF_MEMORY);
         let gates = self.gates();
         if !gates.has(ALL) {
             None
         } else if gates.has(Gates::READ_ONLY) {
             Some(Error::ReadOnly)
-        } else if gates.has(Gates::AOF_ON) {
-            Some(Error::AofOn)
+        } else if gates.has(Gates::NO_PREAMBLE) {
+            Some(Error::NoPreamble)
         } else if gates.has(Gates::HAS_REPLICAS) {
             Some(Error::HasReplicas)
         } else {

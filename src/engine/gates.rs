@@ -40,6 +40,11 @@ impl Gates {
     /// A replica whose master may have changed midi's keys without telling it.
     pub const UNSYNCED: Gates = Gates(1 << 14);
 
+    /// Too much of the log waits for the main thread. Set by workers.
+    pub const JOURNAL: Gates = Gates(1 << 16);
+    /// The host has AOF on, but would rewrite it without midi's keys.
+    pub const NO_PREAMBLE: Gates = Gates(1 << 17);
+
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Taking;
+use super::mode::Mode;
+use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld, Message};
 use crate::limits::MAIN_SPINS;
 use crate::store::{Now, Table, UnixMs};
@@ -35,9 +37,25 @@ impl Engine {
         self.shard(shard).due.store(held.next_due(), Ordering::Relaxed);
     }
 
-    /// Releases a token, and notifies the owner of messages that are left.
+    /// Releases a token, once the run that has changed the shard is in the log.
     #[inline]
-    pub fn release(&self, shard: u32, held: HeldShard<'_>) {
+    pub fn release(&self, slot: &ThreadSlot, shard: u32, mut held: HeldShard<'_>) {
+        self.before_release(slot, &mut held);
+        self.let_go(shard, held);
+    }
+
+    /// What must be done before a token is released.
+    #[inline]
+    pub(super) fn before_release(&self, slot: &ThreadSlot, held: &mut HeldShard<'_>) {
+        if self.mode() != Mode::Fast {
+            self.end_run(slot, &mut held.log);
+        }
+    }
+
+    /// Releases a token whose shard this thread has neither changed nor read for a client; notifies
+    /// the owner of messages that are left.
+    #[inline]
+    pub(super) fn let_go(&self, shard: u32, held: HeldShard<'_>) {
         if held.release(&self.room) == Released::Pending {
             self.tell_owner(shard);
         }
@@ -55,7 +73,7 @@ impl Engine {
             match self.take(shard, taking) {
                 Some(token) => held.push((shard, token)),
                 None => {
-                    self.release_many(held);
+                    held.into_iter().for_each(|(shard, token)| self.let_go(shard, token));
                     return None;
                 }
             }
@@ -63,9 +81,9 @@ impl Engine {
         Some(held)
     }
 
-    pub(super) fn release_many(&self, held: ManyHeld<'_>) {
+    pub(super) fn release_many(&self, slot: &ThreadSlot, held: ManyHeld<'_>) {
         for (shard, token) in held {
-            self.release(shard, token);
+            self.release(slot, shard, token);
         }
     }
 

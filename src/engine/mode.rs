@@ -4,9 +4,12 @@
 //!
 //! ```text
 //!          a gate that keeps all clients from writing closes
-//! Fast ──────────────────────────────────────────────────────► Closed
-//!      ◄──────────────────────────────────────────────────────
+//! Fast, Logged ──────────────────────────────────────────────► Closed
+//!              ◄──────────────────────────────────────────────
 //!                           it opens
+//! Fast ──────────────────────────────────────────────────────► Logged
+//!      ◄──────────────────────────────────────────────────────
+//!            the host logs nothing, and the tail is empty
 //! ```
 //!
 //! A door reads the gates before a command runs, and refuses it or has it wait in the words that
@@ -27,11 +30,10 @@ use crate::sync::Locked;
 pub enum Mode {
     /// Nothing consumes a log of writes: they take effect at once.
     Fast,
-    /// Writes take effect at once, and are logged. Nothing sets this yet: a journal will.
+    /// Writes take effect at once, and are logged: see `log`.
     Logged,
     /// Nobody may write, and keys that are due are hidden, not removed: the host loads data, saves
-    /// without a fork, or is a replica; or a log that midi cannot write to consumes the host's
-    /// writes.
+    /// without a fork, is a replica, or has a log that midi cannot write to.
     Closed,
 }
 
@@ -50,7 +52,7 @@ impl Mode {
 const CLOSING: Gates = Gates::LOADING
     .and(Gates::READ_ONLY)
     .and(Gates::SAVING)
-    .and(Gates::AOF_ON)
+    .and(Gates::NO_PREAMBLE)
     .and(Gates::HAS_REPLICAS);
 
 impl Engine {
@@ -78,7 +80,15 @@ impl Engine {
     /// Brings the mode in line with the gates. The caller holds no token, but for those that an
     /// open unit has laid aside.
     pub(super) fn settle_mode(&self, locked: Locked<'_>) {
-        let wanted = if self.gates().has(CLOSING) { Mode::Closed } else { Mode::Fast };
+        let gates = self.gates();
+        let wanted = if gates.has(CLOSING) {
+            Mode::Closed
+        } else if gates.has(Gates::AOF_ON) || self.mode() == Mode::Logged && !self.log.is_settled()
+        {
+            Mode::Logged
+        } else {
+            Mode::Fast
+        };
         if self.mode() != wanted {
             let all = self.hold_all(locked);
             self.set_mode(&all, wanted);

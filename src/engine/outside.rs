@@ -5,9 +5,13 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::host::Host;
+use super::log::{Logged, Wrote};
 use super::port::Ports;
 use crate::command::Transcript;
 use crate::sync::Locked;
+
+/// Writes to the host's log, in the order of the calls.
+pub type WriteLog = Box<dyn Fn(Locked<'_>, Logged<'_>) -> Wrote + Send + Sync>;
 
 /// The host and the ports, as far as they have been set.
 pub struct Outside {
@@ -16,6 +20,7 @@ pub struct Outside {
     /// Asks the host whether midi may write, and how much.
     ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
+    log: OnceLock<WriteLog>,
     /// The host's modules, as HELLO lists them.
     modules: Mutex<Arc<Transcript>>,
     ports: OnceLock<Box<dyn Ports>>,
@@ -27,6 +32,7 @@ impl Outside {
             wake_main,
             ask_host: OnceLock::new(),
             host: OnceLock::new(),
+            log: OnceLock::new(),
             modules: Mutex::default(),
             ports: OnceLock::new(),
         }
@@ -52,6 +58,21 @@ impl Outside {
     /// Sets the host, for main-thread tasks.
     pub fn meet_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
+    }
+
+    /// Sets how the holder of the global lock writes to the host's log.
+    pub fn on_log(&self, write: WriteLog) {
+        let _ = self.log.set(write);
+    }
+
+    /// Whether there is a log of the host's.
+    pub(super) fn has_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+
+    /// Writes to the host's log. Without a host, all is taken.
+    pub(super) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
+        self.log.get().map_or(Wrote::Taken, |write| write(locked, logged))
     }
 
     /// The host, once it has been set.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::call::Call;
 use super::host::Host;
-use super::job::JobDoor;
+use super::job::{JobDoor, JobReply};
 use super::refusals::Refusal;
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
@@ -66,6 +66,13 @@ impl Engine {
     /// Sends a request to the main thread, because only that can go on with it.
     pub(super) fn send_to_main(&self, request: Box<Request>) {
         if self.main.push(ForMain::Run(request)) {
+            self.outside.wake_main();
+        }
+    }
+
+    /// Has the main thread finish a job's reply once this position is logged.
+    pub(super) fn send_to_main_when_logged(&self, position: u64, reply: Box<dyn JobReply>) {
+        if self.main.push(ForMain::Finish(position, reply)) {
             self.outside.wake_main();
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 
+use super::all_keys::ChangedBy;
 use super::attempt::of_shard;
 use super::call::{Author, Taking};
 use super::edit::{Account, KeyAt};
@@ -19,6 +20,7 @@ use crate::command::Event;
 use crate::command::record::{Record, ValueTooLong};
 use crate::limits::AHEAD;
 use crate::store::{Edit, Now, Store, UnixMs};
+use crate::sync::Locked;
 
 /// Why a record cannot be replayed on this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum ReplayError {
     },
     /// It would make a value longer than any may be.
     TooLong,
+    /// It is about all keys, and is not the last one of its text.
+    NotLast,
 }
 
 impl fmt::Display for ReplayError {
@@ -41,6 +45,7 @@ impl fmt::Display for ReplayError {
                 write!(out, "a record of database {db}, but the server has {there} databases")
             }
             ReplayError::TooLong => write!(out, "a record makes a value too long"),
+            ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),
         }
     }
 }
@@ -102,6 +107,9 @@ impl Engine {
         let (key, to) = match record {
             Record::Select { db } => return self.has_database(db).map(|()| None),
             Record::Multi | Record::Exec => return Ok(None),
+            Record::FlushDb | Record::FlushAll | Record::SwapDb { .. } => {
+                return Err(ReplayError::NotLast);
+            }
             Record::Set { key, .. }
             | Record::Del { key }
             | Record::PexpireAt { key, .. }
@@ -165,7 +173,7 @@ impl Engine {
             count += 1;
             self.leave_replayed(*key, record.events().0);
         }
-        held.into_iter().for_each(|(shard, token)| self.release(shard, token));
+        held.into_iter().for_each(|(shard, token)| self.release(slot, shard, token));
         (count, error)
     }
 
@@ -213,13 +221,37 @@ impl Engine {
             self.leave_replayed(from, first);
             self.leave_replayed(to, second);
         }
-        self.release_many(held);
+        self.release_many(slot, held);
         1
     }
 
-    /// Lends a key of a held shard, at a time at which nothing has expired.
+    /// Replays a record about all keys. False if it is not one.
     ///
-    /// A replay that must not be logged again has to say so to `edit_key` here, and nowhere else.
+    /// # Errors
+    /// There is no such database.
+    pub fn replay_of_all(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        record: Record<'_>,
+    ) -> Result<bool, ReplayError> {
+        match record {
+            Record::FlushDb => {
+                self.has_database(db)?;
+                self.free_later(self.flush(locked, Some(db), ChangedBy::Host));
+            }
+            Record::FlushAll => self.free_later(self.flush(locked, None, ChangedBy::Host)),
+            Record::SwapDb { a, b } => {
+                self.has_database(a.max(b))?;
+                self.swap_dbs(locked, a, b, ChangedBy::Host);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lends a key of a held shard, at a time at which nothing has expired. While the host loads,
+    /// and on a replica, nothing of it is logged: the mode is closed.
     #[inline]
     fn replay_on<R>(
         &self,
@@ -228,7 +260,7 @@ impl Engine {
         (key, at): Place<'_>,
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> R {
-        let account = Account { slot, metered: false };
+        let account = Account::new(slot, false);
         self.edit_key(account, store, at, key, &Now::at(UnixMs::MIN), work).0
     }
 

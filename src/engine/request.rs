@@ -63,6 +63,8 @@ pub struct Request {
     pub origin: Origin,
     /// The reply, once it has run.
     pub reply: Transcript,
+    /// The position in the log that its reply must wait for; 0 for none.
+    pub seen: u64,
     /// How often tokens were busy.
     pub(super) tries: u8,
     /// It was found to be long work.
@@ -79,6 +81,7 @@ impl Request {
             prefix: call.prefix,
             origin,
             reply: Transcript::default(),
+            seen: 0,
             tries: 0,
             is_long: false,
         }

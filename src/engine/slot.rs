@@ -25,6 +25,13 @@ impl ThreadSlot {
         self.number == 0
     }
 
+    /// The position in the log that replies to what this thread has run since the last call must
+    /// wait for; 0 for none.
+    #[inline]
+    pub fn take_seen(&self) -> u64 {
+        self.log.take_seen()
+    }
+
     /// The proof, if this is the slot of the holder of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {

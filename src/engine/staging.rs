@@ -170,7 +170,7 @@ impl Engine {
                 let tables = staged.store.table(db).zip(held.table(db));
                 tables.is_some_and(|(staged, table)| has_any(table, staged, &self.hasher))
             });
-            self.release(shard, held);
+            self.let_go(shard, held);
             found
         })
     }
@@ -185,7 +185,8 @@ impl Engine {
     ) {
         // `edit_all` visits the shards in the order of their numbers.
         let mut stores = staging.into_stores();
-        self.edit_all(locked, |store, changes| {
+        // A load is not logged: the host has it in its files.
+        self.edit_all(locked, None, |store, changes| {
             let mut staged = stores.next().unwrap_or_default();
             let databases: BTreeSet<u32> = store.databases().chain(staged.databases()).collect();
             for db in databases {

@@ -10,7 +10,8 @@ use super::batch::Batch;
 use super::books::Books;
 use super::gates::Gates;
 use super::host::Host;
-use super::job::{Jobs, Progress};
+use super::job::{JobReply, Jobs, Progress};
+use super::log::Log;
 use super::marks::Watch;
 use super::mode::Mode;
 use super::notification::NotificationQueue;
@@ -67,6 +68,8 @@ pub struct Engine {
     /// A [`Mode`]; changed only while all tokens are held.
     pub(super) mode: AtomicU8,
     pub(super) age: AtomicU64,
+    /// The log of writes.
+    pub log: Log,
     /// Counters, memory credit and queued commands.
     pub books: Books,
     /// The host and the ports.
@@ -119,6 +122,7 @@ impl Engine {
             gates: AtomicU32::new(Gates::LOADING.bits()),
             mode: AtomicU8::new(Mode::Closed as u8),
             age: AtomicU64::new(0),
+            log: Log::default(),
         })
     }
 
@@ -167,16 +171,16 @@ impl Engine {
         shard as usize % self.config.workers
     }
 
-    /// Sets the host's gates, and the mode that follows from them. Workers set
-    /// [`Gates::NOTIFICATIONS`] themselves; it is kept. The caller holds no token, but for those
+    /// Sets the host's gates, and the mode that follows from them. The gates that workers set
+    /// themselves are kept. The caller holds no token, but for those
     /// that an open unit has laid aside.
     pub fn set_gates(&self, locked: Locked<'_>, gates: Gates) {
-        let kept = |before: u32| before & Gates::NOTIFICATIONS.bits();
+        const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::JOURNAL);
+        let kept = |before: u32| before & KEPT.bits();
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
-        if before.is_ok_and(|before| Gates::of_bits(before).without(Gates::NOTIFICATIONS) != gates)
-        {
-            self.settle_mode(locked);
+        self.settle_mode(locked);
+        if before.is_ok_and(|before| Gates::of_bits(before).without(KEPT) != gates) {
             self.wake_ports();
         }
     }
@@ -232,6 +236,8 @@ impl Engine {
 pub enum Message {
     /// Run this command.
     Run(Box<Request>),
+    /// More of the log is safe: replies may be sent.
+    Safe,
     /// Handle all of these.
     Batch(Vec<Message>),
     /// A port's command has run and is back on the worker of its connection.
@@ -265,6 +271,11 @@ pub enum ForMain {
     Run(Box<Request>),
     /// Run this task.
     Task(MainTask),
+    /// There are runs in the tail of the log.
+    Log,
+    /// A job's reply, for a client of the host's door, is to be finished once this position is
+    /// logged.
+    Finish(u64, Box<dyn JobReply>),
 }
 
 /// A task that only the holder of the host's global lock can do. If the host is busy with a script

@@ -104,7 +104,7 @@ impl Engine {
         if held.watched.observe(db, key, flag, self.most_watched()) {
             watching.keys.push(WatchedKey { db, key: key.into(), shard, due });
         }
-        self.release(shard, held);
+        self.release(slot, shard, held);
         true
     }
 
@@ -132,7 +132,7 @@ impl Engine {
         look: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> Option<R> {
         held.table(db)?;
-        let account = Account { slot, metered: false };
+        let account = Account::new(slot, false);
         let (seen, done) = self.edit_key(account, held, self.key_at(db, key), key, now, look);
         if done.expired && self.is_listening() {
             self.announce_notifications(slot);
@@ -174,6 +174,7 @@ impl Engine {
         shards.sort_unstable();
         shards.dedup();
         let held = self.take_many(&shards, Taking::WORKER).ok_or(Apart::Busy)?;
+        self.begin_group(slot);
         let mut holding = Holding { engine: self, slot, held };
         if holding.is_for_main(calls) {
             holding.let_go();
@@ -203,7 +204,7 @@ impl Engine {
         for watched in &watching.keys {
             let mut held = self.take_waiting(locked, watched.shard);
             forget(&mut held, watching, watched);
-            self.release(watched.shard, held);
+            self.let_go(watched.shard, held);
         }
         !watching.has_changed(&Now::at((self.config.clock)()))
     }
@@ -273,6 +274,7 @@ impl Holding<'_> {
         if self.engine.is_listening() {
             self.engine.announce_notifications(self.slot);
         }
-        self.engine.release_many(self.held);
+        self.engine.end_group(self.slot);
+        self.engine.release_many(self.slot, self.held);
     }
 }

@@ -42,7 +42,7 @@ impl Engine {
         let expiries = self.expiries(locked, &mut held, key);
         let before =
             std::mem::replace(&mut held.watched.ask(&name).due, expiries.iter().copied().collect());
-        self.release(shard, held);
+        self.release(self.main_slot(locked), shard, held);
         let mut due = self.watch.due.lock();
         for (db, at) in before {
             due.remove(&(at, (db, Arc::clone(&name))));
@@ -100,7 +100,7 @@ impl Engine {
                 due.remove(&(at, (db, Arc::clone(name))));
             }
         }
-        self.release(shard, held);
+        self.let_go(shard, held);
     }
 
     /// When a key expires, in each database that has it with an expiry.
@@ -167,7 +167,7 @@ impl Engine {
             if !is_live(&held, db, hash, &key, &now) {
                 self.changed(Some(locked), &mut held.watched, db, &key);
             }
-            self.release(shard, held);
+            self.let_go(shard, held);
         }
     }
 
@@ -198,7 +198,7 @@ impl Engine {
             let shard = self.shard_of(self.hasher.hash(&key));
             let mut held = self.take_waiting(locked, shard);
             self.changed(Some(locked), &mut held.watched, db, &key);
-            self.release(shard, held);
+            self.let_go(shard, held);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::call::Taking;
-use super::job::{GO_ON, Job, JobOwner, JobReply, Progress};
+use super::job::{GO_ON, Job, JobDoor, JobOwner, JobReply, Progress};
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, JobPart, Message};
 use crate::command::{Action, Args, COMMANDS, Error, Long, OnAllKeys, Reply};
@@ -230,8 +230,13 @@ impl Engine {
         });
         self.jobs.add(&job);
         let parts_left = AtomicUsize::new(work.parts.len());
-        let common =
-            Arc::new(Common { job, task: work.task, parts_left, reply: Mutex::new(reply) });
+        let common = Arc::new(Common {
+            job,
+            task: work.task,
+            parts_left,
+            reply: Mutex::new(reply),
+            seen: AtomicU64::new(0),
+        });
         for (number, part) in work.parts.into_iter().enumerate() {
             let worker = (work.first_worker + number) % self.config.workers;
             let part = RunningPart { common: Arc::clone(&common), stage: PartStage::Work(part) };
@@ -259,6 +264,8 @@ struct Common {
     task: Arc<dyn Task>,
     parts_left: AtomicUsize,
     reply: Mutex<Option<Box<dyn JobReply>>>,
+    /// The position in the log that the reply must wait for.
+    seen: AtomicU64,
 }
 
 /// A part on its worker.
@@ -281,10 +288,15 @@ impl JobPart for RunningPart {
                 self.common.job.cut_short.store(true, Ordering::Relaxed);
                 self.finish_part(engine, slot)
             }
-            PartStage::Work(part) => match part.slice(&slice) {
-                Progress::Done => self.finish_part(engine, slot),
-                other => other,
-            },
+            PartStage::Work(part) => {
+                slot.take_seen();
+                let progress = part.slice(&slice);
+                common.seen.fetch_max(slot.take_seen(), Ordering::Relaxed);
+                match progress {
+                    Progress::Done => self.finish_part(engine, slot),
+                    other => other,
+                }
+            }
             // If the client is gone, its reply need not be complete.
             PartStage::Reply(reply)
                 if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
@@ -320,6 +332,7 @@ impl RunningPart {
             engine.jobs.remove(&self.common.job);
             return Progress::Done;
         };
+        reply.waits_for(self.common.seen.load(Ordering::Relaxed));
         let error = self.common.job.error();
         match error {
             Some(Error::ReplyTooLarge) => reply.close(),
@@ -340,7 +353,12 @@ impl RunningPart {
         if let PartStage::Reply(reply) =
             std::mem::replace(&mut self.stage, PartStage::Work(Box::new(Nothing)))
         {
-            reply.finish();
+            let seen = self.common.seen.load(Ordering::Relaxed);
+            if self.common.job.door == JobDoor::Host && seen > engine.log.logged() {
+                engine.send_to_main_when_logged(seen, reply);
+            } else {
+                reply.finish();
+            }
         }
         Progress::Done
     }

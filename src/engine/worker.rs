@@ -203,6 +203,8 @@ impl<'a> Worker<'a> {
                     port.completed(request);
                 }
             }
+            // The port looks for itself what is safe.
+            Message::Safe => {}
             Message::Reply(mut request) => {
                 request.finish(self.slot);
                 self.answered.push(request);
@@ -322,8 +324,9 @@ impl<'a> Worker<'a> {
                 break;
             }
         }
+        self.engine.before_release(self.slot, &mut held);
         if self.engine.owner(shard) != self.number {
-            self.engine.release(shard, held);
+            self.engine.let_go(shard, held);
         } else if held.release(&self.engine.room) == Released::Pending {
             self.shards.push_back(shard);
         }
@@ -385,7 +388,7 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let horizon = Now::at((engine.config.clock)()).horizon();
-        if engine.mode() != Mode::Fast {
+        if engine.mode() == Mode::Closed {
             return;
         }
         let is_due = |&shard: &u32| engine.due(shard) < horizon;
@@ -405,8 +408,8 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             // Only the host's log may decide that a key has expired.
-            if engine.mode() != Mode::Fast {
-                engine.release(shard, held);
+            if engine.mode() == Mode::Closed || engine.log.is_full() {
+                engine.let_go(shard, held);
                 expiry.shards.clear();
                 return progress;
             }
@@ -417,7 +420,7 @@ impl<'a> Worker<'a> {
                 expiry.shards.pop_front();
                 (expiry.db, expiry.position) = (0, 0);
             }
-            engine.release(shard, held);
+            engine.release(self.slot, shard, held);
             if start.elapsed() > SLICE {
                 break;
             }

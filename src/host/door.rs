@@ -10,6 +10,7 @@ use super::copy::{self, Wait};
 use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
+use super::persistence::journal::Logging;
 use super::persistence::replaying;
 use super::register::Trampoline;
 use super::reply::HostReply;
@@ -117,7 +118,10 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if row.flags.write {
         GATES.check(ctx);
     }
-    engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
+    {
+        let _logging = Logging::begin(ctx);
+        engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
+    }
     // Reads by the others may remove due keys: the host is notified of those in the next turn.
     if row.flags.write {
         notifications::tell(ctx.locked(), Some(ctx));

@@ -7,14 +7,15 @@ use redis_module::raw;
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::instance;
+use super::persistence::journal::Logging;
 use super::persistence::sync::SYNC;
-use super::persistence::{fork, loading, save_points, saving};
+use super::persistence::{fork, journal, loading, save_points, saving};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
     watch,
 };
-use crate::engine::{Locked, Waker};
+use crate::engine::{ChangedBy, Locked, Waker};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
 /// next turn.
@@ -96,6 +97,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
             budget::renew();
             notifications::awake();
             save_points::add_changes(ctx);
+            journal::after_sleep(ctx.locked());
             turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
@@ -114,17 +116,22 @@ fn before_sleep(ctx: Ctx<'_>) {
     lock::run_starving(ctx);
     turn::tell(engine, locked);
     let all_freed = kept::free_dropped(locked);
-    for _ in 0..ROUNDS {
+    let may_sleep = (0..ROUNDS).any(|_| {
         if budget::is_spent() {
-            break;
+            return false;
         }
         if all_freed && !turn::has_left_over(engine) && engine.main.may_sleep(locked) {
-            return;
+            return true;
         }
         turn::turn(locked);
+        false
+    });
+    let has_logged = journal::before_sleep(ctx);
+    turn::answer_logged(engine, locked);
+    if !may_sleep || has_logged {
+        // More keeps coming, something is left over, or replies wait for what has been logged.
+        engine.outside.wake_main();
     }
-    // More keeps coming, or something is left over: do not sleep.
-    engine.outside.wake_main();
 }
 
 unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
@@ -200,8 +207,8 @@ unsafe extern "C" fn on_persistence(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         _ if fork::is_child() => {}
         raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START
         | raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START => saving::begin(ctx),
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(true),
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED => saving::end(false),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(ctx, true),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED => saving::end(ctx, false),
         _ => {}
     });
 }
@@ -250,7 +257,9 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             loading::take_effect(ctx.locked());
             let engine = &instance().engine;
             loading::before_flush(ctx);
-            let remains = engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok());
+            let _logging = Logging::begin(ctx);
+            let remains =
+                engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok(), ChangedBy::Host);
             engine.free_later(remains);
         }
     });
@@ -265,7 +274,8 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c
         {
             unit::is_inside(ctx);
             loading::take_effect(ctx.locked());
-            instance().engine.swap_dbs(ctx.locked(), a, b);
+            let _logging = Logging::begin(ctx);
+            instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
         }
     });
 }

@@ -35,6 +35,7 @@ pub static GATES: HostGates = HostGates {
     few_replicas: AtomicBool::new(false),
     saving: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
+    rewrites_all: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
     replicas_wanted: AtomicI64::new(0),
 };
@@ -57,6 +58,8 @@ pub struct HostGates {
     saving: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
+    /// A rewritten AOF begins with an RDB, which has midi's keys.
+    rewrites_all: AtomicBool,
     stops_at_disk_error: AtomicBool,
     replicas_wanted: AtomicI64,
 }
@@ -131,7 +134,7 @@ impl HostGates {
     #[cold]
     pub fn refresh(&self, ctx: Ctx<'_>) {
         let ports = self.ports.load(Ordering::Relaxed);
-        if ports && self.settings_stale.swap(false, Ordering::Relaxed) {
+        if self.settings_stale.swap(false, Ordering::Relaxed) {
             self.read_settings(ctx);
         }
         self.stale.store(false, Ordering::Relaxed);
@@ -172,6 +175,8 @@ impl HostGates {
     /// that it wants is then taken for 1: INFO counts the good ones only if it wants some.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
+        self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
+        instance().engine.log.set_reads_wait(is(c"appendfsync", b"always"));
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
@@ -192,6 +197,7 @@ impl HostGates {
         // A replica may be set to ignore the limit; its flag for being above the limit is set all
         // the same.
         let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
+        let aof = has(raw::REDISMODULE_CTX_FLAGS_AOF);
         let gates = Gates::OPEN
             .and_if(loading, Gates::LOADING)
             .and_if(
@@ -208,7 +214,8 @@ impl HostGates {
             .and_if(limited, Gates::METERED)
             .and_if(seen(&self.saving), Gates::SAVING)
             .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
-            .and_if(has(raw::REDISMODULE_CTX_FLAGS_AOF), Gates::AOF_ON)
+            .and_if(aof, Gates::AOF_ON)
+            .and_if(aof && !seen(&self.rewrites_all), Gates::NO_PREAMBLE)
             .and_if(seen(&self.replicas), Gates::HAS_REPLICAS);
         instance().engine.set_gates(ctx.locked(), gates);
     }

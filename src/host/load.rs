@@ -11,7 +11,7 @@ use redis_module::raw;
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::gates::GATES;
 use super::instance::{self, ModuleStage, VERSION, instance};
-use super::persistence::{report, section};
+use super::persistence::{journal, report, section};
 use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
@@ -89,6 +89,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.outside.on_ask_host(|locked| GATES.ask_host(locked));
+    engine.outside.on_log(Box::new(journal::write));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.on_watched_change(watch::tell);

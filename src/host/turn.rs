@@ -144,6 +144,19 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
         ForMain::Task(task) => task(locked, engine, engine.outside.host()),
+        // The tail is logged when the turn ends.
+        ForMain::Log => {}
+        ForMain::Finish(position, reply) if position > engine.log.logged() => {
+            engine.log.wait(position, ForMain::Finish(position, reply));
+        }
+        ForMain::Finish(_, reply) => reply.finish(),
+    }
+}
+
+/// Sends the answers whose writes the host's log has now.
+pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
+    for answer in engine.log.take_logged() {
+        guarded((), || handle(engine, locked, answer));
     }
 }
 
@@ -179,6 +192,7 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
     match message {
         ForMain::Task(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
-        ForMain::Run(_) | ForMain::Answer(_) => MESSAGES.put_off(message),
+        ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => MESSAGES.put_off(message),
+        ForMain::Log => {}
     }
 }

@@ -15,7 +15,7 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{loading, save_points};
+use super::persistence::{journal, loading, save_points};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -69,6 +69,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             notifications::before_exec(command.locked());
             USERS.before_exec(command);
             watch::before_exec(command.locked());
+            journal::before_exec(command.locked());
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),

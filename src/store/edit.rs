@@ -6,8 +6,16 @@
 
 use std::cell::Cell;
 
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::before::PartBefore;
 use super::segment::EntryRef;
-use super::{Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, Table, UnixMs, Value};
+use super::{
+    Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
+    UnixMs, Value,
+};
 
 /// What was done to a key.
 #[derive(Default)]
@@ -19,12 +27,49 @@ pub struct Done {
     pub expired: bool,
     /// A read met the key hidden; the next [`Edit`] that ends checks whether it may be removed.
     met_hidden: Cell<bool>,
+    /// What else is wanted.
+    keeping: Keeping,
+    /// What became of the key, if that is kept.
+    kind: ChangeKind,
+    /// What it was before each change, the oldest first, if that is kept.
+    before: SmallVec<[Before; 1]>,
+}
+
+/// What an edit keeps for a log of changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What became of the key.
+    Kind,
+    /// That, and what the key was before.
+    Before,
 }
 
 impl Done {
-    /// The key was due, and nothing else.
-    pub fn expired() -> Self {
-        Done { expired: true, ..Done::default() }
+    /// For an edit that keeps this for a log.
+    #[inline]
+    pub fn keeping(keeping: Keeping) -> Self {
+        Done { keeping, ..Done::default() }
+    }
+
+    /// What became of the key, for a log.
+    #[inline]
+    pub fn kind(&self) -> ChangeKind {
+        self.kind
+    }
+
+    /// Takes what the key was before each change, the oldest first.
+    pub fn take_before(&mut self) -> SmallVec<[Before; 1]> {
+        std::mem::take(&mut self.before)
+    }
+
+    #[inline]
+    fn keep(&mut self, before: impl FnOnce() -> Before) {
+        if self.keeping == Keeping::Before {
+            self.before.push(before());
+        }
     }
 
     /// Whether the key, or its table, has changed.
@@ -90,6 +135,8 @@ pub struct Edit<'a> {
     name: &'a [u8],
     now: &'a Now,
     place: Cell<KeyState>,
+    /// The only bytes of the value that the next change writes, if that is known.
+    part: Option<(usize, usize)>,
     done: &'a mut Done,
 }
 
@@ -105,7 +152,8 @@ impl<'a> Edit<'a> {
         now: &'a Now,
         done: &'a mut Done,
     ) -> Self {
-        Edit { table, hasher, hash, name, now, place: Cell::new(KeyState::Unknown), done }
+        let place = Cell::new(KeyState::Unknown);
+        Edit { table, hasher, hash, name, now, place, part: None, done }
     }
 
     /// The key's name.
@@ -165,11 +213,15 @@ impl<'a> Edit<'a> {
     #[inline]
     pub fn set(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
         if let Some(found) = self.found() {
-            return self.apply(|table| table.overwrite(found, value, expire_at));
+            let kind = self.kind_of_set(found);
+            self.keep_entry(found);
+            return self.apply(kind, |table| table.overwrite(found, value, expire_at));
         }
         let (hasher, hash, name) = (self.hasher, self.hash, self.name);
+        self.part = None;
         self.make_room();
-        self.apply(|table| table.insert(hasher, hash, name, value, expire_at));
+        self.done.keep(|| Before::Absent);
+        self.apply(ChangeKind::Whole, |table| table.insert(hasher, hash, name, value, expire_at));
         self.place.set(KeyState::Unknown);
     }
 
@@ -179,12 +231,19 @@ impl<'a> Edit<'a> {
         let (hasher, hash) = (self.hasher, self.hash);
         self.remove();
         self.make_room();
-        self.apply(|table| table.put(hasher, hash, entry));
+        self.done.keep(|| Before::Absent);
+        self.apply(ChangeKind::Whole, |table| table.put(hasher, hash, entry));
         self.place.set(KeyState::Unknown);
     }
 
+    /// The next change writes only these bytes of the value, which grows no further than their end.
+    /// The log then need not have the whole value.
+    pub fn writes_only(&mut self, part: Range<usize>) {
+        self.part = Some((part.start, part.end));
+    }
+
     /// Changes the value in place, if it is a shared buffer that allows that: see
-    /// [`Entry::change_shared`].
+    /// [`Entry::change_shared`]. [`Edit::writes_only`] must come first.
     ///
     /// # Errors
     /// The error of `change`, which then must have left the buffer unchanged.
@@ -193,11 +252,22 @@ impl<'a> Edit<'a> {
         change: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
     ) -> Option<Result<R, E>> {
         let found = self.found()?;
-        let changed = self.table.change_shared(found, change)?;
-        if changed.is_ok() {
-            self.touch();
-        }
-        Some(changed)
+        let keeps = self.done.keeping == Keeping::Before;
+        let origin = self.table.entry(found).origin();
+        let (start, end) = self.part.unwrap_or((0, usize::MAX));
+        let changed = self.table.change_shared(found, |value| {
+            let before = keeps.then(|| PartBefore::of(value, &(start..end), origin));
+            let len = value.len();
+            change(value).map(|result| (result, len, before))
+        })?;
+        Some(changed.map(|(result, len, before)| {
+            self.part = None;
+            if let Some(before) = before {
+                self.done.keep(|| Before::Part(before));
+            }
+            self.apply(ChangeKind::Part { start, end, before: len }, |_| ());
+            result
+        }))
     }
 
     /// Notes how the key's value came about.
@@ -210,7 +280,9 @@ impl<'a> Edit<'a> {
     /// Sets or clears the expiry of a key that exists.
     pub fn expire_at(&mut self, expire_at: Option<UnixMs>) {
         if let Some(found) = self.found() {
-            self.apply(|table| table.set_expire_at(found, expire_at));
+            let table = &*self.table;
+            self.done.keep(|| Before::Expiry(table.entry(found).expire_at()));
+            self.apply(ChangeKind::Expiry, |table| table.set_expire_at(found, expire_at));
         }
     }
 
@@ -218,22 +290,80 @@ impl<'a> Edit<'a> {
     pub fn remove(&mut self) -> bool {
         let Some(found) = self.found() else { return false };
         let (hasher, hash) = (self.hasher, self.hash);
-        self.apply(|table| table.remove(hasher, hash, found));
+        let removed = self.table.remove(hasher, hash, found);
+        self.done.keep(|| Before::Was(removed));
+        self.apply(ChangeKind::Whole, |_| ());
         self.place.set(KeyState::Absent);
         true
     }
 
     /// Counts a write that changed nothing.
     pub fn touch(&mut self) {
-        self.apply(|_| ());
+        self.done.changed = true;
     }
 
-    /// Every change of an entry is made in here: before it, the table has the key's old state, and
-    /// after it, the new one.
+    /// Makes the key what it was before a change. Restoring what this edit keeps, the newest first,
+    /// makes the change again.
+    pub fn restore(&mut self, before: Before) {
+        match before {
+            Before::Absent => {
+                self.remove();
+            }
+            Before::Was(entry) => self.put(entry),
+            Before::Expiry(at) => self.expire_at(at),
+            Before::Part(part) => self.restore_part(&part),
+        }
+    }
+
+    fn restore_part(&mut self, part: &PartBefore) {
+        let Some(range) = self.read().map(|entry| part.range(entry.value().bytes())) else {
+            return;
+        };
+        self.writes_only(range);
+        let restored = self.change(|value| {
+            part.restore(value);
+            Ok::<_, ()>(())
+        });
+        if restored.is_none() {
+            // Somebody still reads the buffer.
+            let Some(mut value) = self.read().map(|entry| entry.value().bytes().to_vec()) else {
+                return;
+            };
+            part.restore(&mut value);
+            self.set(Value::Shared(&SharedValue::new(value)), self.expiry());
+        }
+        self.set_origin(part.origin());
+    }
+
+    /// Every change of an entry is made in here, or right before it: what was there has been kept.
     #[inline(always)]
-    fn apply(&mut self, change: impl FnOnce(&mut Table)) {
+    fn apply(&mut self, kind: ChangeKind, change: impl FnOnce(&mut Table)) {
         change(self.table);
         self.done.changed = true;
+        if self.done.keeping != Keeping::Nothing {
+            self.done.kind = self.done.kind.and(kind);
+        }
+    }
+
+    /// Keeps a copy of the entry, if that is wanted.
+    #[inline]
+    fn keep_entry(&mut self, found: FoundEntry) {
+        let table = &*self.table;
+        self.done.keep(|| {
+            let entry = table.entry(found);
+            Before::Was(entry.copy_as(entry.key()))
+        });
+    }
+
+    /// What [`Edit::set`] changes of an entry.
+    #[inline]
+    fn kind_of_set(&mut self, found: FoundEntry) -> ChangeKind {
+        match self.part.take() {
+            Some((start, end)) => {
+                ChangeKind::Part { start, end, before: self.table.entry(found).value_len() }
+            }
+            None => ChangeKind::Whole,
+        }
     }
 
     /// Removes a hidden key that is about to be replaced, wherever the horizon is.
@@ -253,7 +383,8 @@ impl<'a> Edit<'a> {
         if !entry.is_expired(self.now) || entry.expire_at().is_none_or(|due| due >= horizon) {
             return;
         }
-        self.table.expire(self.hasher, self.hash, found);
+        let expired = self.table.expire(self.hasher, self.hash, found);
+        self.done.keep(|| Before::Was(expired));
         self.done.expired = true;
         self.place.set(KeyState::Absent);
     }

@@ -7,6 +7,7 @@
 //! Store (one shard) ── Table (one per database) ── Segment ── Bucket ── Entry
 //! ```
 
+mod before;
 mod census;
 mod edit;
 mod entry;
@@ -20,8 +21,9 @@ mod time;
 mod value;
 mod watched;
 
+pub use before::{Before, ChangeKind};
 pub use census::Census;
-pub use edit::{Done, Edit, read};
+pub use edit::{Done, Edit, Keeping, read};
 pub use entry::{Entry, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use remains::Remains;
@@ -41,6 +43,17 @@ pub struct Store {
     others: Vec<(u32, Table)>,
     /// Keys whose changes are watched.
     pub watched: Watched,
+    /// What the log knows of the shard.
+    pub log: ShardLog,
+}
+
+/// What the log of writes knows of a shard.
+#[derive(Clone, Copy, Default)]
+pub struct ShardLog {
+    /// The position of the last run that changed it; 0 for none.
+    pub position: u64,
+    /// Whether the run that is under way has changed it.
+    pub is_changed: bool,
 }
 
 impl Store {

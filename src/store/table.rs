@@ -129,9 +129,9 @@ impl Table {
     }
 
     /// Removes a key because it was due.
-    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) {
+    pub(super) fn expire(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
         self.census.expired += 1;
-        self.remove(hasher, hash, found);
+        self.remove(hasher, hash, found)
     }
 
     /// The entry that was found.
@@ -233,12 +233,12 @@ impl Table {
         bytes + bytes / GROWTH_DIVISOR
     }
 
-    /// Removes a key and frees it.
-    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) {
+    /// Removes a key.
+    pub(super) fn remove(&mut self, hasher: &KeyHasher, hash: KeyHash, found: FoundEntry) -> Entry {
         let entry = self.segments[found.segment as usize].remove(hash, found.place);
         self.forget(&entry);
-        drop(entry);
         self.shrink(hasher, found.segment as usize);
+        entry
     }
 
     fn forget(&mut self, entry: &Entry) {
@@ -435,7 +435,7 @@ impl Table {
         horizon: UnixMs,
         position: &mut usize,
         more: &mut dyn FnMut() -> bool,
-        expired: &mut dyn FnMut(&Entry),
+        expired: &mut dyn FnMut(Entry),
     ) -> bool {
         while *position < self.segments.len() {
             let at = *position;
@@ -457,13 +457,13 @@ impl Table {
         hasher: &KeyHasher,
         horizon: UnixMs,
         at: usize,
-        expired: &mut dyn FnMut(&Entry),
+        expired: &mut dyn FnMut(Entry),
     ) {
         let mut segment = std::mem::replace(&mut self.segments[at], Segment::unused());
         let mut removed = 0;
         segment.remove_due(hasher, horizon, |entry| {
             self.forget(&entry);
-            expired(&entry);
+            expired(entry);
             removed += 1;
         });
         self.segments[at] = segment;

@@ -202,6 +202,8 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                     main_task(locked(), engine, engine.outside.host());
                     main_tasks += 1;
                 }
+                ForMain::Log => drop(engine.log_tail(locked())),
+                ForMain::Finish(_, reply) => reply.finish(),
             }
         }
         // What the host may do to the ports at any time.
@@ -236,14 +238,14 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shard_count() {
         let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
-        engine.release(shard, held);
+        engine.release(engine.worker_slot(0), shard, held);
     }
     for db in 0..engine.config.databases {
         let (mut keys, mut expiring) = (0, 0);
         for shard in 0..engine.shard_count() {
             let held = engine.shard(shard).token.try_take().expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
-            engine.release(shard, held);
+            engine.release(engine.worker_slot(0), shard, held);
             keys += census.keys;
             expiring += census.expiring;
         }

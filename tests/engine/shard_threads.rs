@@ -291,7 +291,7 @@ impl History {
 fn check_books(engine: &Engine) {
     for shard in 0..engine.shard_count() {
         let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
-        engine.release(shard, held);
+        engine.release(engine.worker_slot(0), shard, held);
     }
     let mut total = 0;
     for db in 0..engine.config.databases {
@@ -299,7 +299,7 @@ fn check_books(engine: &Engine) {
         for shard in 0..engine.shard_count() {
             let held = engine.shard(shard).token.try_take().expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
-            engine.release(shard, held);
+            engine.release(engine.worker_slot(0), shard, held);
             sum.keys += census.keys;
             sum.expiring += census.expiring;
             total += census.bytes;
@@ -610,6 +610,7 @@ impl Driver {
                 ForMain::Answer(request) => self.completed(request, false),
                 ForMain::Run(request) => self.completed(request, true),
                 ForMain::Task(_) => unreachable!("nobody runs main_tasks"),
+                ForMain::Log | ForMain::Finish(..) => unreachable!("nothing is logged"),
             }
         }
         for (ticket, said) in finished {
@@ -692,7 +693,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
             0 => {
                 left += 1;
                 if let Pushed::Taken(held) = token.push(request()) {
-                    engine.release(shard, held);
+                    engine.release(engine.worker_slot(0), shard, held);
                 }
             }
             1 => left += u64::from(matches!(token.leave(request()), Left::Queued)),
@@ -708,7 +709,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
                     while start.elapsed() < hold {
                         std::hint::spin_loop();
                     }
-                    engine.release(shard, held);
+                    engine.release(engine.worker_slot(0), shard, held);
                 }
             }
         }

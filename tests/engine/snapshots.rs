@@ -92,7 +92,7 @@ pub fn filled(engine: &Engine, keys: &Keys) {
 fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
     let held = engine.shard(shard).token.try_take().expect("nobody else has it");
     look(&held);
-    engine.release(shard, held);
+    engine.release(engine.worker_slot(0), shard, held);
 }
 
 /// All keys of an engine; checks its counters on the way.

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicUsize;
 
 use midi::command::{Args, Cluster, Keep, Reply, Transcript, find};
 use midi::engine::{
-    Author, Call, Config, Engine, Gates, Locked, Outcome, Settings, Taking, long_work,
+    Author, Call, ChangedBy, Config, Engine, Gates, Locked, Outcome, Settings, Taking, long_work,
 };
 use midi::store::{Census, Now, SharedValue, UnixMs};
 use proptest::prelude::*;
@@ -853,7 +853,7 @@ impl Tested {
             Step::Later(ms) => CLOCK.set(CLOCK.get() + ms),
             Step::Select(db) => self.db = *db,
             Step::SwapDbs(a, b) => {
-                self.engine.swap_dbs(locked(), *a, *b);
+                self.engine.swap_dbs(locked(), *a, *b, ChangedBy::Midi);
                 self.model.dbs.swap(*a as usize, *b as usize);
             }
             Step::DbSize => self.db_size(),
@@ -943,7 +943,7 @@ impl Tested {
                 sum.expiring += census.expiring;
                 sum.bytes += census.bytes;
             }
-            self.engine.release(shard, held);
+            self.engine.release(self.engine.worker_slot(0), shard, held);
         }
         for db in 0..DATABASES {
             let (books, sum) = (self.engine.books.census(db), sums[db as usize]);

@@ -44,7 +44,10 @@ impl Record<'_> {
             | Record::Exec
             | Record::Rename { .. }
             | Record::Copy { .. }
-            | Record::Move { .. } => {}
+            | Record::Move { .. }
+            | Record::FlushDb
+            | Record::FlushAll
+            | Record::SwapDb { .. } => {}
         }
         Ok(())
     }
@@ -53,7 +56,12 @@ impl Record<'_> {
     pub fn events(&self) -> (Option<Event>, Option<Event>) {
         let first = |event| (Some(event), None);
         match self {
-            Record::Select { .. } | Record::Multi | Record::Exec => (None, None),
+            Record::Select { .. }
+            | Record::Multi
+            | Record::Exec
+            | Record::FlushDb
+            | Record::FlushAll
+            | Record::SwapDb { .. } => (None, None),
             Record::Set { .. } => first(Event::SET),
             Record::Del { .. } => first(Event::DEL),
             Record::PexpireAt { .. } => first(Event::EXPIRE),

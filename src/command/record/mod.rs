@@ -94,6 +94,17 @@ pub enum Record<'a> {
         /// The database of the copy.
         db: u32,
     },
+    /// `FLUSHDB`: the database loses all its keys.
+    FlushDb,
+    /// `FLUSHALL`: all databases do.
+    FlushAll,
+    /// `SWAPDB a b`: two databases are exchanged.
+    SwapDb {
+        /// One of them.
+        a: u32,
+        /// The other.
+        b: u32,
+    },
     /// `MOVE key db`, in place of any key of the same name there.
     Move {
         /// The key.

@@ -198,6 +198,11 @@ fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
             Record::Copy { key, to, db: unsigned(db).ok_or_else(wrong)? }
         }
         [b"MOVE", key, db] => Record::Move { key, db: unsigned(db).ok_or_else(wrong)? },
+        [b"FLUSHDB"] => Record::FlushDb,
+        [b"FLUSHALL"] => Record::FlushAll,
+        [b"SWAPDB", a, b] => {
+            Record::SwapDb { a: unsigned(a).ok_or_else(wrong)?, b: unsigned(b).ok_or_else(wrong)? }
+        }
         _ => return Err(wrong()),
     })
 }
@@ -208,7 +213,7 @@ fn misfit(name: &[u8]) -> Flaw {
     if NAMES.contains(&name) { Flaw::Arguments(shown(name)) } else { Flaw::Unknown(shown(name)) }
 }
 
-const NAMES: [&[u8]; 12] = [
+const NAMES: [&[u8]; 15] = [
     b"SELECT",
     b"MULTI",
     b"EXEC",
@@ -221,6 +226,9 @@ const NAMES: [&[u8]; 12] = [
     b"RENAME",
     b"COPY",
     b"MOVE",
+    b"FLUSHDB",
+    b"FLUSHALL",
+    b"SWAPDB",
 ];
 
 fn set<'a>(key: &'a [u8], value: &'a [u8], options: &[&'a [u8]]) -> Option<Record<'a>> {

@@ -71,6 +71,13 @@ impl Record<'_> {
                 number(out, db);
                 out.extend_from_slice(b"$7\r\nREPLACE\r\n");
             }
+            Record::FlushDb => out.extend_from_slice(b"*1\r\n$7\r\nFLUSHDB\r\n"),
+            Record::FlushAll => out.extend_from_slice(b"*1\r\n$8\r\nFLUSHALL\r\n"),
+            Record::SwapDb { a, b } => {
+                out.extend_from_slice(b"*3\r\n$6\r\nSWAPDB\r\n");
+                number(out, a);
+                number(out, b);
+            }
             Record::Move { key, db } => {
                 write_key(out, b"*3\r\n$4\r\nMOVE\r\n", key, 0);
                 number(out, db);

@@ -116,11 +116,11 @@ impl Tested {
     fn put_other(&self, key: &str) {
         let at = self.engine.key_at(0, key.as_bytes());
         let mut held = self.engine.take_waiting(LOCKED, at.shard);
-        let account = Account { slot: self.engine.main_slot(LOCKED), metered: false };
+        let account = Account::new(self.engine.main_slot(LOCKED), false);
         self.engine.edit_key(account, &mut held, at, key.as_bytes(), &Now::at(0), |edit| {
             edit.put(Entry::other(key.as_bytes(), Value::Inline(b"12"), None));
         });
-        self.engine.release(at.shard, held);
+        self.engine.release(self.engine.main_slot(LOCKED), at.shard, held);
     }
 
     fn observe(&self, db: u32, key: &str) -> Arc<AtomicBool> {
@@ -128,7 +128,7 @@ impl Tested {
         let mut held = self.engine.take_waiting(LOCKED, at.shard);
         let flag = Arc::default();
         held.watched.observe(db, key.as_bytes(), &flag, 10);
-        self.engine.release(at.shard, held);
+        self.engine.release(self.engine.main_slot(LOCKED), at.shard, held);
         flag
     }
 }

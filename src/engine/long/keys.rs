@@ -64,7 +64,7 @@ impl Part for KeysPart {
                     break;
                 }
             }
-            slice.engine.release(shard, held);
+            slice.engine.release(slice.slot, shard, held);
             if self.chunk.is_full() {
                 self.hand_on(slice);
             }

@@ -102,7 +102,7 @@ impl Part for DigestPart {
                 NextVisit::Done => break,
             };
             let is_done = self.visit(slice, &held, &mut place);
-            slice.engine.release(shard, held);
+            slice.engine.release(slice.slot, shard, held);
             if is_done {
                 slice.advance(1);
             } else {

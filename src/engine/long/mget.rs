@@ -277,7 +277,7 @@ impl Round {
         let Some(mut held) = engine.take(shard, slice.taking()) else { return Step::Busy };
         self.is_own[number] = held.watched.observe(db, key, &self.flag, engine.most_watched());
         self.look(key, db, &mut held, slice);
-        engine.release(shard, held);
+        engine.release(slice.slot, shard, held);
         if self.bytes > most_reply(slice) {
             slice.refuse(Error::ReplyTooLarge);
             return Step::Done;
@@ -319,7 +319,7 @@ impl Round {
             }
             step = Step::Next;
         }
-        engine.release(at.shard, held);
+        engine.release(slice.slot, at.shard, held);
         step
     }
 

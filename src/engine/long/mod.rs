@@ -14,6 +14,7 @@ mod visits;
 
 pub use scan::ScanState;
 
+use super::all_keys::ChangedBy;
 use super::call::Call;
 use super::settings::Config;
 use super::state::Engine;
@@ -75,7 +76,7 @@ fn flush(
     only: Option<u32>,
 ) -> Result<Work, Error> {
     let waits = flush_waits(&call.args)?;
-    let remains = engine.flush(locked.ok_or(Error::Internal)?, only);
+    let remains = engine.flush(locked.ok_or(Error::Internal)?, only, ChangedBy::Midi);
     // Read now: a client that starts caching later has cached none of these.
     let cached = engine.is_tracked();
     if waits {

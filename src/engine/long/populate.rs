@@ -158,14 +158,14 @@ impl PopulatePart {
             return false;
         };
         if !slice.is_endless() && slice.engine.is_closed() {
-            slice.engine.release(shard, held);
+            slice.engine.release(slice.slot, shard, held);
             self.put_off(run);
             return false;
         }
         let run = run.min(self.between_looks);
         if !slice.is_endless() && held.watched.has_marks() && !self.may_make(slice, &held, run, now)
         {
-            slice.engine.release(shard, held);
+            slice.engine.release(slice.slot, shard, held);
             self.put_off(run);
             return false;
         }
@@ -173,7 +173,7 @@ impl PopulatePart {
         for planned in &self.sorted[self.done..self.done + run] {
             table.prefetch(planned.hash);
         }
-        let account = Account { slot: slice.slot, metered: true };
+        let account = Account::new(slice.slot, true);
         let mut has_notifications = false;
         for planned in &self.sorted[self.done..self.done + run] {
             self.args.key(planned.number, &mut self.key);
@@ -189,7 +189,7 @@ impl PopulatePart {
         if has_notifications && slice.engine.is_listening() {
             slice.engine.announce_notifications(slice.slot);
         }
-        slice.engine.release(shard, held);
+        slice.engine.release(slice.slot, shard, held);
         self.done += run;
         slice.advance(run as u64);
         true

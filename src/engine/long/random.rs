@@ -46,7 +46,7 @@ impl Part for RandomPart {
                     }
                 })
             });
-            engine.release(shard, held);
+            engine.release(slice.slot, shard, held);
             if found.is_some() {
                 *self.found.lock() = found;
                 return Progress::Done;

@@ -138,7 +138,7 @@ impl Part for ScanPart {
             };
             let (before, shard) = (state.left, state.shard());
             state.visit(slice.engine, &held, &now, &mut || slice.spent());
-            slice.engine.release(shard, held);
+            slice.engine.release(slice.slot, shard, held);
             slice.advance((before - state.left) as u64);
             if state.found.are_too_large(slice) {
                 slice.refuse(Error::ReplyTooLarge);

@@ -98,7 +98,7 @@ impl Export {
                         Err(WrongType) => *not_strings += 1,
                     }
                 });
-            slice.engine.release(self.shard, held);
+            slice.engine.release(slice.slot, self.shard, held);
             match next {
                 Some(place) => self.place = place,
                 None => {

@@ -106,8 +106,14 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
+    let mut held = HELD.take();
+    if let Some(all) = &mut held {
+        // What the host's log does not have yet must not be in a snapshot either: it comes later.
+        // SAFETY: no other thread is here.
+        all.take_back(unsafe { Locked::assume() });
+    }
     // Set once: `prepare` takes no tokens in a child.
-    if let Some(Err(all)) = HELD.take().map(|all| IN_CHILD.set(all)) {
+    if let Some(Err(all)) = held.map(|all| IN_CHILD.set(all)) {
         std::mem::forget(all);
     }
     if let Some(instance) = if_in_use() {

@@ -4,6 +4,7 @@
 //! ```text
 //! fork ─ all tokens ─► child: section::aux_save ─► report ─► parent: saving
 //! SAVE ─ keyspace closed ─► section::aux_save ─► saving
+//! writes ─► journal ─► the host's AOF
 //! start, full sync ─► section::aux_load ─► second keyspace ─► loading: exchanged at the end
 //! AOF ─► MIDI.JOURNAL, MIDI.SET, … ─► replaying: on the keyspace that its base has brought
 //! ```
@@ -11,6 +12,7 @@
 //! `journal::snapshot` has the format, and knows nothing of the host.
 
 pub mod fork;
+pub mod journal;
 pub mod loading;
 pub mod replaying;
 pub mod report;

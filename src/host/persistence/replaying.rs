@@ -22,7 +22,7 @@ use super::super::unit;
 use super::loading;
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
 use crate::engine::{Author, Call, Locked};
-use crate::journal::replay::{Replay, TextError, replay_here};
+use crate::journal::replay::{Replay, TextError, may_be_of_all, replay_here};
 use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 use crate::store::{Now, UnixMs};
 
@@ -67,9 +67,13 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let text = text.bytes();
     // A unit keeps the tokens that it takes, so the workers may not be able to go on.
     let is_inside = unit::is_inside(ctx);
+    let is_of_all = may_be_of_all(text);
+    if is_of_all {
+        settle(locked);
+    }
     let mut replay = REPLAY.lock();
     let is_idle = replay.as_ref().is_none_or(Replay::is_idle);
-    if is_inside || is_idle && text.len() < REPLAYED_HERE_BYTES {
+    if is_inside || is_of_all || is_idle && text.len() < REPLAYED_HERE_BYTES {
         drop(replay);
         loading::take_effect(locked);
         return replay_here(engine, locked, text).unwrap_or_else(|error| refuse(&error));

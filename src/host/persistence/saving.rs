@@ -8,11 +8,16 @@ use parking_lot::Mutex;
 
 use super::super::api::{Ctx, clock_ms};
 use super::super::gates::GATES;
+use super::super::instance::instance;
 use super::report::report;
 use super::save_points;
+use crate::engine::AllHeld;
 
 /// The field of the host's INFO that tells what came of the child, if that is a save.
 static CHILD_STATUS: Mutex<Option<&'static CStr>> = Mutex::new(None);
+
+/// Whether the tail of the log has been taken back for a save without a fork.
+static TAIL_IS_BACK: AtomicBool = AtomicBool::new(false);
 
 /// The last save that succeeded: milliseconds since the epoch (0: none yet), keys, bytes,
 /// microseconds.
@@ -25,10 +30,27 @@ static LAST_FAILED: AtomicBool = AtomicBool::new(false);
 pub fn begin(ctx: Ctx<'_>) {
     save_points::add_changes(ctx);
     GATES.begin_saving(ctx);
+    if !TAIL_IS_BACK.swap(true, Ordering::Relaxed) {
+        with_all_held(ctx, |all| all.take_back(ctx.locked()));
+    }
+}
+
+/// What the host's log does not have yet must not be in the file either: a log that is read after
+/// it has that.
+fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&mut AllHeld<'_>)) {
+    let engine = &instance().engine;
+    if !engine.log.is_tail_empty() {
+        let mut all = engine.hold_all(ctx.locked());
+        change(&mut all);
+        all.release();
+    }
 }
 
 /// A save without a fork is over.
-pub fn end(succeeded: bool) {
+pub fn end(ctx: Ctx<'_>, succeeded: bool) {
+    if TAIL_IS_BACK.swap(false, Ordering::Relaxed) {
+        with_all_held(ctx, |all| all.make_again(ctx.locked()));
+    }
     if succeeded {
         save_points::all_is_saved();
     }

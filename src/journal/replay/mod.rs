@@ -30,7 +30,7 @@ pub use error::TextError;
 
 use crate::command::Reply;
 use crate::command::record::{Record, Records};
-use crate::engine::{Engine, Part, Progress, Slice, Taking, Task, Work};
+use crate::engine::{Engine, Part, Progress, ReplayError, Slice, Taking, Task, Work};
 use crate::sync::Locked;
 use queue::Queue;
 use share::{Share, Went};
@@ -160,13 +160,30 @@ pub fn replay_here(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(
         if let Record::Select { db: next } = record {
             db = next;
         }
+        let is_last = records.position().offset() == text.len();
+        if is_last && engine.replay_of_all(locked, db, record).map_err(at(offset))? {
+            return Ok(());
+        }
         let failed = match engine.to_replay(db, record) {
             Ok(Some(replayed)) => engine.replay(slot, &[replayed], Taking::Wait(locked)).1,
             Ok(None) => None,
             Err(error) => Some(error),
         };
         if let Some(error) = failed {
-            return Err(TextError::Replay { error, offset });
+            return Err(at(offset)(error));
         }
     }
+}
+
+fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
+    move |error| TextError::Replay { error, offset }
+}
+
+/// Whether the last record of a text may be about all keys: then [`replay_here`] must replay it.
+pub fn may_be_of_all(text: &[u8]) -> bool {
+    /// The last record has at most this many bytes then.
+    const BYTES: usize = 64;
+    let end = &text[text.len().saturating_sub(BYTES)..];
+    let has = |name: &[u8]| end.windows(name.len()).any(|part| part == name);
+    has(b"\r\nFLUSHDB\r\n") || has(b"\r\nFLUSHALL\r\n") || has(b"\r\nSWAPDB\r\n")
 }

@@ -1,0 +1,193 @@
+//! Where runs are made and published, and how they get into the host's log.
+
+use std::sync::atomic::Ordering;
+
+use super::open_run::OpenRun;
+use super::tail::Logged;
+use crate::command::record::Record;
+use crate::engine::edit::KeyAt;
+use crate::engine::slot::ThreadSlot;
+use crate::engine::state::{ForMain, Message};
+use crate::engine::{Engine, Gates, Mode};
+use crate::limits::JOURNAL_TEXT_BYTES;
+use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store};
+use crate::sync::Locked;
+
+impl Engine {
+    /// What an edit keeps for the log. To be asked by a thread that holds a token.
+    #[inline]
+    pub(in crate::engine) fn keeping(&self) -> Keeping {
+        if self.mode() == Mode::Logged { Keeping::Before } else { Keeping::Nothing }
+    }
+
+    /// Notes the end of an edit in the run that is under way. `record` is false if the command that
+    /// made the edit is logged as itself.
+    #[inline(never)]
+    pub(in crate::engine) fn note_edit(
+        &self,
+        slot: &ThreadSlot,
+        store: &mut Store,
+        at: KeyAt,
+        key: &[u8],
+        done: &mut Done,
+        record: bool,
+    ) {
+        let before = done.take_before();
+        if done.kind() == ChangeKind::Nothing && !done.expired {
+            return;
+        }
+        store.log.is_changed = true;
+        let mut run = slot.log.run.lock();
+        run.note(at.db, key, before);
+        if record {
+            let entry = store
+                .table(at.db)
+                .and_then(|table| table.find(at.hash, key).map(|found| table.entry(found)));
+            run.add_key(at.db, key, entry, done.kind());
+        } else if done.expired {
+            run.add(at.db, Record::Del { key });
+        }
+    }
+
+    /// Notes in the run that is under way that a key was removed because it was due.
+    pub(in crate::engine) fn note_expired(&self, slot: &ThreadSlot, db: u32, entry: Entry) {
+        let mut run = slot.log.run.lock();
+        run.add(db, Record::Del { key: entry.key() });
+        run.note_removed(db, entry);
+    }
+
+    /// Adds a record to the run that is under way.
+    pub(in crate::engine) fn note_record(&self, slot: &ThreadSlot, db: u32, record: Record<'_>) {
+        slot.log.run.lock().add(db, record);
+    }
+
+    /// The records up to [`Engine::end_group`] belong together.
+    pub(in crate::engine) fn begin_group(&self, slot: &ThreadSlot) {
+        if self.mode() == Mode::Logged {
+            slot.log.run.lock().begin_group();
+        }
+    }
+
+    /// Ends what [`Engine::begin_group`] began. The mode is still the same: the caller holds the
+    /// tokens.
+    pub(in crate::engine) fn end_group(&self, slot: &ThreadSlot) {
+        if self.mode() == Mode::Logged {
+            slot.log.run.lock().end_group();
+        }
+    }
+
+    /// A thread is about to release a shard: publishes its run, if that has changed the shard, and
+    /// notes what its replies must wait for.
+    #[inline(never)]
+    pub(in crate::engine) fn end_run(&self, slot: &ThreadSlot, shard: &mut ShardLog) {
+        if shard.is_changed {
+            shard.is_changed = false;
+            shard.position = self.publish(slot);
+            slot.log.see(shard.position);
+        } else if self.log.reads_wait() && shard.position > self.log.safe() {
+            slot.log.see(shard.position);
+        }
+    }
+
+    /// The thread's replies must wait for all that has happened, if reads wait at all: it has read
+    /// something that any run may have changed.
+    pub(in crate::engine) fn see_all(&self, slot: &ThreadSlot) {
+        if self.log.reads_wait() {
+            slot.log.see(self.log.last());
+        }
+    }
+
+    /// Publishes the run that is under way; returns its position. If an earlier release has
+    /// published it already, returns that one.
+    fn publish(&self, slot: &ThreadSlot) -> u64 {
+        let mut open = slot.log.run.lock();
+        if open.is_empty() {
+            return open.position;
+        }
+        let run = std::mem::replace(&mut *open, self.log.spare_run());
+        let position = match slot.locked() {
+            Some(locked) if self.outside.has_log() => self.log_at_once(locked, run),
+            _ => self.add_to_tail(run),
+        };
+        open.position = position;
+        position
+    }
+
+    fn add_to_tail(&self, run: Box<OpenRun>) -> u64 {
+        let (position, is_first) = self.log.push(run);
+        if is_first && self.main.push(ForMain::Log) {
+            self.outside.wake_main();
+        }
+        if self.log.is_full() {
+            self.close_gate(Gates::JOURNAL);
+        }
+        position
+    }
+
+    /// Logs a change of all shards, which the caller holds: the tail, and then the record, unless
+    /// the host itself logs what happened.
+    pub(in crate::engine) fn log_change_of_all(
+        &self,
+        locked: Locked<'_>,
+        record: Option<(u32, Record<'_>)>,
+    ) -> u64 {
+        let mut run = self.log.spare_run();
+        if let Some((db, record)) = record {
+            run.add(db, record);
+        }
+        self.log_at_once(locked, run)
+    }
+
+    /// Logs a run of the holder of the global lock, and the tail before it.
+    fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
+        let (taken, position) = self
+            .log
+            .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
+        if !taken && self.main.push(ForMain::Log) {
+            self.outside.wake_main();
+        }
+        self.open_gate_if_room();
+        position
+    }
+
+    /// Gives runs of the tail to the host's log, about [`JOURNAL_TEXT_BYTES`] of them. True if some
+    /// are left. The host must be able to log: see its module's pauses.
+    pub fn log_tail(&self, locked: Locked<'_>) -> bool {
+        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
+        let (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        self.open_gate_if_room();
+        taken && !self.log.is_tail_empty()
+    }
+
+    /// Gives the whole tail to the host's log. False if it refuses.
+    pub fn log_whole_tail(&self, locked: Locked<'_>) -> bool {
+        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
+        let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
+        self.open_gate_if_room();
+        taken || last == 0
+    }
+
+    fn open_gate_if_room(&self) {
+        if self.gates().has(Gates::JOURNAL)
+            && self.log.tail_bytes() <= self.log.limit.load(Ordering::Relaxed) / 2
+        {
+            self.open_gate(Gates::JOURNAL);
+        }
+    }
+
+    /// The main loop has slept: replies to what was logged before may be sent.
+    pub fn after_sleep(&self, _: Locked<'_>) {
+        if self.log.after_sleep() {
+            for worker in 0..self.config.workers {
+                self.workers.send(worker, Message::Safe);
+            }
+        }
+    }
+
+    /// Nothing consumes the log any more: all that was logged is as safe as it will be.
+    pub fn forget_tail(&self, locked: Locked<'_>) {
+        while self.log_tail(locked) {}
+        self.log.before_sleep();
+        self.after_sleep(locked);
+    }
+}

@@ -1,0 +1,366 @@
+//! The tail, and how far the log has come.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::open_run::OpenRun;
+use crate::command::record::{Record, Records, header, select};
+use crate::engine::ForMain;
+use crate::limits::JOURNAL_TEXT_BYTES;
+use crate::store::Origin;
+
+/// Runs that are kept to be used again, and thereby their memory.
+const SPARE_RUNS: usize = 256;
+
+/// Something for the host's log.
+#[derive(Clone, Copy)]
+pub struct Logged<'a> {
+    /// A text of records, as MIDI.JOURNAL takes it.
+    pub text: &'a [u8],
+    /// The one record of the text, about keys of this database, if a command of midi's says the
+    /// same, and the holder of the global lock has just done it.
+    pub command: Option<(u32, Record<'a>)>,
+    /// Nothing of other threads is in it.
+    pub is_own_only: bool,
+}
+
+/// Whether the host has taken something for its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrote {
+    /// It has.
+    Taken,
+    /// It logs nothing that is done here.
+    Refused,
+}
+
+/// The log of writes.
+pub struct Log {
+    pub(super) tail: Mutex<Tail>,
+    /// The last position that the host has in its log.
+    logged: AtomicU64,
+    /// The last position that is written as the host's policy says.
+    safe: AtomicU64,
+    /// What `logged` was when the main loop last began to sleep.
+    before_sleep: AtomicU64,
+    /// Bytes of the tail.
+    bytes: AtomicUsize,
+    /// `midi.journal-buffer`: the most bytes of the tail before writes wait.
+    pub limit: AtomicUsize,
+    /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
+    reads_wait: AtomicBool,
+    spare: Mutex<Vec<Box<OpenRun>>>,
+    /// Answers of the main thread, each with the position that must be logged before.
+    waiting: Mutex<Vec<(u64, ForMain)>>,
+    /// The text that is being written, kept for its memory.
+    text: Mutex<Vec<u8>>,
+    pub(super) counts: Counts,
+}
+
+#[derive(Default)]
+pub(super) struct Tail {
+    /// The oldest first.
+    pub(super) runs: VecDeque<PublishedRun>,
+    /// The last position that was given.
+    pub(super) last: u64,
+    /// Whether the main thread knows that there are runs.
+    pub(super) is_announced: bool,
+}
+
+pub(super) struct PublishedRun {
+    pub(super) run: Box<OpenRun>,
+    /// What it counts for in the tail.
+    bytes: usize,
+    at: Instant,
+}
+
+impl PublishedRun {
+    fn new(run: Box<OpenRun>) -> Self {
+        PublishedRun { bytes: run.bytes(), run, at: Instant::now() }
+    }
+}
+
+/// What has happened so far.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) batches: AtomicU64,
+    runs: AtomicU64,
+    records: AtomicU64,
+    text_bytes: AtomicU64,
+    until_logged_us: AtomicU64,
+    pub(super) taken_back: AtomicU64,
+}
+
+/// What is known of the log, for INFO.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogCounts {
+    /// Runs that the host does not have yet.
+    pub tail_runs: usize,
+    /// Their bytes.
+    pub tail_bytes: usize,
+    /// How long the oldest of them has waited.
+    pub tail_age: Duration,
+    /// Texts given to the host so far.
+    pub batches: u64,
+    /// Runs logged so far.
+    pub runs: u64,
+    /// Records logged so far.
+    pub records: u64,
+    /// Bytes of texts so far.
+    pub text_bytes: u64,
+    /// Microseconds from a run to its place in the host's log, all runs of ports added up.
+    pub until_logged_us: u64,
+    /// Runs that were taken back so far, by saves and demotions.
+    pub taken_back: u64,
+    /// The last positions: given, logged, safe.
+    pub positions: (u64, u64, u64),
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            tail: Mutex::default(),
+            logged: AtomicU64::new(0),
+            safe: AtomicU64::new(0),
+            before_sleep: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            reads_wait: AtomicBool::new(false),
+            spare: Mutex::default(),
+            waiting: Mutex::default(),
+            text: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Log {
+    /// The last position that is written as the host's policy says: replies up to it may be sent.
+    #[inline]
+    pub fn safe(&self) -> u64 {
+        self.safe.load(Ordering::Acquire)
+    }
+
+    /// The last position that was given.
+    pub(super) fn last(&self) -> u64 {
+        self.tail.lock().last
+    }
+
+    /// The last position that the host has in its log.
+    pub fn logged(&self) -> u64 {
+        self.logged.load(Ordering::Relaxed)
+    }
+
+    /// Whether replies to reads wait until what they saw is safe.
+    #[inline]
+    pub fn reads_wait(&self) -> bool {
+        self.reads_wait.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether replies to reads wait.
+    pub fn set_reads_wait(&self, wait: bool) {
+        self.reads_wait.store(wait, Ordering::Relaxed);
+    }
+
+    /// Bytes of the tail.
+    pub fn tail_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the tail has reached its limit.
+    pub fn is_full(&self) -> bool {
+        self.tail_bytes() >= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Whether the host has all runs, and all are safe.
+    pub fn is_settled(&self) -> bool {
+        let tail = self.tail.lock();
+        tail.runs.is_empty() && self.safe() >= tail.last
+    }
+
+    /// Whether the host has all runs.
+    pub fn is_tail_empty(&self) -> bool {
+        self.tail.lock().runs.is_empty()
+    }
+
+    /// Has the main thread wait with an answer until this position is logged.
+    pub fn wait(&self, position: u64, answer: ForMain) {
+        self.waiting.lock().push((position, answer));
+    }
+
+    /// Takes the answers whose positions have been logged, the oldest first.
+    pub fn take_logged(&self) -> Vec<ForMain> {
+        let logged = self.logged();
+        let mut waiting = self.waiting.lock();
+        waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
+    }
+
+    /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
+    /// that there are runs.
+    pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
+        let mut published = PublishedRun::new(run);
+        self.bytes.fetch_add(published.bytes, Ordering::Relaxed);
+        let mut tail = self.tail.lock();
+        tail.last += 1;
+        let position = tail.last;
+        published.run.position = position;
+        tail.runs.push_back(published);
+        (position, !std::mem::replace(&mut tail.is_announced, true))
+    }
+
+    /// An empty run.
+    pub(super) fn spare_run(&self) -> Box<OpenRun> {
+        self.spare.try_lock().and_then(|mut spare| spare.pop()).unwrap_or_default()
+    }
+
+    /// Gives runs of the tail, the oldest first, and then `own`, to `write`: as many as make up
+    /// `most` bytes, but at least one. With `own` all are given. If it refuses, they stay in the
+    /// tail, and `own` joins them. Returns whether anything was taken, and the position of `own`.
+    pub(super) fn hand_over(
+        &self,
+        own: Option<Box<OpenRun>>,
+        most: usize,
+        write: &mut dyn FnMut(Logged<'_>) -> Wrote,
+    ) -> (bool, u64) {
+        let is_own = own.is_some();
+        let mut batch = self.take_batch(own, most);
+        let Some(last) = batch.last().map(|published| published.run.position) else {
+            return (false, 0);
+        };
+        let mut text = self.text.lock();
+        write_text(&batch, &mut text);
+        let is_own_only = is_own && batch.len() == 1;
+        let command = if is_own_only { only_record(&text, &batch[0].run) } else { None };
+        let wrote = if batch.iter().all(|published| published.run.records == 0) {
+            Wrote::Taken
+        } else {
+            write(Logged { text: &text, command, is_own_only })
+        };
+        let text_bytes = text.len();
+        text.clear();
+        text.shrink_to(4 * JOURNAL_TEXT_BYTES);
+        drop(text);
+        if wrote == Wrote::Refused {
+            let mut tail = self.tail.lock();
+            batch.into_iter().rev().for_each(|published| tail.runs.push_front(published));
+            return (false, last);
+        }
+        self.logged.store(last, Ordering::Relaxed);
+        self.count(&batch, text_bytes);
+        self.reuse(&mut batch);
+        (true, last)
+    }
+
+    fn take_batch(&self, own: Option<Box<OpenRun>>, most: usize) -> Vec<PublishedRun> {
+        let own = own.map(PublishedRun::new);
+        let mut tail = self.tail.lock();
+        tail.is_announced = false;
+        let Some(mut own) = own else {
+            let mut bytes = 0;
+            let fits = |published: &PublishedRun| {
+                let first = bytes == 0;
+                bytes += published.run.text.len();
+                first || bytes <= most
+            };
+            let count = tail.runs.iter().map(fits).take_while(|&fits| fits).count();
+            tail.is_announced = count < tail.runs.len();
+            return tail.runs.drain(..count).collect();
+        };
+        tail.last += 1;
+        own.run.position = tail.last;
+        self.bytes.fetch_add(own.bytes, Ordering::Relaxed);
+        tail.runs.push_back(own);
+        tail.runs.drain(..).collect()
+    }
+
+    fn count(&self, batch: &[PublishedRun], text_bytes: usize) {
+        let now = Instant::now();
+        let waited: Duration = batch.iter().map(|published| now - published.at).sum();
+        let records: u64 = batch.iter().map(|published| u64::from(published.run.records)).sum();
+        let bytes: usize = batch.iter().map(|published| published.bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        for (count, number) in [
+            (&self.counts.batches, 1),
+            (&self.counts.runs, batch.len() as u64),
+            (&self.counts.records, records),
+            (&self.counts.text_bytes, text_bytes as u64),
+            (&self.counts.until_logged_us, waited.as_micros() as u64),
+        ] {
+            count.fetch_add(number, Ordering::Relaxed);
+        }
+    }
+
+    fn reuse(&self, batch: &mut Vec<PublishedRun>) {
+        batch.iter_mut().for_each(|published| published.run.clear());
+        let mut spare = self.spare.lock();
+        let room = SPARE_RUNS.saturating_sub(spare.len());
+        spare.extend(batch.drain(..).map(|published| published.run).take(room));
+    }
+
+    /// The main loop is about to sleep, and the host will write its log before. True if it should
+    /// not sleep: something becomes safe when it wakes.
+    pub fn before_sleep(&self) -> bool {
+        let logged = self.logged();
+        self.before_sleep.store(logged, Ordering::Relaxed);
+        logged > self.safe()
+    }
+
+    /// The main loop has slept: what was logged before is written as the policy says. True if more
+    /// is safe than was.
+    pub(super) fn after_sleep(&self) -> bool {
+        let logged = self.before_sleep.load(Ordering::Relaxed);
+        let more = logged > self.safe();
+        if more {
+            self.safe.store(logged, Ordering::Release);
+        }
+        more
+    }
+
+    /// What is known of the log.
+    pub fn counts(&self) -> LogCounts {
+        let (tail_runs, oldest, last) = {
+            let tail = self.tail.lock();
+            (tail.runs.len(), tail.runs.front().map(|published| published.at), tail.last)
+        };
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LogCounts {
+            tail_runs,
+            tail_bytes: self.tail_bytes(),
+            tail_age: oldest.map_or(Duration::ZERO, |at| at.elapsed()),
+            batches: read(&self.counts.batches),
+            runs: read(&self.counts.runs),
+            records: read(&self.counts.records),
+            text_bytes: read(&self.counts.text_bytes),
+            until_logged_us: read(&self.counts.until_logged_us),
+            taken_back: read(&self.counts.taken_back),
+            positions: (last, self.logged(), self.safe()),
+        }
+    }
+}
+
+/// Writes the records of these runs as one text.
+fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
+    header(text);
+    let mut selected = None;
+    for PublishedRun { run, .. } in batch {
+        if let Some((first, last)) = run.databases {
+            if selected != Some(first) {
+                select(first, text);
+            }
+            selected = Some(last);
+        }
+        text.extend_from_slice(&run.text);
+    }
+}
+
+/// The record of a run that has no other, if a command of midi's can say it.
+fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<(u32, Record<'a>)> {
+    let (db, _) = run.databases.filter(|_| run.records == 1)?;
+    let record = Records::new(text).ok()?.filter_map(Result::ok).last()?;
+    match record {
+        Record::Set { origin, .. } if origin != Origin::Given => None,
+        record => Some((db, record)),
+    }
+}
