@@ -144,7 +144,7 @@ impl Log {
     }
 
     /// The last position that was given.
-    pub(super) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.tail.lock().last
     }
 
