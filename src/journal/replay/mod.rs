@@ -55,7 +55,8 @@ impl Replay {
         let shares = (0..count).map(|number| Mutex::new(Share::new(number))).collect();
         let all = Arc::new(Shares { queue: Queue::new(count), shares });
         let part = |number| SharePart { all: Arc::clone(&all), number };
-        engine.start_own_job("replay", Work::on_every_worker(engine, Arc::new(NoReply), 0, part));
+        engine
+            .start_own_job("replay", Work::on_every_worker(engine, Arc::new(Unanswered), 0, part));
         Replay(all)
     }
 
@@ -137,9 +138,9 @@ impl Part for SharePart {
     }
 }
 
-struct NoReply;
+struct Unanswered;
 
-impl Task for NoReply {
+impl Task for Unanswered {
     fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
         true
     }

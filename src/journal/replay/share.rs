@@ -16,16 +16,16 @@ pub(super) struct Share {
     number: usize,
     /// The text that it is in, and its number.
     text: Option<(u64, Arc<Vec<u8>>)>,
-    cursor: Cursor,
+    cursor: ReadTo,
     /// What it does at the next record of two shares, once it has got there.
     meeting: Option<Meeting>,
     /// A thread goes on with it; still set after a panic.
     is_running: bool,
 }
 
-/// A place in a text.
+/// How far a share has read a text.
 #[derive(Clone, Copy, Default)]
-struct Cursor {
+struct ReadTo {
     /// `None` before its version.
     at: Option<RecordsPosition>,
     /// The database there.
@@ -34,7 +34,7 @@ struct Cursor {
     met: u64,
 }
 
-impl Cursor {
+impl ReadTo {
     fn offset(self) -> usize {
         self.at.map_or(0, RecordsPosition::offset)
     }
@@ -44,7 +44,7 @@ impl Cursor {
 #[derive(Default)]
 struct RecordBatch<'a> {
     records: ArrayVec<Replayed<'a>, AHEAD>,
-    places: ArrayVec<Cursor, AHEAD>,
+    places: ArrayVec<ReadTo, AHEAD>,
 }
 
 /// How a share went on.
@@ -68,7 +68,7 @@ enum Stop {
 
 impl Share {
     pub(super) fn new(number: usize) -> Self {
-        let cursor = Cursor::default();
+        let cursor = ReadTo::default();
         Share { number, text: None, cursor, meeting: None, is_running: false }
     }
 
@@ -155,7 +155,7 @@ impl Share {
         };
         let mut batch = RecordBatch::default();
         while !batch.records.is_full() {
-            let place = Cursor { at: Some(records.position()), ..self.cursor };
+            let place = ReadTo { at: Some(records.position()), ..self.cursor };
             let Some(record) = records.next() else { break };
             let record = record?;
             if let Record::Select { db } = record {
@@ -191,7 +191,7 @@ impl Share {
     fn meet(
         &mut self,
         record: &Replayed<'_>,
-        place: Cursor,
+        place: ReadTo,
         queue: &Queue,
         slice: &Slice<'_>,
     ) -> Result<usize, TextError> {
@@ -216,7 +216,7 @@ impl Share {
 /// Replays records; returns how many, up to the first one with a busy token.
 fn replay(
     records: &[Replayed<'_>],
-    places: &[Cursor],
+    places: &[ReadTo],
     slice: &Slice<'_>,
 ) -> Result<usize, TextError> {
     match slice.engine.replay(slice.slot, records, slice.taking()) {
