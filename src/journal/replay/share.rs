@@ -57,7 +57,7 @@ pub(super) struct Went {
 }
 
 /// Why a share stops within a text.
-enum Stop {
+enum Halt {
     /// It is through.
     End,
     /// The slice is over.
@@ -87,14 +87,14 @@ impl Share {
                 break;
             };
             match self.read(&text, queue, slice, &mut went.any) {
-                Ok(Stop::End) => {
+                Ok(Halt::End) => {
                     self.text = None;
                     self.cursor.at = None;
                     queue.done(self.number);
                     went.any = true;
                 }
-                Ok(Stop::Spent) => break,
-                Ok(Stop::Blocked) => {
+                Ok(Halt::Spent) => break,
+                Ok(Halt::Blocked) => {
                     went.blocked = true;
                     break;
                 }
@@ -116,10 +116,10 @@ impl Share {
         queue: &Queue,
         slice: &Slice<'_>,
         any: &mut bool,
-    ) -> Result<Stop, TextError> {
+    ) -> Result<Halt, TextError> {
         loop {
             let batch = self.gather(text, slice)?;
-            let Some(&first) = batch.places.first() else { return Ok(Stop::End) };
+            let Some(&first) = batch.places.first() else { return Ok(Halt::End) };
             let done = match &batch.records[..] {
                 [record] if self.is_of_two_shares(record, slice) => {
                     self.meet(record, first, queue, slice)?
@@ -129,10 +129,10 @@ impl Share {
             *any |= done > 0;
             if let Some(&next) = batch.places.get(done) {
                 self.cursor = next;
-                return Ok(Stop::Blocked);
+                return Ok(Halt::Blocked);
             }
             if slice.spent() {
-                return Ok(Stop::Spent);
+                return Ok(Halt::Spent);
             }
         }
     }
