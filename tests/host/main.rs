@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod always;
 mod aof_base;
+
 mod aof_load;
 mod bitmaps;
 mod cluster;
