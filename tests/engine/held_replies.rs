@@ -263,8 +263,8 @@ fn a_long_pipeline_is_taken_in_bit_by_bit() {
     logging.end();
 }
 
-/// Sends this, closes the sending half if `half`, and returns what is said before the end, all of it
-/// after the log was safe.
+/// Sends this, closes the sending half if `half`, and returns what is said before the end, all of
+/// it after the log was safe.
 fn said_at_the_end(logging: &Logging, bytes: &[u8], half: bool) -> String {
     let mut stream = logging.stream();
     stream.write_all(bytes).expect("open");
