@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
 mod client;
+pub mod disk;
 mod door;
 mod free_port;
 pub mod grammar;
