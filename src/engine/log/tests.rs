@@ -160,19 +160,27 @@ fn content_of(engine: &Engine) -> Keys {
 }
 
 /// A command line.
-type Line = Vec<Vec<u8>>;
+#[derive(Clone)]
+struct Line(Vec<Vec<u8>>);
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "\"{}\"", self.0.join(&b' ').escape_ascii())
+    }
+}
 
 /// Arguments that may be kept, as the doors' are.
 struct Keeper<'a>(&'a Line);
 
 impl Keep for Keeper<'_> {
     fn keep(&self, index: usize) -> Option<SharedValue> {
-        Some(SharedValue::new(self.0[index].clone()))
+        Some(SharedValue::new(self.0.0[index].clone()))
     }
 }
 
 fn with_call<R>(engine: &Engine, db: u32, line: &Line, with: impl FnOnce(&Call<'_>) -> R) -> R {
-    let (words, keeper): (Vec<&[u8]>, _) = (line.iter().map(Vec::as_slice).collect(), Keeper(line));
+    let (words, keeper): (Vec<&[u8]>, _) =
+        (line.0.iter().map(Vec::as_slice).collect(), Keeper(line));
     let limits = engine.settings.limits(usize::MAX);
     with(&Call {
         command: find(words[0]).expect("a command of the table"),
@@ -384,7 +392,9 @@ impl Model {
         if self.is_logged() {
             assert!(changed.is_empty() || last > before, "{changed:?} is not in the log");
             assert!(last == before || seen == last, "waits for {seen}, not for {last}");
-            changed.into_iter().for_each(|name| drop(self.changed_at.insert(name, last)));
+            changed.into_iter().for_each(|name| {
+                self.changed_at.insert(name, last);
+            });
         }
         self.now = now;
         self.held.push(seen);
@@ -394,7 +404,7 @@ impl Model {
     fn has_seen(&self, db: u32, line: &Line, seen: u64) {
         let log = &self.engine.log;
         let waits = log.reads_wait() && self.engine.mode() != Mode::Fast;
-        for word in line[1..].iter().filter(|_| waits) {
+        for word in line.0[1..].iter().filter(|_| waits) {
             let Some(&at) = self.changed_at.get(&(db, word.clone())) else { continue };
             assert!(at <= log.safe() || at <= seen, "{line:?} has seen {at}, waits for {seen}");
         }
@@ -509,7 +519,7 @@ impl Model {
     fn run_together(&mut self, db: u32, lines: &[Line]) {
         let (engine, before, slot) = (&self.engine, self.last(), self.engine.worker_slot(1));
         let words: Vec<Vec<&[u8]>> =
-            lines.iter().map(|line| line.iter().map(Vec::as_slice).collect()).collect();
+            lines.iter().map(|line| line.0.iter().map(Vec::as_slice).collect()).collect();
         let keepers: Vec<_> = lines.iter().map(Keeper).collect();
         let calls = words.iter().zip(&keepers).map(|(words, keeper)| Call {
             command: find(words[0]).expect("a command of the table"),
@@ -537,13 +547,15 @@ impl Model {
                 }
             });
         }
-        let held = engine.hold(slot, shards, &Watching::default(), std::iter::empty());
-        let Ok((mut holding, _)) = held else { panic!("nobody else is here") };
+        let Ok((mut holding, _)) =
+            engine.hold(slot, shards, &Watching::default(), std::iter::empty())
+        else {
+            panic!("nobody else is here")
+        };
         for line in runs.iter().filter(|_| engine.mode() != Mode::Closed) {
             with_call(engine, db, line, |call| holding.run(call, &mut Transcript::default()));
         }
         holding.let_go();
-        drop(runs);
         let seen = slot.take_seen();
         assert!(self.last() <= before + 1, "one run");
         self.replied(before, seen);
@@ -626,7 +638,7 @@ impl Model {
     fn save_without_fork(&mut self) {
         let gates = self.engine.gates();
         self.engine.set_gates(LOCKED, gates.and(Gates::SAVING));
-        let line = vec![b"append".to_vec(), name(0), b"x".to_vec()];
+        let line = Line(vec![b"append".to_vec(), name(0), b"x".to_vec()]);
         self.run(Door::Worker(0), 0, &line);
         self.read_log();
         self.fork();
@@ -777,7 +789,7 @@ const LINES: &[&str] = &[
 ];
 
 fn is_of_all_keys(line: &Line) -> bool {
-    [&b"flushdb"[..], b"flushall", b"swapdb"].contains(&&line[0][..])
+    [&b"flushdb"[..], b"flushall", b"swapdb"].contains(&&line.0[0][..])
 }
 
 /// The bulk string of a reply.
@@ -801,7 +813,8 @@ impl Reply for Bulk {
 fn payload(value: Vec<u8>) -> Vec<u8> {
     let engine = new_engine(Gates::OPEN);
     let dump = |line: &[&[u8]]| {
-        let (line, mut reply) = (line.iter().map(|word| word.to_vec()).collect(), Bulk::default());
+        let (line, mut reply) =
+            (Line(line.iter().map(|word| word.to_vec()).collect()), Bulk::default());
         with_call(&engine, 0, &line, |call| engine.run_waiting(LOCKED, call, &mut reply));
         reply.0
     };
@@ -823,7 +836,7 @@ fn line_of(template: &str, seeds: &[u8]) -> Line {
         "P" => payload(vec![seed(); usize::from(seed())]),
         word => word.as_bytes().to_vec(),
     };
-    template.split(' ').map(word).collect()
+    Line(template.split(' ').map(word).collect())
 }
 
 fn line() -> impl Strategy<Value = Line> {
