@@ -21,8 +21,8 @@ use super::api::{Ctx, must_not_replicate};
 use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
-use super::persistence::journal;
 use super::persistence::sync::SYNC;
+use super::persistence::{journal, save_points};
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
@@ -194,6 +194,7 @@ impl HostGates {
         self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
         instance().engine.log.set_reads_wait(is(c"appendfsync", b"always"));
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
+        save_points::configure(&ctx.config_text(c"save").unwrap_or_default());
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
         self.replicas_wanted

@@ -4,6 +4,7 @@
 mod common;
 
 mod aof_base;
+mod aof_load;
 mod bitmaps;
 mod cluster;
 mod commands;

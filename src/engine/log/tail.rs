@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use super::open_run::OpenRun;
 use crate::command::record::{Record, Records, header, select};
-use crate::engine::ForMain;
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Origin;
 
@@ -54,8 +53,6 @@ pub struct Log {
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<SpareRuns>,
-    /// Answers of the main thread, each with the position that must be logged before.
-    waiting: Mutex<Vec<(u64, ForMain)>>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
     pub(super) counts: Counts,
@@ -166,7 +163,6 @@ impl Default for Log {
             bytes: AtomicUsize::new(0),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
-            waiting: Mutex::default(),
             text: Mutex::default(),
             counts: Counts::default(),
         }
@@ -215,18 +211,6 @@ impl Log {
     /// Whether the host has all runs.
     pub fn is_tail_empty(&self) -> bool {
         self.tail.lock().runs.is_empty()
-    }
-
-    /// Has the main thread wait with an answer until this position is logged.
-    pub fn wait(&self, position: u64, answer: ForMain) {
-        self.waiting.lock().push((position, answer));
-    }
-
-    /// Takes the answers whose positions have been logged, the oldest first.
-    pub fn take_logged(&self) -> Vec<ForMain> {
-        let logged = self.logged();
-        let mut waiting = self.waiting.lock();
-        waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
     }
 
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
