@@ -238,7 +238,8 @@ impl JobReply for JobAnswer {
     fn close(&mut self) {}
 
     fn waits_for(&mut self, position: u64) {
-        self.client.0.lock().waits_for = position;
+        let mut answer = self.client.0.lock();
+        answer.waits_for = answer.waits_for.max(position);
     }
 
     fn finish(self: Box<Self>) {
@@ -477,8 +478,9 @@ impl Model {
                     Message::Completed(request) => completed = Some(request.seen),
                     Message::Part(part) => {
                         self.jobs.push_back((number, client.clone(), part));
-                        client.0.lock().must_wait_for =
-                            if self.last() > before { self.last() } else { 0 };
+                        if self.last() > before {
+                            client.0.lock().must_wait_for = self.last();
+                        }
                     }
                     _ => {}
                 }
