@@ -398,6 +398,8 @@ fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<(u32, Record<'a>)> {
     let record = Records::new(text).ok()?.filter_map(Result::ok).last()?;
     match record {
         Record::Set { origin, .. } if origin != Origin::Given => None,
+        // The command does nothing then, the record changes how the value came about.
+        Record::SetRange { bytes: [], .. } => None,
         record => Some((db, record)),
     }
 }
