@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::open_run::OpenRun;
+use super::open_run::{ChangeOfAll, OpenRun};
 use crate::command::record::{Record, Records, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
-use crate::store::Origin;
+use crate::store::{Origin, Table};
 
 /// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
 /// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
@@ -53,6 +53,8 @@ pub struct Log {
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<SpareRuns>,
+    /// Tables that logged flushes have taken out, to be freed.
+    flushed: Mutex<Vec<Table>>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
     pub(super) counts: Counts,
@@ -163,6 +165,7 @@ impl Default for Log {
             bytes: AtomicUsize::new(0),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
+            flushed: Mutex::default(),
             text: Mutex::default(),
             counts: Counts::default(),
         }
@@ -278,6 +281,7 @@ impl Log {
         }
         self.logged.store(last, Ordering::Relaxed);
         self.count(&batch, text_bytes);
+        self.keep_flushed(&mut batch);
         self.reuse(&mut batch);
         (true, last)
     }
@@ -319,6 +323,19 @@ impl Log {
         ] {
             count.fetch_add(number, Ordering::Relaxed);
         }
+    }
+
+    fn keep_flushed(&self, batch: &mut [PublishedRun]) {
+        for published in batch {
+            if let Some(ChangeOfAll::Emptied(tables)) = published.run.of_all.take() {
+                self.flushed.lock().extend(tables.into_iter().map(|(.., table)| table));
+            }
+        }
+    }
+
+    /// Tables that logged flushes have taken out, to be freed.
+    pub(super) fn take_flushed(&self) -> Vec<Table> {
+        std::mem::take(&mut *self.flushed.lock())
     }
 
     fn reuse(&self, batch: &mut Vec<PublishedRun>) {

@@ -432,9 +432,6 @@ impl Model {
     }
 
     fn run(&mut self, door: Door, db: u32, line: &Line) {
-        if is_of_all_keys(line) && self.host.refuses.load(Ordering::Relaxed) {
-            return;
-        }
         let (engine, before) = (&self.engine, self.last());
         let seen = match door {
             Door::Worker(worker) => {
@@ -586,11 +583,7 @@ impl Model {
     fn unit(&mut self, db: u32, lines: &[Line]) {
         let (middle, before) = (lines.len() / 2, self.last());
         self.engine.open_unit(LOCKED);
-        let refuses = self.host.refuses.load(Ordering::Relaxed);
         for (number, line) in lines.iter().enumerate() {
-            if refuses && is_of_all_keys(line) {
-                continue;
-            }
             with_call(&self.engine, db, line, |call| {
                 self.engine.run_waiting(LOCKED, call, &mut Transcript::default());
             });
@@ -818,10 +811,6 @@ const LINES: &[&str] = &[
     "bitcount K",
     "lcs K K",
 ];
-
-fn is_of_all_keys(line: &Line) -> bool {
-    [&b"flushdb"[..], b"flushall", b"swapdb"].contains(&&line.0[0][..])
-}
 
 /// The bulk string of a reply.
 #[derive(Default)]
