@@ -12,6 +12,8 @@ mod inputs;
 #[cfg(loom)]
 mod interleavings;
 #[cfg(not(loom))]
+mod log_threads;
+#[cfg(not(loom))]
 mod port_threads;
 #[cfg(not(loom))]
 mod records;

@@ -79,3 +79,103 @@ fn a_write_over_a_hidden_key_finds_none_and_removes_it() {
     assert!(tested.done.changed && tested.done.expired && tested.keys() == 1);
     assert_eq!(tested.at(&apart(), |edit| edit.expiry()), Some(DUE + 20));
 }
+
+/// A change, what the log is told of it, and a keeper of the key's buffer, if there is one.
+type Changed<'a> = (&'a str, &'a dyn Fn(&mut Edit<'_>), ChangeKind);
+
+fn written(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Edit<'_>) {
+    move |edit| {
+        let end = at + bytes.len();
+        edit.writes_only(at..end);
+        let change = |value: &mut Vec<u8>| {
+            value.resize(value.len().max(end), 0);
+            value[at..end].copy_from_slice(bytes);
+            Ok::<_, ()>(())
+        };
+        if edit.change(change).is_none() {
+            let mut value = edit.read().expect("it exists").value().bytes().to_vec();
+            let Ok(()) = change(&mut value) else { panic!("it cannot fail") };
+            edit.set(Value::Shared(&SharedValue::new(value)), edit.expiry());
+        }
+        edit.set_origin(Origin::Edited);
+    }
+}
+
+fn seen(edit: &Edit<'_>) -> Option<(Vec<u8>, Option<UnixMs>, Origin)> {
+    let entry = edit.read()?;
+    Some((entry.value().bytes().to_vec(), entry.expire_at(), entry.origin()))
+}
+
+/// Each change is taken back and made again, twice, in place and with a second reader of the
+/// buffer, who sees nothing of it.
+#[test]
+fn what_is_kept_restores_a_key_and_makes_the_change_again() {
+    const OLD: &[u8] = b"0123456789";
+    let part = |start, end| ChangeKind::Part { start, end, before: OLD.len() };
+    let (inside, over_the_end, behind, first) =
+        (written(2, b"ab"), written(8, b"abcd"), written(14, b"ab"), written(0, b"x"));
+    let set = |edit: &mut Edit<'_>| edit.set(Value::Inline(b"new"), None);
+    let changes: [Changed<'_>; 10] = [
+        ("within", &inside, part(2, 4)),
+        ("over the end", &over_the_end, part(8, 12)),
+        ("behind the end", &behind, part(14, 16)),
+        ("two parts", &|edit| (inside(edit), behind(edit)).0, ChangeKind::Whole),
+        ("a part, then another value", &|edit| (first(edit), set(edit)).0, ChangeKind::Whole),
+        ("another value, then removed", &|edit| (set(edit), edit.remove()).0, ChangeKind::Whole),
+        ("another value", &set, ChangeKind::Whole),
+        ("another expiry", &|edit| edit.expire_at(Some(7)), ChangeKind::Expiry),
+        ("no expiry, and a part", &|edit| (edit.expire_at(None), first(edit)).0, ChangeKind::Whole),
+        ("another origin", &|edit| edit.set_origin(Origin::Computed), part(0, 0)),
+    ];
+    for (what, change, kind) in changes {
+        for has_reader in [false, true] {
+            let mut tested = Tested::new();
+            let buffer = SharedValue::new(OLD.to_vec());
+            let reader = has_reader.then(|| buffer.clone());
+            tested.at(&Now::at(0), |edit| edit.set(Value::Shared(&buffer), Some(DUE)));
+            drop(buffer);
+            let before = tested.at(&Now::at(0), |edit| seen(edit));
+            tested.done = Done::keeping(Keeping::Before);
+            let after = tested.at(&Now::at(0), |edit| {
+                change(edit);
+                seen(edit)
+            });
+            assert_eq!(tested.done.kind(), kind, "{what}");
+            assert_ne!(before, after, "{what}");
+            let mut kept = tested.done.take_before();
+            for expected in [&before, &after, &before, &after] {
+                tested.done = Done::keeping(Keeping::Before);
+                let now = tested.at(&Now::at(0), |edit| {
+                    kept.drain(..).rev().for_each(|before| edit.restore(before));
+                    seen(edit)
+                });
+                assert_eq!(&now, expected, "{what}, {has_reader}");
+                kept = tested.done.take_before();
+            }
+            assert!(reader.is_none_or(|reader| reader.bytes() == OLD), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_part_keeps_only_what_it_writes() {
+    let mut tested = Tested::new();
+    let buffer = SharedValue::new(vec![b'.'; 100_000]);
+    tested.at(&Now::at(0), |edit| edit.set(Value::Shared(&buffer), None));
+    drop(buffer);
+    for (change, least) in
+        [(&written(100_000, b"abc") as &dyn Fn(&mut Edit<'_>), 0), (&written(5, b"abc"), 3)]
+    {
+        tested.done = Done::keeping(Keeping::Before);
+        tested.at(&Now::at(0), |edit| change(edit));
+        let kept: usize = tested.done.take_before().iter().map(Before::bytes).sum();
+        assert!((least..200).contains(&kept), "{kept} bytes");
+    }
+}
+
+#[test]
+fn nothing_is_kept_unless_it_is_asked_for() {
+    let mut tested = Tested::new();
+    tested.at(&Now::at(0), |edit| edit.set(Value::Inline(b"new"), None));
+    assert!(tested.done.take_before().is_empty() && tested.done.kind() == ChangeKind::Nothing);
+}
