@@ -27,6 +27,8 @@ pub(super) enum ChangeOfAll {
 pub struct OpenRun {
     /// Its place in the order of all runs, once it is published.
     pub(super) position: u64,
+    /// The unit that it is a part of; 0 for none.
+    pub(super) unit: u64,
     /// Its records.
     pub(super) text: Vec<u8>,
     /// The databases of its first and its last record.
@@ -175,7 +177,7 @@ impl OpenRun {
         self.text.clear();
         self.names.clear();
         self.changes.clear();
-        self.of_all = None;
+        (self.of_all, self.unit) = (None, 0);
         (self.databases, self.records, self.kept) = (None, 0, 0);
     }
 }

@@ -104,7 +104,8 @@ impl Engine {
         if open.is_empty() {
             return open.position;
         }
-        let run = std::mem::replace(&mut *open, self.log.spare_run());
+        let mut run = std::mem::replace(&mut *open, self.log.spare_run());
+        run.unit = slot.locked().map_or(0, |locked| self.unit_number(locked));
         let position = match slot.locked() {
             Some(locked) if self.outside.has_log() => {
                 let position = self.log_at_once(locked, run);
@@ -138,6 +139,7 @@ impl Engine {
         emptied: Vec<(u32, u32, Table)>,
     ) -> (u64, Vec<Table>) {
         let mut run = self.log.spare_run();
+        run.unit = self.unit_number(locked);
         if let Some((db, record)) = record {
             run.add(db, record);
         }

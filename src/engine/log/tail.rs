@@ -70,6 +70,17 @@ pub(super) struct Tail {
     pub(super) is_announced: bool,
 }
 
+impl Tail {
+    /// How many runs to take, to take at least so many and no unit in part: a text is in the host's
+    /// file as a whole, or not at all.
+    fn with_whole_unit(&self, count: usize) -> usize {
+        let unit = self.runs.iter().take(count).map(|published| published.run.unit).max();
+        let Some(unit) = unit.filter(|&unit| unit > 0) else { return count };
+        let last = self.runs.iter().rposition(|published| published.run.unit == unit);
+        last.map_or(count, |last| count.max(last + 1))
+    }
+}
+
 /// Runs to be used again.
 #[derive(Default)]
 struct SpareRuns {
@@ -298,6 +309,7 @@ impl Log {
                 first || bytes <= most
             };
             let count = tail.runs.iter().map(fits).take_while(|&fits| fits).count();
+            let count = tail.with_whole_unit(count);
             tail.is_announced = count < tail.runs.len();
             return tail.runs.drain(..count).collect();
         };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use super::Wrote;
+use super::{Logged, Wrote};
 use crate::command::record::{Record, Records, header, select};
 use crate::command::{Action, Args, Cluster, Keep, Reply, Transcript, find, host_commands};
 use crate::engine::call::{Author, Call, Outcome, Taking};
@@ -916,4 +916,33 @@ fn the_model_runs_every_command_that_writes() {
         let is_run = LINES.iter().any(|line| line.split(' ').next() == Some(row.name));
         assert!(is_run, "{} is not run", row.name);
     }
+}
+
+/// A crash between two texts must not cut a unit in two, nor an EXEC of a worker.
+#[test]
+fn a_unit_is_in_one_text() {
+    let host = Arc::<Host>::default();
+    let engine = logging_engine(&host);
+    host.refuses.store(true, Ordering::Relaxed);
+    let set = |key| {
+        let line = Line(vec![b"set".to_vec(), name(key), b"1".to_vec()]);
+        with_call(&engine, 0, &line, |call| {
+            engine.run_waiting(LOCKED, call, &mut Transcript::default());
+        });
+    };
+    set(0);
+    for keys in [1..4, 4..6] {
+        engine.in_unit(LOCKED, || keys.for_each(set));
+    }
+    set(6);
+    let mut texts = Vec::new();
+    let mut write = |logged: Logged<'_>| {
+        texts.push(Records::new(logged.text).expect("a version").count());
+        Wrote::Taken
+    };
+    while !engine.log.is_tail_empty() {
+        engine.log.hand_over(None, 1, &mut write);
+    }
+    // Each with the SELECT that it begins with.
+    assert_eq!(texts, [2, 4, 3, 2]);
 }
