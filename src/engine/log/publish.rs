@@ -1,6 +1,6 @@
 //! Where runs are made and published, and how they get into the host's log.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::open_run::{ChangeOfAll, OpenRun};
 use super::tail::Logged;
@@ -125,6 +125,8 @@ impl Engine {
         }
         if self.is_log_full() {
             self.close_gate(Gates::JOURNAL);
+            // The main thread may have made room meanwhile, and found the gate open.
+            self.open_gate_if_room();
         }
         position
     }
@@ -191,6 +193,8 @@ impl Engine {
     }
 
     fn open_gate_if_room(&self) {
+        // Who makes room and who closes the gate: one of them sees what the other has done.
+        fence(Ordering::SeqCst);
         if self.gates().has(Gates::JOURNAL)
             && self.log.tail_bytes() <= self.settings.journal_buffer.load(Ordering::Relaxed) / 2
         {
