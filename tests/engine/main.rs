@@ -15,6 +15,7 @@ mod inputs;
 mod interleavings;
 #[cfg(not(loom))]
 mod played;
+mod log_threads;
 #[cfg(not(loom))]
 mod port_threads;
 #[cfg(not(loom))]
