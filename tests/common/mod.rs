@@ -6,6 +6,7 @@
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
+pub mod aof;
 mod client;
 mod door;
 mod free_port;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aof;
 mod aof_base;
 mod bitmaps;
 mod cluster;
