@@ -83,8 +83,12 @@ pub enum Error {
     JobLeft(u64),
     /// A long command reached the host's `maxmemory`.
     OutOfMemory,
-    /// The host's AOF is on, and midi does not write to it yet.
+    /// The host's AOF is on, and would be rewritten without midi's keys.
     NoPreamble,
+    /// The host cannot write to its AOF; the system's number of the error, 0 if it is not known.
+    AofError(i32),
+    /// What a unit would read is not in the AOF yet, and cannot be logged during a pause.
+    LogWaits,
     /// The host has replicas, and midi does not replicate to them yet.
     HasReplicas,
     /// The host is loading its data.
@@ -256,11 +260,19 @@ impl Error {
             }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
             Error::NoPreamble => {
-                "MISCONF midi does not log its writes to the AOF yet, so it refuses \
-                             them while appendonly is on. Until it does, use midi on a server \
-                             without an AOF."
+                "MISCONF with aof-use-rdb-preamble no a rewrite of the AOF loses midi's keys, so \
+                 midi refuses writes while appendonly is on. Set aof-use-rdb-preamble to yes."
                     .into()
             }
+            Error::AofError(0) => "MISCONF Errors writing to the AOF file".into(),
+            Error::AofError(errno) => {
+                let reason = std::io::Error::from_raw_os_error(errno).to_string();
+                let reason = reason.split(" (os error").next().unwrap_or_default();
+                format!("MISCONF Errors writing to the AOF file: {reason}").into()
+            }
+            Error::LogWaits => "TRYAGAIN midi's newest writes are not in the AOF yet, and clients \
+                                are paused"
+                .into(),
             Error::HasReplicas => "MISCONF midi does not replicate its writes yet, so it refuses \
                                    them while replicas are attached. Until it does, use midi on \
                                    a server without replicas."

@@ -33,6 +33,36 @@ pub trait Reply {
     }
 }
 
+impl<R: Reply + ?Sized> Reply for &mut R {
+    fn simple(&mut self, text: &'static str) {
+        (**self).simple(text);
+    }
+    fn null(&mut self) {
+        (**self).null();
+    }
+    fn integer(&mut self, number: i64) {
+        (**self).integer(number);
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        (**self).bulk(bytes);
+    }
+    fn verbatim(&mut self, text: &[u8]) {
+        (**self).verbatim(text);
+    }
+    fn error(&mut self, text: &[u8]) {
+        (**self).error(text);
+    }
+    fn array(&mut self, len: usize) {
+        (**self).array(len);
+    }
+    fn map(&mut self, len: usize) {
+        (**self).map(len);
+    }
+    fn value(&mut self, value: &StringRef<'_>) {
+        (**self).value(value);
+    }
+}
+
 /// A recorded reply, to be played to another sink on another thread.
 pub struct Transcript {
     bytes: Vec<u8>,

@@ -15,8 +15,11 @@ use crate::command::{Error, Flags};
 const FOR_ALL: Gates = Gates::LOADING.and(Gates::STALE).and(Gates::UNSYNCED).and(Gates::PAUSED);
 
 /// Reasons that also concern writes to the host's own keys.
-const FOR_HOST_WRITES: Gates =
-    Gates::WRITES_PAUSED.and(Gates::HOST_READ_ONLY).and(Gates::DISK_ERROR).and(Gates::FEW_REPLICAS);
+const FOR_HOST_WRITES: Gates = Gates::WRITES_PAUSED
+    .and(Gates::HOST_READ_ONLY)
+    .and(Gates::DISK_ERROR)
+    .and(Gates::AOF_ERROR)
+    .and(Gates::FEW_REPLICAS);
 
 /// Reasons that also concern writes to midi's keys.
 const FOR_WRITES: Gates = FOR_HOST_WRITES
@@ -62,7 +65,7 @@ impl Engine {
     #[cold]
     fn judge(&self, flags: Flags) -> Gate {
         let gates = self.gates();
-        if let Some(error) = refusal(gates, flags) {
+        if let Some(error) = self.refusal(gates, flags) {
             return Gate::Refuse(error);
         }
         let writes = flags.write || flags.host_write;
@@ -87,6 +90,8 @@ impl Engine {
             None
         } else if gates.has(Gates::DISK_ERROR) {
             Some(Error::DiskError)
+        } else if gates.has(Gates::AOF_ERROR) {
+            Some(self.aof_error())
         } else if gates.has(Gates::STALE.and(Gates::UNSYNCED)) {
             Some(Error::MasterDown)
         } else {
@@ -153,6 +158,19 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The host's errors that come before it checks whether clients are paused.
+    fn refusal(&self, gates: Gates, flags: Flags) -> Option<Error> {
+        let error = refusal(gates, flags)?;
+        Some(if let Error::AofError(_) = error { self.aof_error() } else { error })
+    }
+
+    /// Why the host cannot write to its AOF.
+    fn aof_error(&self) -> Error {
+        Error::AofError(self.settings.aof_errno.load(Ordering::Relaxed))
+    }
+}
+
 /// The host's errors that come before it checks whether clients are paused.
 fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     if flags.deny_oom && gates.has(Gates::OUT_OF_MEMORY) {
@@ -160,6 +178,7 @@ fn refusal(gates: Gates, flags: Flags) -> Option<Error> {
     }
     let writes = [
         (Gates::DISK_ERROR, Error::DiskError),
+        (Gates::AOF_ERROR, Error::AofError(0)),
         (Gates::FEW_REPLICAS, Error::FewReplicas),
         (Gates::HOST_READ_ONLY, Error::ReadOnly),
     ];
@@ -184,6 +203,7 @@ mod tests {
         let order = [
             (Gates::OUT_OF_MEMORY, Error::OutOfMemory),
             (Gates::DISK_ERROR, Error::DiskError),
+            (Gates::AOF_ERROR, Error::AofError(0)),
             (Gates::FEW_REPLICAS, Error::FewReplicas),
             (Gates::HOST_READ_ONLY, Error::ReadOnly),
             (Gates::STALE, Error::MasterDown),

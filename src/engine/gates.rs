@@ -44,6 +44,8 @@ impl Gates {
     pub const JOURNAL: Gates = Gates(1 << 16);
     /// The host has AOF on, but would rewrite it without midi's keys.
     pub const NO_PREAMBLE: Gates = Gates(1 << 17);
+    /// The host could not write to its AOF.
+    pub const AOF_ERROR: Gates = Gates(1 << 18);
 
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);

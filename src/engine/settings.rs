@@ -1,6 +1,6 @@
 //! The engine's settings.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use super::port::PortSettings;
 use crate::command::{Cluster, Limits};
@@ -43,6 +43,10 @@ pub struct Settings {
     pub keep_bytes: AtomicUsize,
     /// `midi.max-atomic-keys`.
     pub max_atomic_keys: AtomicUsize,
+    /// `midi.journal-buffer`: bytes of the log's tail at which writes wait.
+    pub journal_buffer: AtomicUsize,
+    /// The system's number of the error that keeps the host from writing to its AOF; 0 if unknown.
+    pub aof_errno: AtomicI32,
     /// The largest reply that a client of the host's door may get, in bytes: the host's own
     /// `client-output-buffer-limit`.
     pub host_output: AtomicUsize,
@@ -63,6 +67,8 @@ impl Default for Settings {
             max_value_bytes: size(limits::MAX_STRING_BYTES_DEFAULT),
             keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
             max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
+            journal_buffer: size(limits::JOURNAL_BUFFER_DEFAULT),
+            aof_errno: AtomicI32::new(0),
             host_output: AtomicUsize::new(usize::MAX),
             port: PortSettings::default(),
         }

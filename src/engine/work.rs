@@ -145,6 +145,11 @@ impl<'a> Slice<'a> {
         }
     }
 
+    /// Whether a write has to wait until more of the log has been written.
+    pub fn waits_for_log(&self) -> bool {
+        !self.is_endless() && self.engine.is_log_full()
+    }
+
     /// Whether there is memory left for writes. A thread that holds the global lock asks the host;
     /// any other has the main thread ask.
     pub fn has_credit(&self) -> bool {

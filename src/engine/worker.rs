@@ -408,7 +408,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             // Only the host's log may decide that a key has expired.
-            if engine.mode() == Mode::Closed || engine.log.is_full() {
+            if engine.mode() == Mode::Closed || engine.is_log_full() {
                 engine.let_go(shard, held);
                 expiry.shards.clear();
                 return progress;

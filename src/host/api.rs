@@ -261,6 +261,21 @@ impl Ctx<'_> {
         Some(value?.bytes().to_vec())
     }
 
+    /// The error with which the host, or the command itself, refuses a command without arguments
+    /// that writes; empty if it is not refused.
+    pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
+        // SAFETY: the format has the host check what it checks before a script's command, and reply
+        // with errors; the reply is copied before it is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), c"SE".as_ptr());
+            let answer = Answer::of(reply);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply)(reply);
+            }
+            answer.error().unwrap_or_default()
+        }
+    }
+
     /// Has the host run one of its commands, without any check of users' rights.
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
         let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
@@ -293,6 +308,8 @@ pub enum Answer {
     Number(i64),
     /// An array.
     List(Vec<Answer>),
+    /// An error.
+    Error(Vec<u8>),
     /// Everything else.
     Other,
 }
@@ -317,9 +334,15 @@ impl Answer {
                         |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
                     Answer::List(elements.map(element).collect())
                 }
+                raw::REDISMODULE_REPLY_ERROR => Answer::Error(reply_text(reply).to_vec()),
                 _ => Answer::Other,
             }
         }
+    }
+
+    /// The text of an error; `None` for any other kind of reply.
+    pub fn error(self) -> Option<Vec<u8>> {
+        if let Answer::Error(text) = self { Some(text) } else { None }
     }
 
     /// The text; `None` for any other kind of reply.

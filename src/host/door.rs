@@ -10,6 +10,7 @@ use super::copy::{self, Wait};
 use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
+use super::persistence::always;
 use super::persistence::journal::Logging;
 use super::persistence::replaying;
 use super::register::Trampoline;
@@ -120,7 +121,11 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     }
     {
         let _logging = Logging::begin(ctx);
-        engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
+        if always::applies(engine) {
+            always::run(ctx, engine, &mut call);
+        } else {
+            engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));
+        }
     }
     // Reads by the others may remove due keys: the host is notified of those in the next turn.
     if row.flags.write {
@@ -128,8 +133,13 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     }
 }
 
+/// Whether the client of this context may be blocked.
+pub fn may_wait(ctx: Ctx<'_>) -> bool {
+    ctx.flags() & MUST_NOT_BLOCK == 0
+}
+
 /// A client of the host door.
-struct HostCaller<'a>(Ctx<'a>);
+pub struct HostCaller<'a>(pub Ctx<'a>);
 
 impl<'a> Caller for HostCaller<'a> {
     type Reply<'r>
@@ -146,7 +156,7 @@ impl<'a> Caller for HostCaller<'a> {
     fn take_back(&mut self) {}
 
     fn may_wait(&self) -> bool {
-        self.0.flags() & MUST_NOT_BLOCK == 0
+        may_wait(self.0)
     }
 
     fn wait(&mut self, _: WaitsFor) -> Option<Origin> {

@@ -143,6 +143,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
         notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
+        instance().engine.log.clear_spares();
         instance().engine.allow_more_refusals(ctx.locked());
     });
 }

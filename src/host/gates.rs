@@ -21,6 +21,7 @@ use super::api::{Ctx, must_not_replicate};
 use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
+use super::persistence::{journal, save_points};
 use super::persistence::sync::SYNC;
 use crate::engine::{Gates, Locked};
 
@@ -31,6 +32,7 @@ pub static GATES: HostGates = HostGates {
     ports: AtomicBool::new(false),
     pause: Pause::new(),
     disk_error: AtomicBool::new(false),
+    aof_error: AtomicBool::new(false),
     replicas: AtomicBool::new(false),
     few_replicas: AtomicBool::new(false),
     saving: AtomicBool::new(false),
@@ -52,6 +54,7 @@ pub struct HostGates {
     pub pause: Pause,
     /// What INFO last reported, while a port is open.
     disk_error: AtomicBool,
+    aof_error: AtomicBool,
     replicas: AtomicBool,
     few_replicas: AtomicBool,
     /// The host saves, or has saved, without a fork, and its main loop has not turned since.
@@ -154,9 +157,22 @@ impl HostGates {
                 .is_some_and(|text| text == b"err")
         };
         self.disk_error.store(stops && failed(), Ordering::Relaxed);
+        self.look_at_aof(ctx);
         self.look(ctx);
         let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
+    }
+
+    /// Whether the host can write to its AOF. Like the host, midi's doors refuse writes if it cannot.
+    fn look_at_aof(&self, ctx: Ctx<'_>) {
+        let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
+        let status = || ctx.info_text(c"persistence", c"aof_last_write_status");
+        let has_failed = is_on && status().is_some_and(|text| text == b"err");
+        if has_failed && !self.aof_error.load(Ordering::Relaxed) {
+            let errno = journal::error_number(ctx);
+            instance().engine.settings.aof_errno.store(errno, Ordering::Relaxed);
+        }
+        self.aof_error.store(has_failed, Ordering::Relaxed);
     }
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
@@ -178,6 +194,7 @@ impl HostGates {
         self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
         instance().engine.log.set_reads_wait(is(c"appendfsync", b"always"));
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
+        save_points::configure(&ctx.config_text(c"save").unwrap_or_default());
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
         self.replicas_wanted
@@ -209,6 +226,7 @@ impl HostGates {
             .and_if(replica, Gates::READ_ONLY)
             .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::HOST_READ_ONLY)
             .and_if(seen(&self.disk_error), Gates::DISK_ERROR)
+            .and_if(seen(&self.aof_error), Gates::AOF_ERROR)
             .and_if(!replica && seen(&self.few_replicas), Gates::FEW_REPLICAS)
             .and_if(limited && has(raw::REDISMODULE_CTX_FLAGS_OOM), Gates::OUT_OF_MEMORY)
             .and_if(limited, Gates::METERED)

@@ -106,6 +106,28 @@ fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
     }
     sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });
     sink.field("mode", engine.mode().name());
+    journal_fields(engine, sink);
+}
+
+fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
+    let log = engine.log.counts();
+    let mut number =
+        |name: &str, value: u64| sink.field(&format!("journal_{name}"), &value.to_string());
+    number("tail_runs", log.tail_runs as u64);
+    number("tail_bytes", log.tail_bytes as u64);
+    number("tail_age_msec", log.tail_age.as_millis() as u64);
+    number("batches", log.batches);
+    number("runs", log.runs);
+    number("records", log.records);
+    number("bytes", log.text_bytes);
+    number("usec_until_logged", log.until_logged_us.checked_div(log.runs).unwrap_or(0));
+    number("usec_until_safe", log.until_safe_us.checked_div(log.safe_steps).unwrap_or(0));
+    number("undone_runs", log.taken_back);
+    let (last, logged, safe) = log.positions;
+    number("position", last);
+    number("logged_position", logged);
+    number("safe_position", safe);
+    sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {

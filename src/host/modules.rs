@@ -55,6 +55,6 @@ pub fn say(answer: Answer, transcript: &mut Transcript) {
             transcript.array(list.len());
             list.into_iter().for_each(|element| say(element, transcript));
         }
-        Answer::Other => transcript.null(),
+        Answer::Other | Answer::Error(_) => transcript.null(),
     }
 }

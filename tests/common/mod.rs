@@ -8,6 +8,7 @@
 
 pub mod aof;
 mod client;
+pub mod disk;
 mod door;
 mod free_port;
 pub mod grammar;

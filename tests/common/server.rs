@@ -1,5 +1,6 @@
 //! One redis-server per test, in a directory of its own; both are removed at the end.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -52,9 +53,14 @@ pub struct Builder {
     load: Option<String>,
     /// Whether midi's own port is open, too.
     with_port: bool,
-    /// A library that is loaded before all others.
-    preload: Option<PathBuf>,
+    /// Variables in addition to the environment.
+    environment: Environment,
 }
+
+type Environment = Vec<(&'static str, OsString)>;
+
+/// The variable that names libraries to be loaded before all others.
+const PRELOAD: &str = "LD_PRELOAD";
 
 impl Builder {
     /// A Redis with the module and no load arguments.
@@ -64,7 +70,10 @@ impl Builder {
             config: Vec::new(),
             load: Some(String::new()),
             with_port: false,
-            preload: std::env::var_os("MIDI_SERVER_PRELOAD").map(PathBuf::from),
+            environment: std::env::var_os("MIDI_SERVER_PRELOAD")
+                .map(|libraries| (PRELOAD, libraries))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -93,9 +102,22 @@ impl Builder {
         self
     }
 
-    /// Has a library loaded before all others.
-    pub fn preload(mut self, library: impl Into<PathBuf>) -> Self {
-        self.preload = Some(library.into());
+    /// Has a library loaded before all others but the sanitizers'.
+    pub fn preload(mut self, library: impl AsRef<Path>) -> Self {
+        let library = library.as_ref().as_os_str();
+        match self.environment.iter_mut().find(|(name, _)| *name == PRELOAD) {
+            Some((_, libraries)) => {
+                libraries.push(":");
+                libraries.push(library);
+                self
+            }
+            None => self.env(PRELOAD, library),
+        }
+    }
+
+    /// With this variable in its environment, also after a restart.
+    pub fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
         self
     }
 
@@ -131,17 +153,9 @@ impl Builder {
         let midi_port = self.with_port.then(free_port);
         fs::write(dir.join("redis.conf"), self.config_file(&dir, port, midi_port))
             .expect("write redis.conf");
-        let output =
-            || fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
-        let mut command = Command::new(&self.binary);
-        command.arg(dir.join("redis.conf")).stdin(Stdio::null()).stdout(output()).stderr(output());
-        if let Some(preload) = &self.preload {
-            command.env("LD_PRELOAD", preload);
-        }
-        let child = command.spawn().unwrap_or_else(|error| {
-            panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", self.binary.display())
-        });
-        let mut server = Server { child, dir, port, midi_port, checked: true };
+        let environment = self.environment.clone();
+        let child = spawn(&self.binary, &dir, &environment);
+        let mut server = Server { child, dir, port, midi_port, environment, checked: true };
         server.wait_until_ready().map(|()| server)
     }
 
@@ -173,6 +187,18 @@ impl Default for Builder {
     }
 }
 
+/// Starts a server with the configuration in its directory.
+fn spawn(binary: &Path, dir: &Path, environment: &Environment) -> Child {
+    let log = fs::File::options().create(true).append(true).open(dir.join("log")).expect("log");
+    let mut command = Command::new(binary);
+    command.arg(dir.join("redis.conf")).stdin(Stdio::null());
+    command.stdout(log.try_clone().expect("log")).stderr(log);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.spawn().unwrap_or_else(|error| {
+        panic!("cannot run {}: {error}; set MIDI_REDIS_SERVER", binary.display())
+    })
+}
+
 /// midi's socket in a server's directory.
 const SOCKET: &str = "midi.sock";
 
@@ -192,6 +218,7 @@ pub struct Server {
     port: u16,
     /// midi's own port.
     midi_port: Option<u16>,
+    environment: Environment,
     /// Whether its health is checked when it is dropped.
     checked: bool,
 }
@@ -296,14 +323,7 @@ impl Server {
         if self.exit_status().is_none() {
             self.stop();
         }
-        let log = fs::File::options().append(true).open(self.dir.join("log")).expect("log");
-        let mut command = Command::new(binary.as_ref());
-        command.arg(self.dir.join("redis.conf")).stdin(Stdio::null());
-        command.stdout(log.try_clone().expect("log")).stderr(log);
-        if let Some(preload) = std::env::var_os("MIDI_SERVER_PRELOAD") {
-            command.env("LD_PRELOAD", preload);
-        }
-        self.child = command.spawn().expect("spawn");
+        self.child = spawn(binary.as_ref(), &self.dir, &self.environment);
     }
 
     /// Replaces text in its configuration file, for the next start.

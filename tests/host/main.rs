@@ -13,6 +13,7 @@ mod copy;
 mod copy_jobs;
 mod counters;
 mod differential;
+mod disk;
 mod dispatch;
 mod dump;
 mod expiry;

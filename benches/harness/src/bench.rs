@@ -1,6 +1,7 @@
 //! Runs experiments: starts the servers, fills them, and runs the legs in turn, round after
 //! round (A B A B), so that disturbances of the machine affect all of them.
 
+pub mod durable;
 pub mod snapshot;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use self::durable::AofRestart;
 use self::snapshot::{Forks, Snapshot};
 use crate::load::Summary;
 use crate::process::{Usage, on_processors, peak_bytes};
@@ -110,6 +112,23 @@ pub struct Leg {
     pub work: Work,
 }
 
+impl Experiment {
+    /// Keeps the legs whose series and point contain one of these texts each (no texts: all), and
+    /// the servers that they need.
+    pub fn retain(&mut self, series: &[String], points: &[String]) {
+        let is_wanted = |texts: &[String], name: &str| {
+            texts.is_empty() || texts.iter().any(|text| name.contains(text))
+        };
+        self.legs.retain(|leg| is_wanted(series, &leg.series) && is_wanted(points, &leg.point));
+        let legs = &self.legs;
+        let is_used = |server: &str| {
+            legs.iter().any(|leg| matches!(&leg.on, On::Shared(name) if name == server))
+        };
+        self.servers.retain(|spec| is_used(&spec.name));
+        self.data.retain(|fill| is_used(&fill.server));
+    }
+}
+
 impl Leg {
     /// On one of the experiment's servers, without preparation.
     pub fn new(series: &str, point: &str, server: &str, loads: Vec<Load>) -> Leg {
@@ -162,6 +181,17 @@ pub enum Work {
     Forks(Forks),
     /// redis-benchmark: arguments in addition to host and port.
     RedisBenchmark(String, u64),
+    /// Data that a load stores, each key once, and then other work.
+    Filled(Load, u64, Box<Work>),
+    /// The most commands a second that a load of [`durable::CONNECTIONS`] or fewer connections
+    /// reaches with a mean latency below [`durable::QUICK_US`].
+    Quick(Load),
+    /// A load beside a BGREWRITEAOF.
+    Rewrite(Load),
+    /// Restarts from an AOF; on a server of its own.
+    AofRestart(AofRestart),
+    /// Writes of this many bytes, each with an fdatasync: what the disk takes.
+    RawSyncs(usize),
     /// A command line whose last line of output has figures: a JSON object of names and values.
     Program(String),
 }
@@ -307,9 +337,12 @@ impl Bench {
                         }
                         let mut round =
                             self.leg(leg, &server, number, &outcome).with_context(at)?;
-                        if matches!(leg.work, Work::Snapshot(_)) {
-                            self.restart(&mut server, &mut round).with_context(at)?;
+                        match &leg.work {
+                            Work::Snapshot(_) => self.restart(&mut server, &mut round),
+                            Work::AofRestart(_) => self.aof_restarts(&mut server, &mut round),
+                            _ => Ok(()),
                         }
+                        .with_context(at)?;
                         round
                     }
                 };
@@ -326,17 +359,26 @@ impl Bench {
             server.control()?.command(command)?;
         }
         let mut round = leg.round(number);
-        match &leg.work {
-            Work::Loads(loads) => self.loads(loads, server, so_far, &mut round)?,
+        self.work(&leg.work, server, so_far, &mut round)?;
+        Ok(round)
+    }
+
+    fn work(
+        &self,
+        work: &Work,
+        server: &Server,
+        so_far: &Outcome,
+        round: &mut Round,
+    ) -> Result<()> {
+        match work {
+            Work::Loads(loads) => self.loads(loads, server, so_far, round)?,
             Work::Growth(loads) => {
                 let before = peak_bytes(&server.pids())?;
-                self.loads(loads, server, so_far, &mut round)?;
+                self.loads(loads, server, so_far, round)?;
                 let grown = peak_bytes(&server.pids())?.saturating_sub(before);
                 round.figures.insert(GROWTH.into(), grown as f64 / f64::from(1 << 20));
             }
-            Work::Timed(command, probe) => {
-                self.timed(command, probe, server, so_far, &mut round)?
-            }
+            Work::Timed(command, probe) => self.timed(command, probe, server, so_far, round)?,
             Work::Memory(command, keys) => {
                 let before = Usage::of(&server.pids())?;
                 round.commands.push(self.fill(server, Load::new("fill", command), *keys)?);
@@ -344,20 +386,32 @@ impl Bench {
                 let bytes = after.rss_bytes.saturating_sub(before.rss_bytes);
                 round.figures.insert("bytes per key".into(), bytes as f64 / *keys as f64);
             }
-            Work::Snapshot(what) => self.snapshot(what, server, so_far, &mut round)?,
-            Work::Forks(what) => self.forks(what, server, so_far, &mut round)?,
+            Work::Snapshot(what) => self.snapshot(what, server, so_far, round)?,
+            Work::Forks(what) => self.forks(what, server, so_far, round)?,
             Work::RedisBenchmark(args, requests) => {
-                self.redis_benchmark(args, *requests, server, &mut round)?;
+                self.redis_benchmark(args, *requests, server, round)?;
             }
-            Work::Program(_) => bail!("a program needs no server"),
+            Work::Filled(load, keys, work) => {
+                round.commands.push(self.fill(server, load.clone(), *keys)?);
+                self.work(work, server, so_far, round)?;
+            }
+            Work::Quick(load) => self.quick(load, server, so_far, round)?,
+            Work::Rewrite(load) => self.rewrite(load, server, round)?,
+            Work::AofRestart(what) => {
+                round.commands.push(self.fill(server, what.fill.clone(), what.keys)?);
+            }
+            Work::RawSyncs(_) | Work::Program(_) => bail!("this needs no server"),
         }
-        Ok(round)
+        Ok(())
     }
 
     fn alone(&self, leg: &Leg, number: u32) -> Result<Round> {
         let mut round = leg.round(number);
-        let Work::Program(line) = &leg.work else { bail!("this needs a server") };
-        program(line, &mut round)?;
+        match &leg.work {
+            Work::Program(line) => program(line, &mut round)?,
+            Work::RawSyncs(bytes) => self.raw_syncs(*bytes, &mut round)?,
+            _ => bail!("this needs a server"),
+        }
         Ok(round)
     }
 
@@ -487,6 +541,9 @@ impl Bench {
         args.extend(["--pid".into(), pids.join(",")]);
         args.extend(load.args.iter().chain(more).cloned());
         let line = shown("midi-bench", &args);
+        if let Some(log) = server.fsync_log() {
+            args.extend(["--fsync-log".into(), log.display().to_string()]);
+        }
         let mut command = Command::new(std::env::current_exe()?);
         command.args(&args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = on_processors(&self.placement.of_load(server.spec.cores), || command.spawn())??;

@@ -60,6 +60,12 @@ struct RunOptions {
     /// Only experiments of this section, or the one of this name
     #[arg(long)]
     experiment: Option<String>,
+    /// Only series whose names contain this: for a look, the others have no figures then
+    #[arg(long)]
+    series: Vec<String>,
+    /// Only points whose names contain this
+    #[arg(long)]
+    point: Vec<String>,
     /// Short rounds: for a look
     #[arg(long)]
     quick: bool,
@@ -69,6 +75,9 @@ struct RunOptions {
     /// Seconds that each is measured
     #[arg(long)]
     seconds: Option<f64>,
+    /// Keys of the other experiments
+    #[arg(long)]
+    keys: Option<u64>,
     /// Keys of the experiments with very many
     #[arg(long)]
     many_keys: Option<u64>,
@@ -125,6 +134,7 @@ fn run(options: &RunOptions) -> Result<()> {
     let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     plan.rounds = options.rounds.unwrap_or(plan.rounds);
     plan.seconds = options.seconds.unwrap_or(plan.seconds);
+    plan.keys = options.keys.unwrap_or(plan.keys);
     plan.populate = options.many_keys.unwrap_or(plan.populate);
     let catalogue = Catalogue::from_environment()?;
     let mut placement = Placement::halves(&process::processors());
@@ -140,6 +150,11 @@ fn run(options: &RunOptions) -> Result<()> {
     };
     let mut experiments = experiments::all(&catalogue, &plan);
     experiments.retain(|experiment| wanted(experiment.number, experiment.name));
+    if !options.series.is_empty() || !options.point.is_empty() {
+        let (series, points) = (&options.series, &options.point);
+        experiments.iter_mut().for_each(|experiment| experiment.retain(series, points));
+        experiments.retain(|experiment| !experiment.legs.is_empty());
+    }
     ensure!(
         !experiments.is_empty(),
         "no experiment is called {}",

@@ -15,6 +15,9 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// The user part, to the tick.
     pub user_ns: u64,
+    /// User and system time of the main thread, in nanoseconds; 0 if the kernel has no schedstat.
+    #[serde(default)]
+    pub main_ns: u64,
     /// Resident memory, in bytes.
     pub rss_bytes: u64,
 }
@@ -30,6 +33,7 @@ impl Usage {
             let one = Usage::of_one(pid).with_context(|| format!("process {pid}"))?;
             sum.cpu_ns += one.cpu_ns;
             sum.user_ns += one.user_ns;
+            sum.main_ns += one.main_ns;
             sum.rss_bytes += one.rss_bytes;
         }
         Ok(sum)
@@ -44,7 +48,8 @@ impl Usage {
         let (user_ns, system_ns) = (number(11)? * tick_ns, number(12)? * tick_ns);
         let cpu_ns = schedstat_ns(pid).unwrap_or(user_ns + system_ns);
         let rss_bytes = number(21)? * rustix::param::page_size() as u64;
-        Ok(Usage { cpu_ns, user_ns, rss_bytes })
+        let main_ns = thread_ns(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap_or(0);
+        Ok(Usage { cpu_ns, user_ns, main_ns, rss_bytes })
     }
 }
 
@@ -144,6 +149,7 @@ impl Sub for Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             user_ns: self.user_ns.saturating_sub(before.user_ns),
+            main_ns: self.main_ns.saturating_sub(before.main_ns),
             rss_bytes: self.rss_bytes,
         }
     }
@@ -154,10 +160,14 @@ fn schedstat_ns(pid: u32) -> Option<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
         // A thread may end in the meantime.
-        let Ok(text) = fs::read_to_string(task.ok()?.path().join("schedstat")) else { continue };
-        sum += text.split(' ').next()?.parse::<u64>().ok()?;
+        sum += thread_ns(task.ok()?.path().join("schedstat")).unwrap_or(0);
     }
     (sum > 0).then_some(sum)
+}
+
+/// The first number of a thread's schedstat.
+fn thread_ns(schedstat: impl AsRef<std::path::Path>) -> Option<u64> {
+    fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }
 
 /// The processors this process may use.

@@ -108,6 +108,12 @@ pub enum Metric {
     ServerCpu,
     /// Microseconds of the load generator's CPU time per command.
     LoadCpu,
+    /// Microseconds of the server's main thread for each write, where fsyncs are counted.
+    MainCpu,
+    /// The server's fsyncs a second.
+    Fsyncs,
+    /// The mean latency, in microseconds.
+    Mean,
     /// The median latency, in microseconds.
     P50,
     /// The 95th percentile.
@@ -136,10 +142,13 @@ impl Round {
         let is_alone = self.loads.len() == 1 && self.figures.is_empty() && load.operations > 0;
         match metric {
             Metric::Throughput => Some(load.ops_per_second),
-            Metric::ServerCpu => is_alone.then(|| load.server_cpu_us()),
+            Metric::ServerCpu => (is_alone && load.server.cpu_ns > 0).then(|| load.server_cpu_us()),
             Metric::LoadCpu => {
                 (load.own_cpu_ns > 0 && load.operations > 0).then(|| load.own_cpu_us())
             }
+            Metric::MainCpu => load.main_us_per_write(),
+            Metric::Fsyncs => load.fsyncs_per_second(),
+            Metric::Mean => load.latency(|latency| latency.mean),
             Metric::P50 => load.latency(|latency| latency.p50),
             Metric::P95 => load.latency(|latency| latency.p95),
             Metric::P99 => load.latency(|latency| latency.p99),

@@ -81,6 +81,12 @@ pub enum Door {
 /// Placeholder in a server's arguments for a free port that it opens in addition to its own.
 pub const PORT: &str = "{port}";
 
+/// Placeholder for its directory in a server's variables.
+const DIR: &str = "{dir}";
+
+/// The file in a server's directory that gets a line for each of its fsyncs.
+const FSYNCS: &str = "fsyncs";
+
 /// A server as described by an experiment.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -130,6 +136,22 @@ impl Spec {
     pub fn with_env(mut self, name: &str, value: &str) -> Spec {
         self.env.push((name.into(), value.into()));
         self
+    }
+
+    /// With a library in front of its fsyncs that counts those of its AOF.
+    pub fn counting_fsyncs(self) -> Spec {
+        // Cargo builds it with this program.
+        let library = std::env::current_exe()
+            .map(|own| own.with_file_name("deps").join("libmidi_test_disk.so"))
+            .unwrap_or_default();
+        self.with_env("LD_PRELOAD", &library.display().to_string())
+            .with_env("DISK_PATH", "/appendonlydir/")
+            .with_env(LOG, &format!("{DIR}/{FSYNCS}"))
+    }
+
+    /// Whether its fsyncs are counted.
+    pub fn counts_fsyncs(&self) -> bool {
+        self.env.iter().any(|(name, _)| name == LOG)
     }
 
     /// As this many processes.
@@ -283,6 +305,9 @@ impl Placement {
     }
 }
 
+/// Tells the library that counts fsyncs where to put them.
+const LOG: &str = "DISK_LOG";
+
 /// A running server. It is stopped when dropped.
 pub struct Server {
     /// Its description.
@@ -388,6 +413,11 @@ impl Server {
         &self.processes[0].dir
     }
 
+    /// The file with a line for each fsync, if they are counted.
+    pub fn fsync_log(&self) -> Option<PathBuf> {
+        self.spec.counts_fsyncs().then(|| self.dir().join(FSYNCS))
+    }
+
     /// The processes' ports.
     pub fn ports(&self, door: Door) -> Vec<u16> {
         self.processes.iter().map(|process| process.port(door)).collect()
@@ -445,7 +475,7 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
     let mut args = spec.kind.arguments(host_port, dir);
     args.extend(spec.args.iter().map(|arg| arg.replace(PORT, &port.to_string())));
     let child = spawn(spec, &args, dir)?;
-    let variables = spec.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let variables = spec.env.iter().map(|(name, value)| format!("{name}={}", file_name(value)));
     let line = variables
         .chain(std::iter::once(file_name(&spec.program.display().to_string())))
         .chain(args.iter().map(|arg| file_name(arg)))
@@ -456,9 +486,10 @@ fn start(spec: &Spec, dir: &Path) -> Result<Process> {
 
 fn spawn(spec: &Spec, args: &[String], dir: &Path) -> Result<Child> {
     let log = File::create(dir.join("log"))?;
+    let in_dir = dir.display().to_string();
     Command::new(&spec.program)
         .args(args)
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .envs(spec.env.iter().map(|(name, value)| (name, value.replace(DIR, &in_dir))))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)

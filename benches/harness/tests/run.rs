@@ -1,7 +1,7 @@
 //! The promise: an experiment runs from its description to its page, with figures for every leg.
 //! With the built module in a real redis-server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -11,26 +11,33 @@ const BENCH: &str = env!("CARGO_BIN_EXE_midi-bench");
 /// The one with everything: a server with two doors, data made by one command, the floor beside it.
 const EXPERIMENT: &str = "port-large";
 
-#[test]
-fn an_experiment_of_the_port_has_figures_for_every_leg() {
-    let module = Path::new(BENCH).with_file_name("libmidi.so");
-    if !module.exists() {
-        return println!("SKIPPED: {} is not built", module.display());
-    }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run");
+/// A short run, with these further arguments: the figures, and where the report is.
+fn run(experiment: &str, more: &[&str], module: &Path) -> (Value, PathBuf) {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(experiment);
     std::fs::create_dir_all(&directory).expect("a directory");
     let report = directory.join("report");
+    let _ = std::fs::remove_dir_all(&report);
     let output = Command::new(BENCH)
-        .args(["run", "--quick", "--seconds", "0.5", "--experiment", EXPERIMENT, "--directory"])
+        .args(["run", "--quick", "--seconds", "0.5", "--experiment", experiment])
+        .args(more)
+        .arg("--directory")
         .arg(&report)
         .env("MIDI_MODULE", module)
         .current_dir(&directory)
         .output()
         .expect("a run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-
     let text = std::fs::read_to_string(report.join("quick.json")).expect("figures");
-    let results: Value = serde_json::from_str(&text).expect("JSON");
+    (serde_json::from_str(&text).expect("JSON"), report)
+}
+
+#[test]
+fn an_experiment_of_the_port_has_figures_for_every_leg() {
+    let module = Path::new(BENCH).with_file_name("libmidi.so");
+    if !module.exists() {
+        return println!("SKIPPED: {} is not built", module.display());
+    }
+    let (results, report) = run(EXPERIMENT, &[], &module);
     let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
     // Two commands on two servers at three depths, and GETs of the floor.
     assert_eq!(rounds.len(), 15);
@@ -40,4 +47,28 @@ fn an_experiment_of_the_port_has_figures_for_every_leg() {
     }
     let page = std::fs::read_to_string(report.join("index.html")).expect("the page");
     assert!(page.contains("RESP port: CPU of GET over echo, pipeline 50, 10 M keys"));
+}
+
+/// With the stock server alone, and the disk.
+#[test]
+fn durable_writes_have_their_fsyncs_counted() {
+    let module = Path::new(BENCH).with_file_name("libmidi.so");
+    if !module.exists() {
+        return println!("SKIPPED: {} is not built", module.display());
+    }
+    let (series, point) = (["--series", "redis", "--series", "fdatasync"], "one connection");
+    let wanted = [&series[..], &["--point", point, "--keys", "10000"]].concat();
+    let (results, _) = run("aof", &wanted, &module);
+    let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
+    let [disk, redis] = rounds.as_slice() else { panic!("{rounds:?}") };
+    assert!(disk["loads"]["load"]["latency"]["p50"].as_f64() > Some(0.0), "{disk}");
+    // One client that waits for each reply: each SET has an fsync of its own. The two are read at
+    // moments that differ by as much as the machine is busy.
+    let load = &redis["loads"]["load"];
+    let number = |field: &str| load[field].as_u64().expect("a number");
+    let (operations, fsyncs) = (number("operations"), number("fsyncs"));
+    assert!(operations > 0 && fsyncs > operations / 2 && fsyncs < operations * 2 + 5, "{load}");
+    let server = &load["server"];
+    assert!(server["main_ns"].as_u64() > Some(0), "{server}");
+    assert!(server["main_ns"].as_u64() <= server["cpu_ns"].as_u64(), "{server}");
 }

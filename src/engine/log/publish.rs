@@ -118,7 +118,7 @@ impl Engine {
         if is_first && self.main.push(ForMain::Log) {
             self.outside.wake_main();
         }
-        if self.log.is_full() {
+        if self.is_log_full() {
             self.close_gate(Gates::JOURNAL);
         }
         position
@@ -169,10 +169,15 @@ impl Engine {
 
     fn open_gate_if_room(&self) {
         if self.gates().has(Gates::JOURNAL)
-            && self.log.tail_bytes() <= self.log.limit.load(Ordering::Relaxed) / 2
+            && self.log.tail_bytes() <= self.settings.journal_buffer.load(Ordering::Relaxed) / 2
         {
             self.open_gate(Gates::JOURNAL);
         }
+    }
+
+    /// Whether the tail has reached its limit: writes must wait.
+    pub(in crate::engine) fn is_log_full(&self) -> bool {
+        self.log.tail_bytes() >= self.settings.journal_buffer.load(Ordering::Relaxed)
     }
 
     /// The main loop has slept: replies to what was logged before may be sent.

@@ -12,8 +12,10 @@ use crate::engine::ForMain;
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Origin;
 
-/// Runs that are kept to be used again, and thereby their memory.
+/// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
+/// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
 const SPARE_RUNS: usize = 256;
+const SPARE_BYTES: usize = 4 << 20;
 
 /// Something for the host's log.
 #[derive(Clone, Copy)]
@@ -45,13 +47,13 @@ pub struct Log {
     safe: AtomicU64,
     /// What `logged` was when the main loop last began to sleep.
     before_sleep: AtomicU64,
+    /// When that was, if more is to become safe.
+    slept_at: Mutex<Option<Instant>>,
     /// Bytes of the tail.
     bytes: AtomicUsize,
-    /// `midi.journal-buffer`: the most bytes of the tail before writes wait.
-    pub limit: AtomicUsize,
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
-    spare: Mutex<Vec<Box<OpenRun>>>,
+    spare: Mutex<SpareRuns>,
     /// Answers of the main thread, each with the position that must be logged before.
     waiting: Mutex<Vec<(u64, ForMain)>>,
     /// The text that is being written, kept for its memory.
@@ -67,6 +69,35 @@ pub(super) struct Tail {
     pub(super) last: u64,
     /// Whether the main thread knows that there are runs.
     pub(super) is_announced: bool,
+}
+
+/// Runs to be used again.
+#[derive(Default)]
+struct SpareRuns {
+    /// Each with the bytes that it still keeps.
+    runs: Vec<(Box<OpenRun>, usize)>,
+    bytes: usize,
+}
+
+impl SpareRuns {
+    fn push(&mut self, published: PublishedRun) {
+        let PublishedRun { mut run, mut bytes, .. } = published;
+        if self.runs.len() >= SPARE_RUNS {
+            return;
+        }
+        if self.bytes + bytes > SPARE_BYTES {
+            run.clear();
+            bytes = 0;
+        }
+        self.bytes += bytes;
+        self.runs.push((run, bytes));
+    }
+
+    fn pop(&mut self) -> Option<Box<OpenRun>> {
+        let (run, bytes) = self.runs.pop()?;
+        self.bytes -= bytes;
+        Some(run)
+    }
 }
 
 pub(super) struct PublishedRun {
@@ -90,6 +121,8 @@ pub(super) struct Counts {
     records: AtomicU64,
     text_bytes: AtomicU64,
     until_logged_us: AtomicU64,
+    until_safe_us: AtomicU64,
+    safe_steps: AtomicU64,
     pub(super) taken_back: AtomicU64,
 }
 
@@ -112,6 +145,10 @@ pub struct LogCounts {
     pub text_bytes: u64,
     /// Microseconds from a run to its place in the host's log, all runs of ports added up.
     pub until_logged_us: u64,
+    /// Microseconds from the host's log to safety, all steps added up.
+    pub until_safe_us: u64,
+    /// How often more became safe.
+    pub safe_steps: u64,
     /// Runs that were taken back so far, by saves and demotions.
     pub taken_back: u64,
     /// The last positions: given, logged, safe.
@@ -125,8 +162,8 @@ impl Default for Log {
             logged: AtomicU64::new(0),
             safe: AtomicU64::new(0),
             before_sleep: AtomicU64::new(0),
+            slept_at: Mutex::default(),
             bytes: AtomicUsize::new(0),
-            limit: AtomicUsize::new(usize::MAX),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
             waiting: Mutex::default(),
@@ -144,7 +181,7 @@ impl Log {
     }
 
     /// The last position that was given.
-    pub(super) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.tail.lock().last
     }
 
@@ -167,11 +204,6 @@ impl Log {
     /// Bytes of the tail.
     pub fn tail_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the tail has reached its limit.
-    pub fn is_full(&self) -> bool {
-        self.tail_bytes() >= self.limit.load(Ordering::Relaxed)
     }
 
     /// Whether the host has all runs, and all are safe.
@@ -212,7 +244,20 @@ impl Log {
 
     /// An empty run.
     pub(super) fn spare_run(&self) -> Box<OpenRun> {
-        self.spare.try_lock().and_then(|mut spare| spare.pop()).unwrap_or_default()
+        let spare = self.spare.try_lock().and_then(|mut spare| spare.pop());
+        let mut run = spare.unwrap_or_default();
+        run.clear();
+        run
+    }
+
+    /// Frees what spare runs keep of keys.
+    pub fn clear_spares(&self) {
+        let mut spare = self.spare.lock();
+        spare.bytes = 0;
+        spare.runs.iter_mut().for_each(|(run, bytes)| {
+            run.clear();
+            *bytes = 0;
+        });
     }
 
     /// Gives runs of the tail, the oldest first, and then `own`, to `write`: as many as make up
@@ -293,10 +338,8 @@ impl Log {
     }
 
     fn reuse(&self, batch: &mut Vec<PublishedRun>) {
-        batch.iter_mut().for_each(|published| published.run.clear());
         let mut spare = self.spare.lock();
-        let room = SPARE_RUNS.saturating_sub(spare.len());
-        spare.extend(batch.drain(..).map(|published| published.run).take(room));
+        batch.drain(..).for_each(|published| spare.push(published));
     }
 
     /// The main loop is about to sleep, and the host will write its log before. True if it should
@@ -304,7 +347,11 @@ impl Log {
     pub fn before_sleep(&self) -> bool {
         let logged = self.logged();
         self.before_sleep.store(logged, Ordering::Relaxed);
-        logged > self.safe()
+        let more = logged > self.safe();
+        if more {
+            *self.slept_at.lock() = Some(Instant::now());
+        }
+        more
     }
 
     /// The main loop has slept: what was logged before is written as the policy says. True if more
@@ -314,6 +361,10 @@ impl Log {
         let more = logged > self.safe();
         if more {
             self.safe.store(logged, Ordering::Release);
+            let waited =
+                self.slept_at.lock().take().map_or(0, |at| at.elapsed().as_micros() as u64);
+            self.counts.until_safe_us.fetch_add(waited, Ordering::Relaxed);
+            self.counts.safe_steps.fetch_add(1, Ordering::Relaxed);
         }
         more
     }
@@ -334,6 +385,8 @@ impl Log {
             records: read(&self.counts.records),
             text_bytes: read(&self.counts.text_bytes),
             until_logged_us: read(&self.counts.until_logged_us),
+            until_safe_us: read(&self.counts.until_safe_us),
+            safe_steps: read(&self.counts.safe_steps),
             taken_back: read(&self.counts.taken_back),
             positions: (last, self.logged(), self.safe()),
         }

@@ -60,7 +60,9 @@ impl Part for EachPart {
                 slice.refuse(error);
                 return Progress::Done;
             }
-            if !slice.is_endless() && slice.engine.has_notification_backlog() {
+            if slice.waits_for_log()
+                || !slice.is_endless() && slice.engine.has_notification_backlog()
+            {
                 return Progress::Blocked;
             }
             let taking = slice.taking();

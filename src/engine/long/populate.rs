@@ -68,7 +68,9 @@ impl Part for PopulatePart {
         let now = slice.now();
         let mut busy = false;
         loop {
-            if !slice.has_credit() || !slice.is_endless() && slice.engine.has_notification_backlog()
+            if !slice.has_credit()
+                || slice.waits_for_log()
+                || !slice.is_endless() && slice.engine.has_notification_backlog()
             {
                 return Progress::Blocked;
             }

@@ -44,7 +44,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 17] = [
+pub static NUMBERS: [Number; 18] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
     number(
         "shards",
@@ -102,6 +102,14 @@ pub static NUMBERS: [Number; 17] = [
         *limits::MAX_ATOMIC_KEYS.end(),
         0,
         Some(|live| &live.max_atomic_keys),
+    ),
+    number(
+        "journal-buffer",
+        limits::JOURNAL_BUFFER_DEFAULT,
+        limits::JOURNAL_BUFFER_MIN,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.journal_buffer),
     ),
     number("port", 0, 0, u16::MAX as i64, FIXED, None),
     number(

@@ -22,7 +22,7 @@ use super::super::api::{Ctx, RawCtx, api, must_not_replicate};
 use super::super::instance::instance;
 use super::super::string::OwnString;
 use crate::command::record::Record;
-use crate::engine::{Locked, Logged, Mode, Wrote};
+use crate::engine::{Gates, Locked, Logged, Mode, Wrote};
 
 thread_local! {
     /// The context in which this thread may log; null if there is none.
@@ -65,7 +65,7 @@ pub fn before_exec(locked: Locked<'_>) {
 
 /// Whether the host lets a module log in this context. It ends its process otherwise. During a
 /// pause only the transaction that has begun it may.
-fn may_log(ctx: Ctx<'_>) -> bool {
+pub fn may_log(ctx: Ctx<'_>) -> bool {
     !must_not_replicate(ctx.locked())
         || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
             && !PAUSED_BEFORE_EXEC.load(Ordering::Relaxed)
@@ -156,6 +156,10 @@ fn replicate(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Wrote {
 pub fn before_sleep(ctx: Ctx<'_>) -> bool {
     let engine = &*instance().engine;
     let Some(_logging) = Logging::begin(ctx) else { return false };
+    if engine.gates().has(Gates::AOF_ERROR) {
+        // What the host cannot write now, a rewrite of the AOF would write twice.
+        return engine.log.before_sleep();
+    }
     let left = engine.log_tail(ctx.locked());
     engine.log.before_sleep() | left
 }
@@ -166,4 +170,18 @@ pub fn after_sleep(locked: Locked<'_>) {
     if engine.mode() != Mode::Fast {
         engine.after_sleep(locked);
     }
+}
+
+/// The system's number of the error that keeps the host from writing to its AOF; 0 if it is not
+/// known. INFO has no more than that there is one, but the host names it to whoever wants to write.
+pub fn error_number(ctx: Ctx<'_>) -> i32 {
+    /// More than there are.
+    const NUMBERS: std::ops::Range<i32> = 1..200;
+    let text = ctx.refusal_of(c"MIDI.JOURNAL");
+    let is_it = |number: &i32| {
+        let reason = std::io::Error::from_raw_os_error(*number).to_string();
+        let reason = reason.split(" (os error").next().unwrap_or_default();
+        text.ends_with(reason.as_bytes())
+    };
+    NUMBERS.into_iter().find(is_it).unwrap_or(0)
 }

@@ -11,6 +11,7 @@
 //!
 //! `journal::snapshot` has the format, and knows nothing of the host.
 
+pub mod always;
 pub mod fork;
 pub mod journal;
 pub mod loading;

@@ -3,7 +3,8 @@
 //! nothing, once for each change of its keys.
 //!
 //! Where nothing consumes a log of writes, RM_ReplicateVerbatim does just that. Else it would write
-//! to that log, and RM_Replicate is told to leave out both the AOF and the replicas.
+//! to that log, and RM_Replicate is told to leave out both the AOF and the replicas. That costs
+//! forty times as much, so it is done only until the save point with the most changes is reached.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,6 +20,24 @@ static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// Whether the host may have a replication backlog. It gets one from a replica's PSYNC, as a
 /// replica, and from an RDB.
 static MAY_HAVE_BACKLOG: AtomicBool = AtomicBool::new(true);
+
+/// The most changes that a save point of the host's waits for; 0 if there is none.
+static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Changes that the host has counted since it last began to save.
+static SINCE_SAVE: AtomicU64 = AtomicU64::new(0);
+
+/// The host's save points, as its setting `save` lists them: seconds and changes, in turn.
+pub fn configure(save: &[u8]) {
+    let changes = save.split(u8::is_ascii_whitespace).skip(1).step_by(2);
+    let changes = changes.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());
+    NEEDED.store(changes.max().unwrap_or(0), Ordering::Relaxed);
+}
+
+/// The host begins to save: if it succeeds, it counts from here.
+pub fn save_begins() {
+    SINCE_SAVE.store(0, Ordering::Relaxed);
+}
 
 /// Something has happened that may give the host a replication backlog.
 pub fn may_have_backlog() {
@@ -51,6 +70,10 @@ fn add(ctx: Ctx<'_>, new: u64) {
     let consumed = MAY_HAVE_BACKLOG.load(Ordering::Relaxed)
         || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
     let most = if consumed { CHANGES_AT_ONCE_WITH_BACKLOG } else { CHANGES_AT_ONCE };
+    if consumed && SINCE_SAVE.load(Ordering::Relaxed) >= NEEDED.load(Ordering::Relaxed) {
+        COUNTED.fetch_add(new, Ordering::Relaxed);
+        return;
+    }
     let now = new.min(most);
     for _ in 0..now {
         // SAFETY: an event's context; nothing is written to any log, see above. The format names
@@ -65,4 +88,5 @@ fn add(ctx: Ctx<'_>, new: u64) {
         }
     }
     COUNTED.fetch_add(now, Ordering::Relaxed);
+    SINCE_SAVE.fetch_add(now, Ordering::Relaxed);
 }

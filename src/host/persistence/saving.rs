@@ -29,6 +29,7 @@ static LAST_FAILED: AtomicBool = AtomicBool::new(false);
 /// does not turn after the save of SHUTDOWN, and what was written then would be lost.)
 pub fn begin(ctx: Ctx<'_>) {
     save_points::add_changes(ctx);
+    save_points::save_begins();
     GATES.begin_saving(ctx);
     if !TAIL_IS_BACK.swap(true, Ordering::Relaxed) {
         with_all_held(ctx, |all| all.take_back(ctx.locked()));
@@ -61,6 +62,7 @@ pub fn end(ctx: Ctx<'_>, succeeded: bool) {
 pub fn child_was_born(ctx: Ctx<'_>) {
     let runs = |field| ctx.info_number(c"persistence", field) == Some(1);
     *CHILD_STATUS.lock() = if runs(c"rdb_bgsave_in_progress") {
+        save_points::save_begins();
         Some(c"rdb_last_bgsave_status")
     } else if runs(c"aof_rewrite_in_progress") {
         Some(c"aof_last_bgrewrite_status")

@@ -49,11 +49,11 @@ pub const BESIDE: &str = "beside BGSAVE";
 /// How often the memory of server and child is read: that takes some milliseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How exactly the end of a child is seen.
-const POLL: Duration = Duration::from_millis(2);
+pub(super) const POLL: Duration = Duration::from_millis(2);
 /// How long the load runs before the server forks.
-const LEAD: Duration = Duration::from_millis(300);
+pub(super) const LEAD: Duration = Duration::from_millis(300);
 /// The longest that a child may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Data, and a load beside which it is saved.
 pub struct Snapshot {
@@ -131,10 +131,20 @@ impl Bench {
 
     /// Restarts the server with the file that it has saved.
     pub(super) fn restart(&self, server: &mut Server, round: &mut Round) -> Result<()> {
+        self.timed_restart(RESTART, server, round)
+    }
+
+    /// Restarts the server with what it finds in its directory; the figure gets this name.
+    pub(super) fn timed_restart(
+        &self,
+        figure: &str,
+        server: &mut Server,
+        round: &mut Round,
+    ) -> Result<()> {
         let keys = port(server)?.command("DBSIZE")?;
         let count = keys.trim_start_matches(':').trim().parse().context("DBSIZE")?;
         round.figures.insert("keys".into(), count);
-        round.figures.insert(RESTART.into(), server.restart(&self.placement)?);
+        round.figures.insert(figure.into(), server.restart(&self.placement)?);
         // A server that loads nothing is fast.
         let loaded = port(server)?.command("DBSIZE")?;
         ensure!(keys == loaded, "{} keys before the restart, {} after", keys, loaded);
@@ -172,7 +182,7 @@ impl Bench {
 }
 
 /// The arguments of a load that runs until it is told to end.
-fn endless(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>> {
+pub(super) fn endless(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>> {
     let window = ["--until-eof", "--warmup", "0"].map(str::to_owned).to_vec();
     Ok([window, rate_args(load, so_far, round)?].concat())
 }
@@ -254,7 +264,7 @@ fn port(server: &Server) -> Result<Control> {
 }
 
 /// A field of INFO.
-fn number(info: &str, field: &str) -> Option<f64> {
+pub(super) fn number(info: &str, field: &str) -> Option<f64> {
     info.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
 }
 

@@ -3,6 +3,7 @@
 //! To add one: a file here with a function that gives an [`Experiment`], its name in [`all`] and
 //! [`NAMES`], and its goals in `goals.rs`.
 
+pub mod aof;
 pub mod contention;
 pub mod engine;
 pub mod global_lock;
@@ -20,7 +21,7 @@ use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -31,6 +32,7 @@ pub const NAMES: [&str; 12] = [
     contention::NAME,
     global_lock::NAME,
     noisy_neighbour::NAME,
+    aof::NAME,
     snapshots::NAME,
     hostile::NAME,
 ];
@@ -48,6 +50,7 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         contention::experiment(catalogue, plan),
         global_lock::experiment(catalogue, plan),
         noisy_neighbour::experiment(catalogue, plan),
+        aof::experiment(catalogue, plan),
         snapshots::experiment(catalogue, plan),
         hostile::experiment(catalogue, plan),
     ]

@@ -1,5 +1,6 @@
 //! The goals, one by one.
 
+use super::aof::aof_goals;
 use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
 use crate::bench::{GROWTH, snapshot};
 use crate::experiments::hostile::Attack;
@@ -21,6 +22,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(contention_goals(results));
     goals.extend(global_lock_goals(results));
     goals.extend(noisy_neighbour_goals(results));
+    goals.extend(aof_goals(results));
     goals.extend(hostile_goals(results));
     goals.extend(snapshot_goals(results));
     goals.extend(later_goals());
@@ -402,30 +404,10 @@ fn snapshot_goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-const JOURNAL: &str = "the journal is not built yet";
-
 fn later_goals() -> Vec<Goal> {
     let (values, report) =
         ("large values come with the ports", "comes with the journal's experiments");
     vec![
-        Goal::later(
-            4,
-            "appendfsync always, 100 bytes: ops/s over stock's",
-            Bound::AtLeast(1.5),
-            JOURNAL,
-        ),
-        Goal::later(
-            4,
-            "appendfsync always, 100 bytes: mean latency in µs",
-            Bound::AtMost(1000.0),
-            JOURNAL,
-        ),
-        Goal::later(
-            4,
-            "appendfsync always, 6000 bytes: ops/s over stock's",
-            Bound::AtLeast(1.2),
-            JOURNAL,
-        ),
         Goal::later(
             5,
             "RESP port, 100 kB values: user time of SET and GET in µs",
@@ -439,7 +421,7 @@ fn later_goals() -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Leg, Plan, Work, series_of};
+    use crate::bench::{Leg, Plan, Work, durable, series_of};
     use crate::experiments;
     use crate::goals::Verdict;
     use crate::load::Summary;
@@ -456,11 +438,18 @@ mod tests {
             ..Summary::default()
         };
         let latency = &mut summary.latency;
-        (latency.count, latency.p95, latency.p99) = (1, 1.0, 1.0);
+        (latency.count, latency.mean, latency.p50) = (1, 1.0, 1.0);
+        (latency.p95, latency.p99) = (1.0, 1.0);
+        (summary.fsyncs, summary.server.main_ns) = (Some(1), 1);
         let mut round =
             Round { series: leg.series.clone(), point: leg.point.clone(), ..Round::default() };
+        fill_in(&leg.work, &summary, &mut round);
+        round
+    }
+
+    fn fill_in(work: &Work, summary: &Summary, round: &mut Round) {
         let mut load = |role: &str| drop(round.loads.insert(role.into(), summary.clone()));
-        match &leg.work {
+        match work {
             Work::Loads(loads) => loads.iter().for_each(|one| load(one.role)),
             Work::Growth(loads) => {
                 loads.iter().for_each(|one| load(one.role));
@@ -483,9 +472,19 @@ mod tests {
                     round.figures.insert(name.into(), 1.0);
                 }
             }
-            Work::Program(_) => {}
+            Work::Rewrite(one) => {
+                load(one.role);
+                round.figures.insert(durable::REWRITE.into(), 1.0);
+            }
+            Work::AofRestart(_) => {
+                for name in [durable::FROM_INCREMENTS, durable::FROM_BASE] {
+                    round.figures.insert(name.into(), 1.0);
+                }
+            }
+            Work::Filled(.., work) => fill_in(work, summary, round),
+            Work::RawSyncs(_) => load("load"),
+            Work::Quick(_) | Work::Program(_) => {}
         }
-        round
     }
 
     /// A leg of the floods: the host's PING and the other clients' rate.

@@ -1,5 +1,6 @@
 //! What midi must reach, and whether a run shows it.
 
+mod aof;
 mod list;
 
 pub use list::judged;

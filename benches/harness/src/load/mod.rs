@@ -129,6 +129,9 @@ pub struct Options {
     /// Processes whose CPU time and memory are looked at: the server's
     #[arg(long, value_delimiter = ',')]
     pub pid: Vec<u32>,
+    /// A file that gets a line for each fsync of the server
+    #[arg(long)]
+    pub fsync_log: Option<PathBuf>,
     /// Print the figures as JSON
     #[arg(long)]
     pub json: bool,
@@ -320,6 +323,8 @@ fn end_with_input(run: &Run) {
 /// What the processes had used when measuring began and when it ended.
 pub struct Looks {
     server: (Usage, Usage),
+    /// The fsyncs so far, if they are counted.
+    fsyncs: Option<(u64, u64)>,
     /// This process's own processor time, in nanoseconds.
     own_cpu_ns: (u64, u64),
     /// When those readings were taken.
@@ -344,6 +349,7 @@ fn watch(
     };
     sleep_until(run.measure_from);
     let before = look()?;
+    let fsyncs_before = fsyncs(options)?;
     let bar = progress_bar(options);
     loop {
         let until = run.until.load(Ordering::Relaxed);
@@ -362,12 +368,21 @@ fn watch(
         });
     }
     let after = look()?;
+    let fsyncs_after = fsyncs(options)?;
     bar.finish_and_clear();
     Ok(Looks {
         server: (before.0, after.0),
+        fsyncs: fsyncs_before.zip(fsyncs_after),
         own_cpu_ns: (before.1, after.1),
         at: (before.2, after.2),
     })
+}
+
+/// The fsyncs of the server until now, if they are counted.
+fn fsyncs(options: &Options) -> Result<Option<u64>> {
+    let Some(path) = &options.fsync_log else { return Ok(None) };
+    let log = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(Some(memchr::memchr_iter(b'\n', &log).count() as u64))
 }
 
 fn progress_bar(options: &Options) -> ProgressBar {

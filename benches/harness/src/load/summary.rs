@@ -78,6 +78,9 @@ pub struct Summary {
     pub first_error: Option<String>,
     /// Null replies and elements: keys that do not exist.
     pub nulls: u64,
+    /// The server's fsyncs in the measured time, if they were counted.
+    #[serde(default)]
+    pub fsyncs: Option<u64>,
     /// What the server's processes used in the measured time; memory at its end.
     pub server: Usage,
     /// Processor time of the load generator itself, in nanoseconds.
@@ -92,6 +95,7 @@ impl Summary {
         let mut summary = Summary {
             seconds: (end - run.measure_from.min(end)).max(1) as f64 / 1e9,
             server: looks.server.1 - looks.server.0,
+            fsyncs: looks.fsyncs.map(|(before, after)| after.saturating_sub(before)),
             own_cpu_ns: looks.own_cpu_ns.1 - looks.own_cpu_ns.0,
             ..Summary::default()
         };
@@ -124,6 +128,17 @@ impl Summary {
         summary
     }
 
+    /// Of work that was measured here, in nanoseconds, one after the other in so many seconds.
+    pub fn of(histogram: &Histogram<u64>, seconds: f64) -> Summary {
+        Summary {
+            seconds,
+            operations: histogram.len(),
+            ops_per_second: histogram.len() as f64 / seconds,
+            latency: Latency::of(histogram),
+            ..Summary::default()
+        }
+    }
+
     /// A latency, if any was measured.
     pub fn latency(&self, which: impl Fn(&Latency) -> f64) -> Option<f64> {
         (self.latency.count > 0).then(|| which(&self.latency))
@@ -137,6 +152,25 @@ impl Summary {
     /// Microseconds of the load generator's processor time for one command.
     pub fn own_cpu_us(&self) -> f64 {
         per_operation_us(self.own_cpu_ns, self.operations)
+    }
+}
+
+impl Summary {
+    /// The server's fsyncs a second, if they were counted.
+    pub fn fsyncs_per_second(&self) -> Option<f64> {
+        Some(self.fsyncs? as f64 / self.seconds)
+    }
+
+    /// Microseconds of the main thread's processor time for each first command of the mix, which is
+    /// the one that writes where fsyncs are counted.
+    pub fn main_us_per_write(&self) -> Option<f64> {
+        self.fsyncs?;
+        let part = match self.latency_by_command.first() {
+            Some(first) => first.count as f64 / self.latency.count.max(1) as f64,
+            None => 1.0,
+        };
+        let writes = self.operations as f64 * part;
+        (writes > 0.0).then(|| self.server.main_ns as f64 / 1000.0 / writes)
     }
 }
 

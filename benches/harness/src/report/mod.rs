@@ -23,10 +23,13 @@ struct Column {
     unit: f64,
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 12] = [
     Column { head: "ops/s", metric: Metric::Throughput, unit: 1.0 },
     Column { head: "CPU/op, µs", metric: Metric::ServerCpu, unit: 1.0 },
     Column { head: "load's CPU/op, µs", metric: Metric::LoadCpu, unit: 1.0 },
+    Column { head: "main thread's CPU/write, µs", metric: Metric::MainCpu, unit: 1.0 },
+    Column { head: "fsyncs/s", metric: Metric::Fsyncs, unit: 1.0 },
+    Column { head: "mean, ms", metric: Metric::Mean, unit: 1000.0 },
     Column { head: "p50, ms", metric: Metric::P50, unit: 1000.0 },
     Column { head: "p95, ms", metric: Metric::P95, unit: 1000.0 },
     Column { head: "p99, ms", metric: Metric::P99, unit: 1000.0 },
@@ -64,6 +67,22 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// In the place of a figure that there is not.
+const NONE: &str = "–";
+
+impl Table {
+    /// Without the columns in which no row has anything.
+    fn without_empty_columns(mut self) -> Table {
+        for column in (0..self.head.len()).rev() {
+            if self.rows.iter().all(|row| row[column] == NONE) {
+                self.head.remove(column);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+            }
+        }
+        self
+    }
+}
+
 /// Medians of the rounds, one row per load of each leg.
 fn load_table(outcome: &Outcome) -> Option<Table> {
     let mut head = vec![outcome.points.clone(), "what".into(), "load".into()];
@@ -82,7 +101,7 @@ fn load_table(outcome: &Outcome) -> Option<Table> {
                 let mut row = vec![point.to_owned(), series.name.clone(), role.to_owned()];
                 row.extend(COLUMNS.iter().map(|column| {
                     let values = outcome.values(&series.name, point, role, column.metric);
-                    median(&values).map_or("–".into(), |value| short(value / column.unit))
+                    median(&values).map_or(NONE.into(), |value| short(value / column.unit))
                 }));
                 let (least, most) = extremes(&throughput);
                 row.push(format!("{} … {}", short(least), short(most)));
@@ -90,7 +109,8 @@ fn load_table(outcome: &Outcome) -> Option<Table> {
             }
         }
     }
-    (!rows.is_empty()).then_some(Table { head, rows })
+    let table = Table { head, rows };
+    (!table.rows.is_empty()).then(|| table.without_empty_columns())
 }
 
 /// Medians of the figures that do not belong to a load.
@@ -125,6 +145,15 @@ fn figure_table(outcome: &Outcome) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_without_figures_is_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = vec![row(["x", NONE, NONE]), row(["y", NONE, "2"])];
+        let table = Table { head: row(["a", "b", "c"]), rows }.without_empty_columns();
+        assert_eq!(table.head, ["a", "c"]);
+        assert_eq!(table.rows, [["x", NONE], ["y", "2"]]);
+    }
 
     #[test]
     fn prose_is_wrapped() {

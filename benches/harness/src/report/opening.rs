@@ -2,7 +2,7 @@
 
 use super::pictures::Picture;
 use super::wrapped;
-use crate::experiments::{memory, noisy_neighbour};
+use crate::experiments::{aof, memory, noisy_neighbour};
 use crate::goals::{Goal, Verdict, short};
 use crate::results::{Machine, Metric, Results, median};
 
@@ -43,7 +43,7 @@ fn machine(machine: &Machine) -> String {
 }
 
 /// What the run has shown, one line each, in Markdown.
-pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
+pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 8] {
     let got = |text: &str| {
         let goal = goals.iter().find(|goal| goal.text == text);
         goal.and_then(|goal| median(&goal.values)).map_or(UNMEASURED.into(), short)
@@ -61,6 +61,13 @@ pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
     };
     let beside =
         |neighbour: &str, what: &str| got(&format!("RESP port beside a {neighbour} loop: {what}"));
+    let durable = |policy: &str| {
+        let [first, second, third] = aof::MIXES.map(|mix| {
+            let text = format!("RESP port, {policy}, 100 B, {mix}: ops/s over stock's");
+            format!("{} at {mix}", got(&text))
+        });
+        format!("{first}, {second}, {third}")
+    };
     let [first, second] = noisy_neighbour::NEIGHBOURS;
     let kept = "part of its undisturbed rate";
     [
@@ -88,6 +95,12 @@ pub(super) fn summary(results: &Results, goals: &[Goal]) -> [String; 7] {
              loop on the host's port, and {} beside a {second} loop.",
             beside(first, kept),
             beside(second, kept)
+        ),
+        format!(
+            "**Durable writes**, SETs to GETs, 100 bytes, pipeline 20: the port's rate over stock \
+             Redis's is {} with `appendfsync always`, and {} with `everysec`.",
+            durable("always"),
+            durable("everysec")
         ),
         format!(
             "**Memory per key**, 1 M keys with values of 64 bytes: {}.",

@@ -1,0 +1,137 @@
+//! `appendfsync always` at the host's door: no reply shows what a crash could take back.
+//!
+//! The host writes and syncs its AOF before it sends the replies of a turn of its main loop. So a
+//! command that has seen runs which the host does not have yet hands them over in its own context,
+//! and its reply comes after them. There are two exceptions:
+//!
+//! - While clients are paused, nothing may be logged. A command then waits, and in a unit, where it
+//!   cannot, it answers TRYAGAIN. A unit that writes is not begun during a pause, so that it has
+//!   changed nothing by then.
+//! - Redis 8.2 and later, with I/O threads, run commands after they have synced the AOF, and send
+//!   the replies in the same turn. There a client is blocked, and unblocked at once: the host
+//!   answers it in the next turn, after the sync.
+
+use std::sync::OnceLock;
+
+use super::super::api::Ctx;
+use super::super::blocked::Blocked;
+use super::super::door::{HostCaller, may_wait};
+use super::super::reply::HostReply;
+use super::journal::may_log;
+use crate::command::{DoorCommand, Error, Transcript};
+use crate::engine::{
+    Call, Caller, Engine, ForMain, HostClient, JobOwner, JobReply, Locked, Mode, Origin, Request,
+    WaitsFor,
+};
+
+/// Whether the host answers commands of I/O threads before it has synced its AOF.
+static ANSWERS_EARLY: OnceLock<bool> = OnceLock::new();
+
+/// The first version, in terms of Redis's, that does with I/O threads.
+const EARLY_SINCE: (u32, u32) = (8, 2);
+
+/// Whether replies at this door must wait for what they show.
+#[inline]
+pub fn applies(engine: &Engine) -> bool {
+    engine.log.reads_wait() && engine.mode() != Mode::Fast
+}
+
+/// Runs a command so that its reply waits for what it shows.
+#[cold]
+pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
+    let (locked, can_wait) = (ctx.locked(), may_wait(ctx));
+    let slot = engine.main_slot(locked);
+    if !engine.log.is_tail_empty() && !may_log(ctx) {
+        return wait(ctx, engine, call, can_wait);
+    }
+    slot.take_seen();
+    let mut late = LateCaller { ctx, reply: Transcript::default() };
+    let is_late = can_wait && *ANSWERS_EARLY.get_or_init(|| answers_early(ctx));
+    if is_late {
+        engine.run(slot, call, &mut late);
+    } else {
+        engine.run(slot, call, &mut HostCaller(ctx));
+    }
+    let seen = slot.take_seen();
+    if seen > engine.log.logged() {
+        engine.log_whole_tail(locked);
+    }
+    if is_late {
+        late.answer(locked, seen > engine.log.safe());
+    }
+}
+
+/// Has the client of a command wait until the tail is logged.
+fn wait(ctx: Ctx<'_>, engine: &Engine, call: &Call<'_>, can_wait: bool) {
+    let Some(blocked) = can_wait.then(|| Blocked::new(ctx)).flatten() else {
+        return call.refuse(Error::LogWaits, &mut HostReply::new(ctx));
+    };
+    let slot = engine.main_slot(ctx.locked());
+    // It has been admitted: it is not refused for the number of those that wait.
+    let _ = engine.books.book_queued(slot, usize::MAX);
+    let request = Box::new(Request::new(call, Origin::Main(blocked)));
+    engine.log.wait(engine.log.last(), ForMain::Run(request));
+}
+
+fn answers_early(ctx: Ctx<'_>) -> bool {
+    // Valkey, which does not, names itself.
+    let is_redis = ctx.info_text(c"server", c"valkey_version").is_none();
+    let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let threads = ctx.config_number(c"io-threads").unwrap_or(1);
+    is_redis && version >= EARLY_SINCE && threads > 1
+}
+
+/// A client whose reply may have to wait for the next turn of the main loop.
+struct LateCaller<'a> {
+    ctx: Ctx<'a>,
+    reply: Transcript,
+}
+
+impl LateCaller<'_> {
+    /// Sends the reply, in this turn or the next. Nothing is left to be sent if the command waits.
+    fn answer(self, locked: Locked<'_>, late: bool) {
+        if self.reply.is_empty() {
+            return;
+        }
+        match late.then(|| Blocked::new(self.ctx)).flatten() {
+            Some(blocked) => blocked.answer(locked, self.reply),
+            None => self.reply.play(&mut HostReply::new(self.ctx)),
+        }
+    }
+}
+
+impl Caller for LateCaller<'_> {
+    type Reply<'r>
+        = &'r mut Transcript
+    where
+        Self: 'r;
+
+    fn reply(&mut self) -> &mut Transcript {
+        &mut self.reply
+    }
+
+    fn take_back(&mut self) {
+        self.reply = Transcript::default();
+    }
+
+    fn may_wait(&self) -> bool {
+        HostCaller(self.ctx).may_wait()
+    }
+
+    fn wait(&mut self, whom: WaitsFor) -> Option<Origin> {
+        HostCaller(self.ctx).wait(whom)
+    }
+
+    fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
+        HostCaller(self.ctx).wait_for_job(db)
+    }
+
+    fn hold_up(&mut self) {}
+
+    fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {
+        HostCaller(self.ctx).run_by_host(call, which);
+    }
+}
