@@ -90,6 +90,7 @@ impl Engine {
     /// Opens a unit: all that the holder of the global lock does until [`Engine::end_unit`].
     pub fn open_unit(&self, _: Locked<'_>) {
         self.unit.began.store((self.config.clock)(), Ordering::Relaxed);
+        self.unit.number.fetch_add(1, Ordering::Relaxed);
         self.unit.open.store(true, Ordering::Relaxed);
     }
 

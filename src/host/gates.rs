@@ -21,8 +21,8 @@ use super::api::{Ctx, must_not_replicate};
 use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
-use super::persistence::{journal, save_points};
 use super::persistence::sync::SYNC;
+use super::persistence::{journal, save_points};
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.

@@ -21,6 +21,7 @@ pub mod proxy;
 mod random;
 mod server;
 mod twin;
+pub mod witness;
 
 pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;

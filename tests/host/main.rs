@@ -5,6 +5,10 @@ mod common;
 
 mod aof;
 mod aof_base;
+mod aof_crash;
+mod aof_pauses;
+mod aof_torn;
+mod aof_units;
 mod bitmaps;
 mod cluster;
 mod commands;

@@ -18,6 +18,10 @@ pub(super) struct Change {
 pub struct OpenRun {
     /// Its place in the order of all runs, once it is published.
     pub(super) position: u64,
+    /// The unit that it is a part of, by its number; 0 for none.
+    pub(super) unit: u64,
+    /// Its record is about all keys: such a record is the last one of a text.
+    pub(super) is_of_all: bool,
     /// Its records.
     pub(super) text: Vec<u8>,
     /// The databases of its first and its last record.
@@ -165,5 +169,6 @@ impl OpenRun {
         self.names.clear();
         self.changes.clear();
         (self.databases, self.records, self.kept) = (None, 0, 0);
+        (self.unit, self.is_of_all) = (0, false);
     }
 }

@@ -134,12 +134,19 @@ impl Engine {
         let mut run = self.log.spare_run();
         if let Some((db, record)) = record {
             run.add(db, record);
+            run.is_of_all = true;
         }
         self.log_at_once(locked, run)
     }
 
     /// Logs a run of the holder of the global lock, and the tail before it.
-    fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
+    fn log_at_once(&self, locked: Locked<'_>, mut run: Box<OpenRun>) -> u64 {
+        if self.is_in_unit(locked) {
+            run.unit = self.unit.number.load(Ordering::Relaxed);
+        }
+        if self.log.has_of_all() {
+            self.log_whole_tail(locked);
+        }
         let (taken, position) = self
             .log
             .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
@@ -162,9 +169,13 @@ impl Engine {
     /// Gives the whole tail to the host's log. False if it refuses.
     pub fn log_whole_tail(&self, locked: Locked<'_>) -> bool {
         let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
-        self.open_gate_if_room();
-        taken || last == 0
+        loop {
+            let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
+            self.open_gate_if_room();
+            if !taken {
+                return last == 0;
+            }
+        }
     }
 
     fn open_gate_if_room(&self) {

@@ -27,6 +27,8 @@ pub struct Logged<'a> {
     pub command: Option<(u32, Record<'a>)>,
     /// Nothing of other threads is in it.
     pub is_own_only: bool,
+    /// It ends with a record about all keys.
+    pub is_of_all: bool,
 }
 
 /// Whether the host has taken something for its log.
@@ -97,6 +99,25 @@ impl SpareRuns {
         let (run, bytes) = self.runs.pop()?;
         self.bytes -= bytes;
         Some(run)
+    }
+}
+
+impl Tail {
+    /// How many runs make up the next text, of about `most` bytes. A unit is not torn apart, and a
+    /// record about all keys ends the text.
+    fn count_of_text(&self, most: usize) -> usize {
+        let (mut bytes, mut unit) = (0, 0);
+        for (number, PublishedRun { run, .. }) in self.runs.iter().enumerate() {
+            bytes += run.text.len();
+            if number > 0 && bytes > most && (run.unit == 0 || run.unit != unit) {
+                return number;
+            }
+            if run.is_of_all {
+                return number + 1;
+            }
+            unit = run.unit;
+        }
+        self.runs.len()
     }
 }
 
@@ -229,6 +250,11 @@ impl Log {
         waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
     }
 
+    /// Whether the tail has a record about all keys.
+    pub(super) fn has_of_all(&self) -> bool {
+        self.tail.lock().runs.iter().any(|published| published.run.is_of_all)
+    }
+
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
@@ -281,7 +307,8 @@ impl Log {
         let wrote = if batch.iter().all(|published| published.run.records == 0) {
             Wrote::Taken
         } else {
-            write(Logged { text: &text, command, is_own_only })
+            let is_of_all = batch.last().is_some_and(|published| published.run.is_of_all);
+            write(Logged { text: &text, command, is_own_only, is_of_all })
         };
         let text_bytes = text.len();
         text.clear();
@@ -303,13 +330,7 @@ impl Log {
         let mut tail = self.tail.lock();
         tail.is_announced = false;
         let Some(mut own) = own else {
-            let mut bytes = 0;
-            let fits = |published: &PublishedRun| {
-                let first = bytes == 0;
-                bytes += published.run.text.len();
-                first || bytes <= most
-            };
-            let count = tail.runs.iter().map(fits).take_while(|&fits| fits).count();
+            let count = tail.count_of_text(most);
             tail.is_announced = count < tail.runs.len();
             return tail.runs.drain(..count).collect();
         };

@@ -29,6 +29,29 @@ thread_local! {
     static CONTEXT: Cell<*mut RawCtx> = const { Cell::new(std::ptr::null_mut()) };
 }
 
+thread_local! {
+    /// The context of a turn of the main loop, while that is handled; null otherwise.
+    static TURN: Cell<*mut RawCtx> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// While it lives, this thread handles a turn of the main loop. What it does for the ports joins
+/// the tail, but for changes of all keys: a tail with one of those could not be taken back.
+pub struct Turning(());
+
+impl Turning {
+    /// Begins it, with the event's context.
+    pub fn begin(ctx: Ctx<'_>) -> Self {
+        TURN.set(ctx.raw());
+        Turning(())
+    }
+}
+
+impl Drop for Turning {
+    fn drop(&mut self) {
+        TURN.set(std::ptr::null_mut());
+    }
+}
+
 /// Whether the clients were paused before the last EXEC began.
 static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
 
@@ -73,12 +96,15 @@ pub fn may_log(ctx: Ctx<'_>) -> bool {
 
 /// Writes to the host's log.
 pub fn write(locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
-    let ctx = CONTEXT.get();
+    let mut ctx = CONTEXT.get();
+    if ctx.is_null() && logged.is_of_all {
+        ctx = TURN.get();
+    }
     if ctx.is_null() {
         return Wrote::Refused;
     }
     let _ = locked;
-    // SAFETY: `Logging` was made of a context that is valid while it lives.
+    // SAFETY: `Logging` or `Turning` was made of a context that is valid while it lives.
     let ctx = unsafe { Ctx::new(ctx) };
     if !may_log(ctx) || !logged.is_own_only && is_called_by_module(ctx) {
         return Wrote::Refused;
