@@ -79,6 +79,7 @@ fn engine() -> Engine {
         max_atomic_keys: AtomicUsize::new(2),
         host_output: AtomicUsize::new(usize::MAX),
         port: Default::default(),
+        ..Settings::default()
     };
     let engine = Engine::new(config, settings, Box::new(|| {})).expect("an eventfd");
     // SAFETY: there is no host, and the engine is on one thread. No host is loading its data.

@@ -327,12 +327,14 @@ impl Engine {
 
     /// Starts a job for the client of a queued command.
     fn start_queued_job(&self, slot: &ThreadSlot, request: Request, work: Work) {
-        let (owner, reply) = match (request.origin, slot.locked()) {
+        let (owner, mut reply) = match (request.origin, slot.locked()) {
             (Origin::Worker { client, .. }, _) => client.wait_for_job(request.db),
             (Origin::Main(client), Some(locked)) => client.wait_for_job(locked, request.db),
             // A worker sends these to the main thread.
             (Origin::Main(_), None) => return,
         };
+        // A flush has taken effect already.
+        reply.waits_for(slot.take_seen());
         self.start_job(request.command, owner, work, reply);
     }
 
@@ -384,7 +386,7 @@ impl Engine {
             return self.send_back(std::iter::once(request));
         }
         if request.seen > self.log.logged() {
-            return self.log.wait(request.seen, ForMain::Answer(request));
+            return self.wait_for_log(request.seen, ForMain::Answer(request));
         }
         self.books.completed();
         let Request { origin, reply, .. } = *request;

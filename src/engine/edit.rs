@@ -234,6 +234,7 @@ impl Engine {
         }
         if self.mode() == Mode::Logged {
             let position = self.log_change_of_all(locked, record);
+            self.main_slot(locked).log.see(position);
             held.iter_mut().for_each(|(_, token)| token.log.position = position);
         }
         self.age.fetch_add(1, Ordering::Relaxed);

@@ -31,8 +31,8 @@ pub trait JobReply: Send {
     /// The reply is larger than may wait for its client: the client gets none of it, and its
     /// connection is closed. `finish` follows.
     fn close(&mut self);
-    /// Its client may see nothing of the reply before this position of the log is safe. Called once,
-    /// before anything is written.
+    /// Its client may see nothing of the reply before this position of the log is safe. Called
+    /// before anything is written; of several calls, the highest position counts.
     fn waits_for(&mut self, _position: u64) {}
     /// The reply is complete.
     fn finish(self: Box<Self>);

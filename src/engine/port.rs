@@ -76,6 +76,8 @@ pub struct PortSettings {
     pub output_soft: AtomicUsize,
     /// `midi.output-buffer-soft-seconds`.
     pub output_soft_seconds: AtomicUsize,
+    /// `midi.reply-after run`: a write is answered as soon as it has run, not when it is logged.
+    pub reply_after_run: AtomicBool,
     /// `midi.protected-mode`.
     pub protected: AtomicBool,
     /// The lowest descriptor for the ports' connections: lower ones are left for the host's own
@@ -105,6 +107,7 @@ impl Default for PortSettings {
             output_hard: size(limits::OUTPUT_HARD_DEFAULT),
             output_soft: AtomicUsize::new(0),
             output_soft_seconds: AtomicUsize::new(0),
+            reply_after_run: AtomicBool::new(false),
             protected: AtomicBool::new(false),
             first_descriptor: AtomicUsize::new(0),
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::all_held::Unreleased;
@@ -70,6 +71,8 @@ pub struct Engine {
     pub(super) age: AtomicU64,
     /// The log of writes.
     pub log: Log,
+    /// Messages for the main thread, each with the position that must be logged before.
+    pub(super) unlogged: Mutex<Vec<(u64, ForMain)>>,
     /// Counters, memory credit and queued commands.
     pub books: Books,
     /// The host and the ports.
@@ -123,6 +126,7 @@ impl Engine {
             mode: AtomicU8::new(Mode::Closed as u8),
             age: AtomicU64::new(0),
             log: Log::default(),
+            unlogged: Mutex::default(),
         })
     }
 

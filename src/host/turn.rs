@@ -147,7 +147,7 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         // The tail is logged when the turn ends.
         ForMain::Log => {}
         ForMain::Finish(position, reply) if position > engine.log.logged() => {
-            engine.log.wait(position, ForMain::Finish(position, reply));
+            engine.wait_for_log(position, ForMain::Finish(position, reply));
         }
         ForMain::Finish(_, reply) => reply.finish(),
     }
@@ -155,7 +155,7 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
 
 /// Sends the answers whose writes the host's log has now.
 pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
-    for answer in engine.log.take_logged() {
+    for answer in engine.take_logged(locked) {
         guarded((), || handle(engine, locked, answer));
     }
 }

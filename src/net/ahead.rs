@@ -82,6 +82,11 @@ impl<'i> Ahead<'i> {
         self.commands[command].end
     }
 
+    /// Whether a command is one that writes.
+    pub(super) fn writes(&self, command: usize) -> bool {
+        self.named(command).row().flags.write
+    }
+
     /// The name that a command was called by.
     pub(super) fn named(&self, command: usize) -> Named {
         let planned = &self.commands[command];

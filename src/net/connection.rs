@@ -59,6 +59,11 @@ pub struct Connection {
     /// Replies of this turn are in the worker's buffer and will be sent at the end of the turn: see
     /// `net/send.rs`.
     pub has_outgoing: bool,
+    /// Nothing is sent until the log is safe up to this position; 0 if nothing is held. See
+    /// `net/held.rs`.
+    pub waits_for: u64,
+    /// Since when replies are held.
+    pub held_since: Option<Instant>,
     /// Since when `unsent` is above the soft limit.
     pub over_soft_limit: Option<Instant>,
 }
@@ -69,6 +74,12 @@ impl Connection {
         self.state == State::Waiting
     }
 
+    /// Whether its replies wait for the log.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.waits_for != 0
+    }
+
     /// Whether its next command may run: there may be one, and all earlier replies are written.
     pub fn may_run(&self) -> bool {
         self.has_commands && self.state == State::Open && self.session.exec_replies.is_none()
@@ -76,7 +87,11 @@ impl Connection {
 
     /// Whether it can go on without a new event.
     pub fn can_go_on(&self) -> bool {
-        self.has_commands || self.readable || self.ended || self.session.exec_replies.is_some()
+        !self.is_held()
+            && (self.has_commands
+                || self.readable
+                || self.ended
+                || self.session.exec_replies.is_some())
     }
 
     /// Whether its client seems to have left while a command waited for a shard.

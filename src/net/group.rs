@@ -82,6 +82,7 @@ impl<D: Driver> Service<D> {
             && !connection.has_commands
             && !connection.has_outgoing
             && connection.unsent.is_empty()
+            && !connection.is_held()
             && connection.unread.len() <= LEFTOVER_BYTES
             && connection.session.is_plain()
             && (group.members.is_empty() || group.like == connection.session.kind());
@@ -179,10 +180,12 @@ impl<D: Driver> Service<D> {
         let mut calls = ahead.calls(engine, db, &limits);
         let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
         let mut reply = RespReply::new(output, resp3).up_to(most);
+        self.slot().take_seen();
         let (done, outcome) = engine.attempt_run(self.slot(), calls.clone(), &mut reply, |reply| {
             ends.push(reply.len());
             reply.len() > start + HELD_OUTPUT
         });
+        let seen = self.slot().take_seen();
         // If so, the last reply is the one that was cut off.
         let is_cut = output.len() > most;
         self.slot().ran_at_once(done);
@@ -194,6 +197,13 @@ impl<D: Driver> Service<D> {
             let before = |command: usize| if command == 0 { start } else { ends[command - 1] };
             let said = if ran > first { before(first)..before(ran) } else { 0..0 };
             note(ahead.named(ran.max(first + 1) - 1), &connection.client);
+            // All of the group have one position. Those that only read need not wait for what the
+            // others have written, unless reads wait at all.
+            if seen != 0
+                && (engine.log.reads_wait() || (first..ran).any(|number| ahead.writes(number)))
+            {
+                self.wait_for(connection, seen);
+            }
             let mut used = if ran > first { ahead.end_of(ran - 1) } else { 0 };
             if is_cut && ran > first && ran == done {
                 self.note_limit();

@@ -17,6 +17,10 @@ pub struct PortReply {
     client: u64,
     resp3: bool,
     bytes: Vec<u8>,
+    /// The position of the log that it must wait for; 0 for none.
+    seen: u64,
+    /// It must wait for all that has been done when it is written.
+    sees_all: bool,
     /// At most this many bytes may wait for the client.
     most: usize,
     /// The whole reply would exceed `most`.
@@ -31,14 +35,27 @@ impl PortReply {
             client: client.id,
             resp3,
             bytes: Vec::new(),
+            seen: 0,
+            sees_all: false,
             most: shared.engine.settings.port.most_output(),
             is_too_large: false,
         })
     }
 
+    /// For a command that the host runs: its changes, and those of its job, are all the main
+    /// thread's, which does not tell which positions they have.
+    pub fn seeing_all(mut self: Box<Self>) -> Box<Self> {
+        self.sees_all = true;
+        self
+    }
+
+    fn seen(&self) -> u64 {
+        if self.sees_all { self.to.last_position() } else { self.seen }
+    }
+
     /// Lets the connection know that from now on it waits for a job, not for a shard.
     pub fn begin(&self) {
-        self.to.send(|key| PortMessage::Part { key, bytes: Vec::new(), last: false });
+        self.to.send(|key| PortMessage::Part { key, bytes: Vec::new(), seen: 0, last: false });
     }
 
     /// Writes the rest of the reply, or all of it, and sends it.
@@ -51,7 +68,8 @@ impl PortReply {
         if self.is_too_large || self.bytes.len() > self.most {
             return self.to.ends(PortMessage::TooLarge);
         }
-        self.to.ends(|key| PortMessage::Part { key, bytes: self.bytes, last: true });
+        let seen = self.seen();
+        self.to.ends(|key| PortMessage::Part { key, bytes: self.bytes, seen, last: true });
     }
 
     fn resp(&mut self) -> RespReply<'_> {
@@ -92,8 +110,8 @@ impl Reply for PortReply {
 impl JobReply for PortReply {
     fn sink(&mut self) -> &mut dyn Reply {
         if self.bytes.len() >= PART_BYTES {
-            let bytes = std::mem::take(&mut self.bytes);
-            self.to.send(|key| PortMessage::Part { key, bytes, last: false });
+            let (bytes, seen) = (std::mem::take(&mut self.bytes), self.seen());
+            self.to.send(|key| PortMessage::Part { key, bytes, seen, last: false });
         }
         self
     }
@@ -102,6 +120,10 @@ impl JobReply for PortReply {
     /// protocol.
     fn is_awaited(&self) -> bool {
         self.to.is_there(self.client)
+    }
+
+    fn waits_for(&mut self, position: u64) {
+        self.seen = self.seen.max(position);
     }
 
     fn close(&mut self) {

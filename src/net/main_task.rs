@@ -24,8 +24,11 @@ impl<D: Driver> Service<D> {
             if killed.load(Ordering::Relaxed) {
                 return;
             }
+            // What other tasks have seen does not concern this one.
+            engine.main_slot(locked).take_seen();
             let answer = question(locked, engine, host);
-            waiting.ends(|key| PortMessage::Answer(key, answer));
+            let seen = engine.main_slot(locked).take_seen();
+            waiting.ends(|key| PortMessage::Answer(key, seen, answer));
         }));
     }
 }

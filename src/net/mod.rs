@@ -22,6 +22,7 @@ mod connection;
 mod dispatch;
 mod driver;
 mod group;
+mod held;
 mod job;
 mod listen;
 mod main_task;

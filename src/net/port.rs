@@ -226,6 +226,8 @@ impl<D: Driver> WorkerPort<D> {
                 has_commands: false,
                 missing: 0,
                 unsent: Backlog::default(),
+                waits_for: 0,
+                held_since: None,
                 has_outgoing: false,
                 over_soft_limit: None,
             }
@@ -275,7 +277,8 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     fn close(&mut self, key: Key) {
-        let Some(connection) = self.connections.remove(key) else { return };
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        self.service.no_longer_held(&mut connection);
         self.service.driver.remove(&connection.socket);
         let shared = self.shared();
         shared.unlist(connection.client.id);
@@ -283,8 +286,9 @@ impl<D: Driver> WorkerPort<D> {
         shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Writes the reply that a connection waited for, and lets it go on.
-    fn goes_on(&mut self, key: Key, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
+    /// Writes the reply that a connection waited for, and lets it go on. `seen` is the position of
+    /// the log that the reply must wait for; 0 for none.
+    fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.state == State::Waiting {
             connection.state = State::Open;
@@ -296,6 +300,7 @@ impl<D: Driver> WorkerPort<D> {
             (self.shared().on_panic)();
             return self.close(key);
         }
+        self.service.wait_for(connection, seen);
         if !connection.session.is_muted() {
             self.service.claim(connection);
             connection.unsent.append(bytes);
@@ -320,25 +325,26 @@ impl<D: Driver> WorkerPort<D> {
     fn take_message(&mut self, message: PortMessage) {
         match message {
             PortMessage::NewConnection(new_connection) => self.welcome(new_connection),
-            PortMessage::Part { key, bytes, last: true } => {
-                self.goes_on(key, |_, out| *out = bytes)
+            PortMessage::Part { key, bytes, seen, last: true } => {
+                self.goes_on(key, seen, |_, out| *out = bytes)
             }
-            PortMessage::Part { key, bytes, last: false } => {
+            PortMessage::Part { key, bytes, seen, last: false } => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 connection.queued_since = None;
+                self.service.wait_for(connection, seen);
                 if !connection.session.is_muted() {
                     self.service.claim(connection);
                     connection.unsent.append(bytes);
                 }
                 self.serve(key);
             }
-            PortMessage::Answer(key, answer) => self.goes_on(key, answer),
+            PortMessage::Answer(key, seen, answer) => self.goes_on(key, seen, answer),
             PortMessage::Close(key) => self.close(key),
             PortMessage::TooLarge(key) => {
                 let Some(connection) = self.connections.get_mut(key) else { return };
                 if connection.session.is_muted() {
                     // A client that wants no replies gets none, however large.
-                    return self.goes_on(key, |_, _| ());
+                    return self.goes_on(key, 0, |_, _| ());
                 }
                 self.service.note_limit();
                 self.close(key);
@@ -360,16 +366,18 @@ impl<D: Driver> WorkerPort<D> {
         }
         self.next_tick = now + PORT_TICK;
         self.wake_listeners();
-        let mut buffered = 0;
+        let (mut buffered, mut held_bytes) = (0, 0);
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {
             buffered += connection.buffered();
+            held_bytes += if connection.is_held() { connection.unsent.len() } else { 0 };
             if self.service.is_overdue(connection) {
                 late.push(connection.key);
             }
         }
         let counts = self.shared().counts(self.service.worker);
         counts.buffered.store(buffered, Ordering::Relaxed);
+        counts.held_bytes.store(held_bytes, Ordering::Relaxed);
         count(&counts.closed_for_limits, late.len() as u64);
         late.into_iter().for_each(|key| self.close(key));
     }
@@ -383,7 +391,7 @@ impl<D: Driver> Port for WorkerPort<D> {
             self.service.note_limit();
             return self.close(key);
         }
-        self.goes_on(key, |connection, out| {
+        self.goes_on(key, request.seen, |connection, out| {
             request.reply.play(&mut RespReply::new(out, connection.session.resp3));
         });
     }
@@ -393,6 +401,9 @@ impl<D: Driver> Port for WorkerPort<D> {
         let mut happened = std::mem::take(&mut self.happened);
         self.service.driver.wait(wait, &mut happened);
         self.service.now = Instant::now();
+        for (key, outcome) in self.service.release(&mut self.connections) {
+            self.settle(key, outcome);
+        }
         self.service.share_out(happened.len() + self.ready.len());
         if !self.ready.is_empty() {
             self.service.alone.hear_light();
@@ -416,6 +427,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.ready.is_empty()
             && self.heavy.is_empty()
             && self.messages.is_empty()
+            && !self.service.may_release()
             && self.shared().inbox(self.service.worker).may_sleep()
     }
 

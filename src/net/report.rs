@@ -23,7 +23,7 @@ pub struct Closed(pub Option<&'static str>);
 type Counted = (&'static str, fn(&PortCounts) -> u64);
 
 /// The counters in INFO.
-const COUNTED: [Counted; 10] = [
+const COUNTED: [Counted; 14] = [
     ("connections", |counts| counts.connected.load(Ordering::Relaxed) as u64),
     ("accepted", |counts| of(&counts.accepted)),
     ("refused", |counts| of(&counts.refused)),
@@ -34,6 +34,10 @@ const COUNTED: [Counted; 10] = [
     ("failed_logins", |counts| of(&counts.failed_logins)),
     ("denied", |counts| of(&counts.denied)),
     ("closed_for_limits", |counts| of(&counts.closed_for_limits)),
+    ("held_connections", |counts| counts.held.load(Ordering::Relaxed) as u64),
+    ("held_bytes", |counts| counts.held_bytes.load(Ordering::Relaxed) as u64),
+    ("holds", |counts| of(&counts.holds)),
+    ("held_usec", |counts| of(&counts.held_usec)),
 ];
 
 fn of(counter: &AtomicU64) -> u64 {
@@ -50,6 +54,10 @@ impl Ports for Open {
             let sum: u64 = workers().map(counted).sum();
             field(&format!("net_{name}"), &sum.to_string());
         }
+        let sum =
+            |number: fn(&PortCounts) -> &AtomicU64| workers().map(number).map(of).sum::<u64>();
+        let (usec, holds) = (sum(|counts| &counts.held_usec), sum(|counts| &counts.holds));
+        field("net_usec_per_hold", &format!("{:.2}", usec as f64 / holds.max(1) as f64));
         for (worker, counts) in workers().enumerate() {
             let values: Vec<String> = COUNTED
                 .iter()

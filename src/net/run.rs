@@ -75,7 +75,7 @@ impl<D: Driver> Service<D> {
         connection: &mut Connection,
         output: &mut Vec<u8>,
     ) -> TurnOutcome {
-        if connection.state != State::Open {
+        if connection.state != State::Open || connection.is_held() {
             return TurnOutcome::Stays;
         }
         // A connection that does not read its replies gets no more of its commands run.
@@ -227,6 +227,8 @@ impl<D: Driver> Service<D> {
         let mut args = std::mem::take(&mut self.args);
         let mut at = 0;
         let mut pace = Pace::default();
+        // What other work on this thread has seen does not concern this connection.
+        self.slot().take_seen();
         connection.has_commands = true;
         while connection.may_run()
             && output.len() <= OUTPUT_PAUSE
@@ -237,6 +239,8 @@ impl<D: Driver> Service<D> {
             // Most reads end with a command.
             connection.has_commands &= at < input.len();
         }
+        let seen = self.slot().take_seen();
+        self.wait_for(connection, seen);
         self.args = args;
         at
     }

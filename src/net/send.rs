@@ -74,9 +74,13 @@ impl<D: Driver> Service<D> {
         outcome
     }
 
-    /// Sends what waits and `output`. `Ends` if the connection is broken, or was closing and has
+    /// Sends what waits and `output`, or keeps it for a connection that is held. `Ends` if the connection is broken, or was closing and has
     /// been sent everything, or does not read its replies.
     pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> TurnOutcome {
+        if connection.is_held() {
+            connection.unsent.add(output);
+            return self.outcome_of_unsent(connection);
+        }
         let first = connection.unsent.is_empty();
         if !first {
             connection.unsent.add(output);
@@ -103,11 +107,15 @@ impl<D: Driver> Service<D> {
                 TurnOutcome::Stays
             };
         }
+        self.outcome_of_unsent(connection)
+    }
+
+    fn outcome_of_unsent(&self, connection: &mut Connection) -> TurnOutcome {
         if self.is_over_limit(connection) { TurnOutcome::Ends } else { TurnOutcome::Stays }
     }
 
     /// Whether more replies wait for a connection than may.
-    fn is_over_limit(&mut self, connection: &mut Connection) -> bool {
+    fn is_over_limit(&self, connection: &mut Connection) -> bool {
         let settings = &self.shared.engine.settings.port;
         let (mut hard, soft) =
             (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
@@ -140,6 +148,6 @@ impl<D: Driver> Service<D> {
         let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
         let seen = connection.client.last_seen.load(Ordering::Relaxed);
         let idle = self.shared.clock(self.now).saturating_sub(seen);
-        timeout > 0 && !connection.is_waiting() && idle > timeout * 1000
+        timeout > 0 && !connection.is_waiting() && !connection.is_held() && idle > timeout * 1000
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::client::Key;
 use super::connection::Connection;
 use super::driver::Driver;
+use super::held::HeldConnections;
 use super::resp::ArgList;
 use super::shared::{Shared, count};
 use super::transaction::Transaction;
@@ -141,6 +142,8 @@ pub struct Service<D: Driver> {
     pub(super) output: Vec<u8>,
     pub(super) outbox: Vec<Piece>,
     pub(super) args: ArgList,
+    /// Connections whose replies wait for the log.
+    pub(super) held: HeldConnections,
     /// An empty transaction, for the next MULTI.
     pub(super) spare: Option<Box<Transaction>>,
 }
@@ -160,6 +163,7 @@ impl<D: Driver> Service<D> {
             output: Vec::new(),
             outbox: Vec::new(),
             args: ArgList::default(),
+            held: HeldConnections::default(),
             spare: None,
         }
     }

@@ -56,6 +56,14 @@ pub struct PortCounts {
     pub failed_logins: AtomicU64,
     /// Uses of commands and keys that users' rules did not allow.
     pub denied: AtomicU64,
+    /// Connections whose replies wait for the log, now.
+    pub held: AtomicUsize,
+    /// Bytes of those replies.
+    pub held_bytes: AtomicUsize,
+    /// How often replies of a connection have waited for the log.
+    pub holds: AtomicU64,
+    /// For how many microseconds in all.
+    pub held_usec: AtomicU64,
     /// Connections closed for a limit: of query, of output, or of idle time.
     pub closed_for_limits: AtomicU64,
 }
@@ -76,11 +84,14 @@ pub enum PortMessage {
         key: Key,
         /// The piece.
         bytes: Vec<u8>,
+        /// The position of the log that it must wait for; 0 for none.
+        seen: u64,
         /// It is the last piece.
         last: bool,
     },
-    /// The result of a main-thread task for a connection, which then goes on.
-    Answer(Key, Answer),
+    /// The result of a main-thread task for a connection, which then goes on, and the position of
+    /// the log that it must wait for; 0 for none.
+    Answer(Key, u64, Answer),
     /// Close this connection.
     Close(Key),
     /// Close this connection, because its reply is larger than may wait for it; not if it wants no

@@ -30,6 +30,11 @@ impl WaitingConnection {
         self.shared.find(client).is_some()
     }
 
+    /// The last position of the log so far.
+    pub fn last_position(&self) -> u64 {
+        self.shared.engine.log.last()
+    }
+
     /// Sends it the message that ends its wait.
     pub fn ends(mut self, message: impl FnOnce(Key) -> PortMessage) {
         self.ended = true;

@@ -44,6 +44,9 @@ fn record((kind, key, other, number, origin): &Made) -> Record<'_> {
         6 => Record::Rename { key, to: other },
         7 => Record::Copy { key, to: other, db },
         8 => Record::Move { key, db },
+        9 => Record::SwapDb { a: db, b: 3 },
+        10 => Record::FlushDb,
+        11 => Record::FlushAll,
         _ => Record::Select { db },
     }
 }
@@ -58,7 +61,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn made() -> impl Strategy<Value = Vec<Made>> {
     let number = prop_oneof![Just(None), any::<i64>().prop_map(Some), Just(Some(i64::MIN))];
-    prop::collection::vec((0..10_u8, bytes(), bytes(), number, 0..3_u8), 0..12)
+    prop::collection::vec((0..13_u8, bytes(), bytes(), number, 0..3_u8), 0..12)
 }
 
 /// These records behind a SELECT, those from `from` on, at most `len`, between MULTI and EXEC.
@@ -203,6 +206,9 @@ fn golden() -> Vec<Record<'static>> {
         Record::Rename { key: b"key", to: b"newkey" },
         Record::Copy { key: b"newkey", to: b"", db: 3 },
         Record::Move { key: b"newkey", db: 4_294_967 },
+        Record::SwapDb { a: 0, b: 15 },
+        Record::FlushDb,
+        Record::FlushAll,
     ]
 }
 

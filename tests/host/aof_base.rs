@@ -12,7 +12,7 @@ fn wait_for_base(server: &Server) {
 }
 
 /// Turns AOF on for good.
-fn turn_on(server: &Server, client: &mut Client) {
+pub fn turn_on(server: &Server, client: &mut Client) {
     client.ok("CONFIG SET appendonly yes");
     client.ok("CONFIG REWRITE");
     wait_for_base(server);

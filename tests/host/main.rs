@@ -9,6 +9,7 @@ mod aof_crash;
 mod aof_pauses;
 mod aof_torn;
 mod aof_units;
+mod aof_load;
 mod bitmaps;
 mod cluster;
 mod commands;

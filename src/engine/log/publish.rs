@@ -191,6 +191,18 @@ impl Engine {
         self.log.tail_bytes() >= self.settings.journal_buffer.load(Ordering::Relaxed)
     }
 
+    /// Has the main thread wait with a message until this position is logged.
+    pub fn wait_for_log(&self, position: u64, message: ForMain) {
+        self.unlogged.lock().push((position, message));
+    }
+
+    /// Takes the messages whose positions have been logged, the oldest first.
+    pub fn take_logged(&self, _: Locked<'_>) -> Vec<ForMain> {
+        let logged = self.log.logged();
+        let mut waiting = self.unlogged.lock();
+        waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
+    }
+
     /// The main loop has slept: replies to what was logged before may be sent.
     pub fn after_sleep(&self, _: Locked<'_>) {
         if self.log.after_sleep() {

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use super::open_run::OpenRun;
 use crate::command::record::{Record, Records, header, select};
-use crate::engine::ForMain;
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Origin;
 
@@ -56,8 +55,6 @@ pub struct Log {
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<SpareRuns>,
-    /// Answers of the main thread, each with the position that must be logged before.
-    waiting: Mutex<Vec<(u64, ForMain)>>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
     pub(super) counts: Counts,
@@ -187,7 +184,6 @@ impl Default for Log {
             bytes: AtomicUsize::new(0),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
-            waiting: Mutex::default(),
             text: Mutex::default(),
             counts: Counts::default(),
         }
@@ -238,6 +234,7 @@ impl Log {
         self.tail.lock().runs.is_empty()
     }
 
+<<<<<<< HEAD
     /// Has the main thread wait with an answer until this position is logged.
     pub fn wait(&self, position: u64, answer: ForMain) {
         self.waiting.lock().push((position, answer));
@@ -255,6 +252,8 @@ impl Log {
         self.tail.lock().runs.iter().any(|published| published.run.is_of_all)
     }
 
+=======
+>>>>>>> p10
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {

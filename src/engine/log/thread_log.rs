@@ -17,7 +17,7 @@ pub struct ThreadLog {
 
 impl ThreadLog {
     /// Replies of this thread must wait for this position.
-    pub(super) fn see(&self, position: u64) {
+    pub(in crate::engine) fn see(&self, position: u64) {
         if position > self.seen.load(Ordering::Relaxed) {
             self.seen.store(position, Ordering::Relaxed);
         }

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawString, api, c_text, leaked};
+use super::super::api::{Ctx, Level, RawString, api, c_text, leaked, log_anywhere};
 use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
-use super::table::{FIXED, MAX_CLIENTS, NUMBERS, Number, POOL, SWITCHES, Switch, TEXTS, Text};
+use super::table::{
+    CHOICES, Choice, FIXED, MAX_CLIENTS, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text,
+};
 use crate::engine::Settings;
 
 /// Registers all settings with the host, with their current values as defaults. False if it refuses
@@ -19,7 +21,7 @@ pub fn register(ctx: Ctx<'_>) -> bool {
     NUMBERS.iter().all(|number| register_number(ctx, number))
         && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
         && TEXTS.iter().all(|text| register_text(ctx, text))
-        && register_dispatch(ctx)
+        && CHOICES.iter().all(|choice| register_choice(ctx, choice))
 }
 
 /// Lets the host set what its configuration file names. False if a value there is not valid.
@@ -85,23 +87,25 @@ fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_dispatch(ctx: Ctx<'_>) -> bool {
-    let mut names = [leaked("adaptive"), leaked("pool")];
+fn register_choice(ctx: Ctx<'_>, choice: &'static Choice) -> bool {
+    let private = ptr::from_ref(choice).cast_mut().cast();
+    let mut words = choice.words.map(leaked);
     let values = [0, 1];
-    // SAFETY: in OnLoad; the host copies the names and values.
+    // SAFETY: in OnLoad; name and private data live forever, and the host copies the words and
+    // values.
     let result = unsafe {
         api!(RedisModule_RegisterEnumConfig)(
             ctx.raw(),
-            c"dispatch".as_ptr(),
-            c_int::from(POOL.load(Ordering::Relaxed)),
+            leaked(choice.name),
+            c_int::from(choice.second.load(Ordering::Relaxed)),
             0,
-            names.as_mut_ptr(),
+            words.as_mut_ptr(),
             values.as_ptr(),
-            2,
-            Some(get_dispatch),
-            Some(set_dispatch),
+            words.len() as c_int,
+            Some(get_choice),
+            Some(set_choice),
             None,
-            ptr::null_mut(),
+            private,
         )
     };
     result == raw::REDISMODULE_OK as c_int
@@ -139,19 +143,24 @@ unsafe extern "C" fn set_number(
     raw::REDISMODULE_OK as c_int
 }
 
-unsafe extern "C" fn get_dispatch(_: *const c_char, _: *mut c_void) -> c_int {
-    c_int::from(POOL.load(Ordering::Relaxed))
+unsafe extern "C" fn get_choice(_: *const c_char, private: *mut c_void) -> c_int {
+    // SAFETY: registered with one of CHOICES.
+    c_int::from(unsafe { &*private.cast::<Choice>() }.second.load(Ordering::Relaxed))
 }
 
-unsafe extern "C" fn set_dispatch(
+unsafe extern "C" fn set_choice(
     _: *const c_char,
     value: c_int,
-    _: *mut c_void,
+    private: *mut c_void,
     _: *mut *mut RawString,
 ) -> c_int {
-    POOL.store(value == 1, Ordering::Relaxed);
-    if let Some(settings) = live() {
-        settings.pool.store(value == 1, Ordering::Relaxed);
+    // SAFETY: registered with one of CHOICES.
+    let choice = unsafe { &*private.cast::<Choice>() };
+    choice.second.store(value == 1, Ordering::Relaxed);
+    let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
+    (choice.live)(&instance.engine.settings).store(value == 1, Ordering::Relaxed);
+    if let Some(text) = (choice.notice)(&instance.engine).filter(|_| value == 1) {
+        log_anywhere(Level::Notice, text);
     }
     raw::REDISMODULE_OK as c_int
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::api::RawString;
-use crate::engine::Settings;
+use crate::engine::{Engine, Settings};
 use crate::limits;
 
 /// A numeric setting.
@@ -178,6 +178,43 @@ pub static PROTECTED: Switch = Switch {
 /// All switches.
 pub static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
 
+/// A setting that is one of two words.
+pub struct Choice {
+    /// The name without `midi.`.
+    pub name: &'static str,
+    /// The words, the default first.
+    pub words: [&'static str; 2],
+    /// Whether it is the second one.
+    pub second: AtomicBool,
+    /// The engine's copy of `second`, which follows each change.
+    pub live: fn(&Settings) -> &AtomicBool,
+    /// What the log says when it is set to the second one, if that is of no use at the moment.
+    pub notice: fn(&Engine) -> Option<&'static str>,
+}
+
+/// `midi.dispatch`.
+pub static DISPATCH: Choice = Choice {
+    name: "dispatch",
+    words: ["adaptive", "pool"],
+    second: AtomicBool::new(false),
+    live: |live| &live.pool,
+    notice: |_| None,
+};
+/// `midi.reply-after`.
+pub static REPLY_AFTER: Choice = Choice {
+    name: "reply-after",
+    words: ["logged", "run"],
+    second: AtomicBool::new(false),
+    live: |live| &live.port.reply_after_run,
+    notice: |engine| engine.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+};
+/// All choices.
+pub static CHOICES: [&Choice; 2] = [&DISPATCH, &REPLY_AFTER];
+
+/// For the log, where `midi.reply-after run` meets `appendfsync always`.
+pub const REPLY_AFTER_IGNORED: &str = "midi.reply-after run is ignored while appendfsync is always: \
+                                       replies wait for the fsync";
+
 /// A setting that is text. None of these can change.
 pub struct Text {
     /// The name without `midi.`.
@@ -213,9 +250,6 @@ pub fn file_mode(text: &str) -> Option<u32> {
     let mode = digits.then(|| u32::from_str_radix(text, 8).ok()).flatten();
     mode.filter(|&mode| mode <= 0o777)
 }
-
-/// `midi.dispatch pool`.
-pub static POOL: AtomicBool = AtomicBool::new(false);
 
 /// The current `midi.maxclients`.
 pub fn max_clients() -> usize {

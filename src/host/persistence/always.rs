@@ -70,7 +70,7 @@ fn wait(ctx: Ctx<'_>, engine: &Engine, call: &Call<'_>, can_wait: bool) {
     // It has been admitted: it is not refused for the number of those that wait.
     let _ = engine.books.book_queued(slot, usize::MAX);
     let request = Box::new(Request::new(call, Origin::Main(blocked)));
-    engine.log.wait(engine.log.last(), ForMain::Run(request));
+    engine.wait_for_log(engine.log.last(), ForMain::Run(request));
 }
 
 fn answers_early(ctx: Ctx<'_>) -> bool {

@@ -23,7 +23,7 @@ use super::loading;
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
 use crate::engine::{Author, Call, Locked};
 use crate::journal::replay::{Replay, TextError, may_be_of_all, replay_here};
-use crate::limits::REPLAYED_HERE_BYTES;
+use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 use crate::store::{Now, UnixMs};
 
 /// The texts that the workers replay, while an AOF is loaded.
@@ -98,9 +98,22 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let text =
         |index| if index == 0 { row.name.as_bytes() } else { host_args.text(index, keep_bytes) };
     let list: Vec<&[u8]> = (0..argv.len()).map(text).collect();
+    let is_long = matches!(row.action, Action::EachKey(_)) && list.len() > KEYS_AT_ONCE + 1;
+    if !is_long {
+        return run_call(number, ctx, Args::with_keeper(&list, &host_args), keep_bytes);
+    }
+    // In one go it would be a job, whose keys expire by the clock.
+    for keys in list[1..].chunks(KEYS_AT_ONCE) {
+        let part = [&list[..1], keys].concat();
+        run_call(number, ctx, Args::new(&part), keep_bytes);
+    }
+}
+
+/// Runs a command of the AOF to its end. Its reply is only looked at.
+fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) {
     let call = Call {
         command: number,
-        args: Args::with_keeper(&list, &host_args),
+        args,
         db: ctx.selected_db(),
         now: Now::at(UnixMs::MIN),
         limits: Limits { keep_bytes, ..UNLIMITED },
@@ -109,11 +122,11 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     };
     let mut reply = Transcript::default();
     match call.row().check_arity(&call.args) {
-        Ok(()) => engine.run_waiting(locked, &call, &mut reply),
+        Ok(()) => instance().engine.run_waiting(ctx.locked(), &call, &mut reply),
         Err(error) => call.refuse(error, &mut reply),
     }
     if let Some(error) = reply.first_error() {
-        let (name, error) = (row.name.to_uppercase(), error.escape_ascii());
+        let (name, error) = (call.row().name.to_uppercase(), error.escape_ascii());
         give_up(&format!("MIDI.{name} answers '{error}'"));
     }
 }

@@ -42,7 +42,7 @@ impl Cursor {
 
 /// Records that are replayed together, and the place before each.
 #[derive(Default)]
-struct Batch<'a> {
+struct RecordBatch<'a> {
     records: ArrayVec<Replayed<'a>, AHEAD>,
     places: ArrayVec<Cursor, AHEAD>,
 }
@@ -143,13 +143,17 @@ impl Share {
 
     /// Reads on until it has a batch of its own records, or is at the end of the text. A record of
     /// two keys is a batch by itself. The cursor is then behind the batch.
-    fn gather<'t>(&mut self, text: &'t [u8], slice: &Slice<'_>) -> Result<Batch<'t>, TextError> {
+    fn gather<'t>(
+        &mut self,
+        text: &'t [u8],
+        slice: &Slice<'_>,
+    ) -> Result<RecordBatch<'t>, TextError> {
         let engine = slice.engine;
         let mut records = match self.cursor.at {
             Some(at) => Records::go_on(text, at),
             None => Records::new(text)?,
         };
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         while !batch.records.is_full() {
             let place = Cursor { at: Some(records.position()), ..self.cursor };
             let Some(record) = records.next() else { break };
