@@ -234,26 +234,11 @@ impl Log {
         self.tail.lock().runs.is_empty()
     }
 
-<<<<<<< HEAD
-    /// Has the main thread wait with an answer until this position is logged.
-    pub fn wait(&self, position: u64, answer: ForMain) {
-        self.waiting.lock().push((position, answer));
-    }
-
-    /// Takes the answers whose positions have been logged, the oldest first.
-    pub fn take_logged(&self) -> Vec<ForMain> {
-        let logged = self.logged();
-        let mut waiting = self.waiting.lock();
-        waiting.extract_if(.., |(position, _)| *position <= logged).map(|(_, it)| it).collect()
-    }
-
     /// Whether the tail has a record about all keys.
     pub(super) fn has_of_all(&self) -> bool {
         self.tail.lock().runs.iter().any(|published| published.run.is_of_all)
     }
 
-=======
->>>>>>> p10
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
