@@ -59,7 +59,7 @@ impl From<ValueTooLong> for ReplayError {
 }
 
 /// A key, and where it is.
-type Place<'a> = (&'a [u8], KeyAt);
+type KeyAndPlace<'a> = (&'a [u8], KeyAt);
 
 /// Shards that are held, in the order in which they were taken.
 type HeldInOrder<'e> = ArrayVec<(u32, HeldShard<'e>), AHEAD>;
@@ -68,9 +68,9 @@ type HeldInOrder<'e> = ArrayVec<(u32, HeldShard<'e>), AHEAD>;
 #[derive(Clone, Copy)]
 pub struct Replayed<'a> {
     record: Record<'a>,
-    key: Place<'a>,
+    key: KeyAndPlace<'a>,
     /// The key that takes the place of the first, or gets a copy of it.
-    to: Option<Place<'a>>,
+    to: Option<KeyAndPlace<'a>>,
 }
 
 impl Replayed<'_> {
@@ -199,7 +199,7 @@ impl Engine {
         &self,
         slot: &ThreadSlot,
         record: &Record<'_>,
-        (from, to): (Place<'_>, Place<'_>),
+        (from, to): (KeyAndPlace<'_>, KeyAndPlace<'_>),
         taking: Taking<'_>,
     ) -> usize {
         if from.0 == to.0 && from.1.db == to.1.db {
@@ -257,7 +257,7 @@ impl Engine {
         &self,
         slot: &ThreadSlot,
         store: &mut Store,
-        (key, at): Place<'_>,
+        (key, at): KeyAndPlace<'_>,
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> R {
         let account = Account::new(slot, false);
@@ -266,7 +266,7 @@ impl Engine {
 
     /// Notifies listeners of a replayed record. Nobody has read anything while the host loads.
     #[inline]
-    fn leave_replayed(&self, (key, at): Place<'_>, event: Option<Event>) {
+    fn leave_replayed(&self, (key, at): KeyAndPlace<'_>, event: Option<Event>) {
         if self.is_listening()
             && !self.gates().has(Gates::LOADING)
             && let Some(event) = event

@@ -13,7 +13,7 @@ use super::instance::instance;
 use super::kept::KEPT;
 use super::persistence::{fork, loading, saving};
 use super::{PANICS, PREFIX, guarded};
-use crate::command::{COMMANDS, Error, Reply, host_commands};
+use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine};
 
 /// Takes sections and their fields, in order.
@@ -309,8 +309,9 @@ fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
 
 /// MIDI.HELP.
 pub fn help(reply: &mut dyn Reply) {
-    reply.array(host_commands().len());
-    for command in host_commands() {
+    let for_clients = || host_commands().filter(|command| command.doors != Doors::Host);
+    reply.array(for_clients().count());
+    for command in for_clients() {
         let name = format!("{PREFIX}{}", command.name).to_uppercase();
         reply.bulk(format!("{name} -- {}", command.docs.summary).as_bytes());
     }

@@ -40,10 +40,10 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// Texts on their way into the keyspace. Dropping it ends the workers' part; what has not been
 /// replayed by then is lost.
-pub struct Replay(Arc<Shares>);
+pub struct Replay(Arc<AllShares>);
 
 /// The texts, and how far each share is.
-struct Shares {
+struct AllShares {
     queue: Queue,
     shares: Box<[Mutex<Share>]>,
 }
@@ -53,9 +53,10 @@ impl Replay {
     pub fn start(engine: &Engine) -> Self {
         let count = engine.config.workers;
         let shares = (0..count).map(|number| Mutex::new(Share::new(number))).collect();
-        let all = Arc::new(Shares { queue: Queue::new(count), shares });
+        let all = Arc::new(AllShares { queue: Queue::new(count), shares });
         let part = |number| SharePart { all: Arc::clone(&all), number };
-        engine.start_own_job("replay", Work::on_every_worker(engine, Arc::new(NoReply), 0, part));
+        engine
+            .start_own_job("replay", Work::on_every_worker(engine, Arc::new(Unanswered), 0, part));
         Replay(all)
     }
 
@@ -119,7 +120,7 @@ impl Drop for Replay {
 
 /// A worker's part: one share.
 struct SharePart {
-    all: Arc<Shares>,
+    all: Arc<AllShares>,
     number: usize,
 }
 
@@ -137,9 +138,9 @@ impl Part for SharePart {
     }
 }
 
-struct NoReply;
+struct Unanswered;
 
-impl Task for NoReply {
+impl Task for Unanswered {
     fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
         true
     }

@@ -16,16 +16,16 @@ pub(super) struct Share {
     number: usize,
     /// The text that it is in, and its number.
     text: Option<(u64, Arc<Vec<u8>>)>,
-    cursor: Cursor,
+    cursor: ReadTo,
     /// What it does at the next record of two shares, once it has got there.
     meeting: Option<Meeting>,
     /// A thread goes on with it; still set after a panic.
     is_running: bool,
 }
 
-/// A place in a text.
+/// How far a share has read a text.
 #[derive(Clone, Copy, Default)]
-struct Cursor {
+struct ReadTo {
     /// `None` before its version.
     at: Option<RecordsPosition>,
     /// The database there.
@@ -34,7 +34,7 @@ struct Cursor {
     met: u64,
 }
 
-impl Cursor {
+impl ReadTo {
     fn offset(self) -> usize {
         self.at.map_or(0, RecordsPosition::offset)
     }
@@ -44,7 +44,7 @@ impl Cursor {
 #[derive(Default)]
 struct RecordBatch<'a> {
     records: ArrayVec<Replayed<'a>, AHEAD>,
-    places: ArrayVec<Cursor, AHEAD>,
+    places: ArrayVec<ReadTo, AHEAD>,
 }
 
 /// How a share went on.
@@ -57,7 +57,7 @@ pub(super) struct Went {
 }
 
 /// Why a share stops within a text.
-enum Stop {
+enum Halt {
     /// It is through.
     End,
     /// The slice is over.
@@ -68,7 +68,7 @@ enum Stop {
 
 impl Share {
     pub(super) fn new(number: usize) -> Self {
-        let cursor = Cursor::default();
+        let cursor = ReadTo::default();
         Share { number, text: None, cursor, meeting: None, is_running: false }
     }
 
@@ -87,14 +87,14 @@ impl Share {
                 break;
             };
             match self.read(&text, queue, slice, &mut went.any) {
-                Ok(Stop::End) => {
+                Ok(Halt::End) => {
                     self.text = None;
                     self.cursor.at = None;
                     queue.done(self.number);
                     went.any = true;
                 }
-                Ok(Stop::Spent) => break,
-                Ok(Stop::Blocked) => {
+                Ok(Halt::Spent) => break,
+                Ok(Halt::Blocked) => {
                     went.blocked = true;
                     break;
                 }
@@ -116,10 +116,10 @@ impl Share {
         queue: &Queue,
         slice: &Slice<'_>,
         any: &mut bool,
-    ) -> Result<Stop, TextError> {
+    ) -> Result<Halt, TextError> {
         loop {
             let batch = self.gather(text, slice)?;
-            let Some(&first) = batch.places.first() else { return Ok(Stop::End) };
+            let Some(&first) = batch.places.first() else { return Ok(Halt::End) };
             let done = match &batch.records[..] {
                 [record] if self.is_of_two_shares(record, slice) => {
                     self.meet(record, first, queue, slice)?
@@ -129,10 +129,10 @@ impl Share {
             *any |= done > 0;
             if let Some(&next) = batch.places.get(done) {
                 self.cursor = next;
-                return Ok(Stop::Blocked);
+                return Ok(Halt::Blocked);
             }
             if slice.spent() {
-                return Ok(Stop::Spent);
+                return Ok(Halt::Spent);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Share {
         };
         let mut batch = RecordBatch::default();
         while !batch.records.is_full() {
-            let place = Cursor { at: Some(records.position()), ..self.cursor };
+            let place = ReadTo { at: Some(records.position()), ..self.cursor };
             let Some(record) = records.next() else { break };
             let record = record?;
             if let Record::Select { db } = record {
@@ -191,7 +191,7 @@ impl Share {
     fn meet(
         &mut self,
         record: &Replayed<'_>,
-        place: Cursor,
+        place: ReadTo,
         queue: &Queue,
         slice: &Slice<'_>,
     ) -> Result<usize, TextError> {
@@ -216,7 +216,7 @@ impl Share {
 /// Replays records; returns how many, up to the first one with a busy token.
 fn replay(
     records: &[Replayed<'_>],
-    places: &[Cursor],
+    places: &[ReadTo],
     slice: &Slice<'_>,
 ) -> Result<usize, TextError> {
     match slice.engine.replay(slice.slot, records, slice.taking()) {
