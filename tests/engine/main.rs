@@ -14,8 +14,9 @@ mod inputs;
 #[cfg(loom)]
 mod interleavings;
 #[cfg(not(loom))]
-mod played;
 mod log_threads;
+#[cfg(not(loom))]
+mod played;
 #[cfg(not(loom))]
 mod port_threads;
 #[cfg(not(loom))]

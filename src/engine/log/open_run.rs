@@ -57,6 +57,11 @@ impl OpenRun {
         self.changes.is_empty() && self.records == 0
     }
 
+    /// Whether its record is about all keys: such a record is the last one of a text.
+    pub(super) fn ends_text(&self) -> bool {
+        self.of_all.is_some() && self.records > 0
+    }
+
     /// The memory that it takes until it is logged, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()

@@ -163,6 +163,9 @@ impl Engine {
 
     /// Logs a run of the holder of the global lock, and the tail before it.
     fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
+        if self.log.has_of_all() {
+            self.log_whole_tail(locked);
+        }
         let (taken, position) = self
             .log
             .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
@@ -177,7 +180,11 @@ impl Engine {
     /// are left. The host must be able to log: see its module's pauses.
     pub fn log_tail(&self, locked: Locked<'_>) -> bool {
         let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        let (mut taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        // The host keeps together what it gets in one context.
+        while taken && self.log.is_unit_torn() {
+            (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        }
         self.free_flushed();
         self.open_gate_if_room();
         taken && !self.log.is_tail_empty()
@@ -186,10 +193,14 @@ impl Engine {
     /// Gives the whole tail to the host's log. False if it refuses.
     pub fn log_whole_tail(&self, locked: Locked<'_>) -> bool {
         let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
-        self.free_flushed();
-        self.open_gate_if_room();
-        taken || last == 0
+        loop {
+            let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
+            self.free_flushed();
+            self.open_gate_if_room();
+            if !taken {
+                return last == 0;
+            }
+        }
     }
 
     fn open_gate_if_room(&self) {

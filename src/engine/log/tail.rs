@@ -68,16 +68,40 @@ pub(super) struct Tail {
     pub(super) last: u64,
     /// Whether the main thread knows that there are runs.
     pub(super) is_announced: bool,
+    /// The newest unit among the runs that were last taken; 0 for none.
+    last_unit: u64,
 }
 
 impl Tail {
-    /// How many runs to take, to take at least so many and no unit in part: a text is in the host's
-    /// file as a whole, or not at all.
+    /// How many runs make up the next text, of about `most` bytes. A unit is not torn apart: a text
+    /// is in the host's file as a whole, or not at all. But a record about all keys ends the text.
+    fn count_of_text(&self, most: usize) -> usize {
+        let mut bytes = 0;
+        let fits = |published: &PublishedRun| {
+            let first = bytes == 0;
+            bytes += published.run.text.len();
+            first || bytes <= most
+        };
+        let count = self.runs.iter().map(fits).take_while(|&fits| fits).count();
+        let count = self.with_whole_unit(count);
+        let end = self.runs.iter().take(count).position(|published| published.run.ends_text());
+        end.map_or(count, |end| end + 1)
+    }
+
+    /// How many runs to take, to take at least so many and no unit in part. Runs of other threads
+    /// may lie between those of a unit.
     fn with_whole_unit(&self, count: usize) -> usize {
         let unit = self.runs.iter().take(count).map(|published| published.run.unit).max();
         let Some(unit) = unit.filter(|&unit| unit > 0) else { return count };
         let last = self.runs.iter().rposition(|published| published.run.unit == unit);
         last.map_or(count, |last| count.max(last + 1))
+    }
+
+    /// Takes so many runs.
+    fn take(&mut self, count: usize) -> Vec<PublishedRun> {
+        let taken: Vec<PublishedRun> = self.runs.drain(..count).collect();
+        self.last_unit = taken.iter().map(|published| published.run.unit).max().unwrap_or(0);
+        taken
     }
 }
 
@@ -227,6 +251,18 @@ impl Log {
         self.tail.lock().runs.is_empty()
     }
 
+    /// Whether a part of the unit that was last taken is left.
+    pub(super) fn is_unit_torn(&self) -> bool {
+        let tail = self.tail.lock();
+        let unit = tail.last_unit;
+        unit > 0 && tail.runs.iter().any(|published| published.run.unit == unit)
+    }
+
+    /// Whether the tail has a record about all keys.
+    pub(super) fn has_of_all(&self) -> bool {
+        self.tail.lock().runs.iter().any(|published| published.run.ends_text())
+    }
+
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
@@ -302,16 +338,9 @@ impl Log {
         let mut tail = self.tail.lock();
         tail.is_announced = false;
         let Some(mut own) = own else {
-            let mut bytes = 0;
-            let fits = |published: &PublishedRun| {
-                let first = bytes == 0;
-                bytes += published.run.text.len();
-                first || bytes <= most
-            };
-            let count = tail.runs.iter().map(fits).take_while(|&fits| fits).count();
-            let count = tail.with_whole_unit(count);
+            let count = tail.count_of_text(most);
             tail.is_announced = count < tail.runs.len();
-            return tail.runs.drain(..count).collect();
+            return tail.take(count);
         };
         tail.last += 1;
         own.run.position = tail.last;
