@@ -106,15 +106,20 @@ impl Tail {
         let (mut bytes, mut unit) = (0, 0);
         for (number, PublishedRun { run, .. }) in self.runs.iter().enumerate() {
             bytes += run.text.len();
-            if number > 0 && bytes > most && (run.unit == 0 || run.unit != unit) {
+            if number > 0 && bytes > most && !self.has_of_unit(number, unit) {
                 return number;
             }
             if run.is_of_all {
                 return number + 1;
             }
-            unit = run.unit;
+            unit = unit.max(run.unit);
         }
         self.runs.len()
+    }
+
+    /// Whether runs of this unit follow. Others may stand between them.
+    fn has_of_unit(&self, from: usize, unit: u64) -> bool {
+        unit != 0 && self.runs.range(from..).any(|published| published.run.unit == unit)
     }
 }
 
@@ -402,14 +407,27 @@ impl Log {
 fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
     header(text);
     let mut selected = None;
-    for PublishedRun { run, .. } in batch {
-        if let Some((first, last)) = run.databases {
-            if selected != Some(first) {
-                select(first, text);
+    for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
+        let records: u32 = together.iter().map(|published| published.run.records).sum();
+        // A record about all keys cannot stand in a group.
+        let is_group = together[0].run.unit != 0
+            && records > 1
+            && !together.iter().any(|published| published.run.is_of_all);
+        for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
+            if let Some((first, last)) = run.databases {
+                if selected != Some(first) {
+                    select(first, text);
+                }
+                selected = Some(last);
             }
-            selected = Some(last);
+            if is_group && number == 0 {
+                Record::Multi.write(text);
+            }
+            text.extend_from_slice(&run.text);
         }
-        text.extend_from_slice(&run.text);
+        if is_group {
+            Record::Exec.write(text);
+        }
     }
 }
 
