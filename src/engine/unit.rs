@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(super) struct Unit {
     pub(super) open: AtomicBool,
-    /// How many have been opened so far.
+    /// Its number, which grows with each.
     pub(super) number: AtomicU64,
     /// When it began; all its commands run at this time.
     pub(super) began: AtomicI64,

@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::journal::{Logging, Turning};
+use super::persistence::journal::Logging;
 use super::persistence::sync::SYNC;
 use super::persistence::{fork, journal, loading, save_points, saving};
 use super::users::USERS;
@@ -91,7 +91,6 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
         if !unit::end_if_over(ctx.locked()) {
             return;
         }
-        let _turning = Turning::begin(ctx);
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
             instance().engine.main.awake(ctx.locked());
             lock::main_turned(ctx.locked());

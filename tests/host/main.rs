@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod always;
 mod aof;
 mod aof_base;
 mod aof_crash;

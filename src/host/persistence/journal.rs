@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrayvec::ArrayVec;
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, api, must_not_replicate};
+use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::instance::instance;
 use super::super::string::OwnString;
 use crate::command::record::Record;
@@ -29,31 +29,11 @@ thread_local! {
     static CONTEXT: Cell<*mut RawCtx> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-thread_local! {
-    /// The context of a turn of the main loop, while that is handled; null otherwise.
-    static TURN: Cell<*mut RawCtx> = const { Cell::new(std::ptr::null_mut()) };
-}
-
-/// While it lives, this thread handles a turn of the main loop. What it does for the ports joins
-/// the tail, but for changes of all keys: a tail with one of those could not be taken back.
-pub struct Turning(());
-
-impl Turning {
-    /// Begins it, with the event's context.
-    pub fn begin(ctx: Ctx<'_>) -> Self {
-        TURN.set(ctx.raw());
-        Turning(())
-    }
-}
-
-impl Drop for Turning {
-    fn drop(&mut self) {
-        TURN.set(std::ptr::null_mut());
-    }
-}
-
 /// Whether the clients were paused before the last EXEC began.
 static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
+
+/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
+static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
 
 /// The most arguments of a command that stands for a record.
 const ARGUMENTS: usize = 5;
@@ -96,15 +76,12 @@ pub fn may_log(ctx: Ctx<'_>) -> bool {
 
 /// Writes to the host's log.
 pub fn write(locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
-    let mut ctx = CONTEXT.get();
-    if ctx.is_null() && logged.is_of_all {
-        ctx = TURN.get();
-    }
+    let ctx = CONTEXT.get();
     if ctx.is_null() {
         return Wrote::Refused;
     }
     let _ = locked;
-    // SAFETY: `Logging` or `Turning` was made of a context that is valid while it lives.
+    // SAFETY: `Logging` was made of a context that is valid while it lives.
     let ctx = unsafe { Ctx::new(ctx) };
     if !may_log(ctx) || !logged.is_own_only && is_called_by_module(ctx) {
         return Wrote::Refused;
@@ -210,4 +187,23 @@ pub fn error_number(ctx: Ctx<'_>) -> i32 {
         text.ends_with(reason.as_bytes())
     };
     NUMBERS.into_iter().find(is_it).unwrap_or(0)
+}
+
+/// The host's settings: whether its policy is `always`, and whether it syncs nothing while a child
+/// lives. Says so if that takes a promise away.
+pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: bool) {
+    let log = &instance().engine.log;
+    log.set_reads_wait(is_always);
+    let skips = is_always && skips_fsyncs;
+    if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {
+        let text = "With no-appendfsync-on-rewrite yes, appendfsync always does not sync the AOF \
+                    while a child saves: a power failure may then take back what was acknowledged.";
+        log_line(ctx, Level::Warning, text);
+    }
+    SKIPS_FSYNCS.store(skips, Ordering::Relaxed);
+}
+
+/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
+pub fn skips_fsyncs() -> bool {
+    SKIPS_FSYNCS.load(Ordering::Relaxed)
 }
