@@ -124,11 +124,14 @@ linearizability_stage() {
 }
 
 snapshots_stage() {
-    heading "snapshots and forks under load"
+    heading "snapshots, forks and crashes under load"
     run cargo build --release --locked
     run env MIDI_SNAPSHOT_ROUNDS=200 cargo test --release --locked --workspace --test host snapshots::
     # Five tests, 10,000 forks.
     run env MIDI_FORKS=2000 cargo test --release --locked --workspace --test host forks::
+    # With AOF on: random commands, kills under load, and a cut at each byte.
+    run env MIDI_AOF_COMMANDS=300000 MIDI_CRASHES=100 MIDI_AOF_CUTS=100000 \
+        cargo test --release --locked --workspace --test host aof
 }
 
 # The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.

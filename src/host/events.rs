@@ -107,6 +107,8 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
 
 fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
+    GATES.check(ctx);
+    saving::turn_ends();
     turn::turn(locked);
     save_points::add_changes(ctx);
     modules::refresh(ctx);
@@ -258,6 +260,9 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             loading::take_effect(ctx.locked());
             let engine = &instance().engine;
             loading::before_flush(ctx);
+            if !saving::is_reload() {
+                GATES.check(ctx);
+            }
             let _logging = Logging::begin(ctx);
             let remains =
                 engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok(), ChangedBy::Host);
@@ -275,6 +280,7 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c
         {
             unit::is_inside(ctx);
             loading::take_effect(ctx.locked());
+            GATES.check(ctx);
             let _logging = Logging::begin(ctx);
             instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
         }

@@ -57,7 +57,7 @@ pub struct HostGates {
     aof_error: AtomicBool,
     replicas: AtomicBool,
     few_replicas: AtomicBool,
-    /// The host saves, or has saved, without a fork, and its main loop has not turned since.
+    /// The host saves, or has saved, without a fork, and nothing else has run since.
     saving: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
@@ -90,11 +90,23 @@ impl HostGates {
         self.may_change();
     }
 
-    /// The host saves without a fork: closes the keyspace until the main loop turns.
+    /// The host saves without a fork: closes the keyspace until something else runs.
     pub fn begin_saving(&self, ctx: Ctx<'_>) {
         self.saving.store(true, Ordering::Relaxed);
         self.look(ctx);
         self.may_change();
+    }
+
+    /// Something else runs: a save without a fork is over. To be followed by [`HostGates::check`] or
+    /// [`HostGates::refresh`], before anything is written: what is written while the keyspace is
+    /// closed is not logged.
+    #[inline]
+    fn end_saving(&self) {
+        if self.saving.load(Ordering::Relaxed) {
+            self.saving.store(false, Ordering::Relaxed);
+            // Cron may have read everything since the save.
+            self.may_change();
+        }
     }
 
     /// A client has left, which may have been a replica.
@@ -108,11 +120,6 @@ impl HostGates {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
-        if self.saving.load(Ordering::Relaxed) {
-            self.saving.store(false, Ordering::Relaxed);
-            // Cron, or a command, may have read everything since the save.
-            self.may_change();
-        }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.load(Ordering::Relaxed) {
@@ -120,9 +127,11 @@ impl HostGates {
         }
     }
 
-    /// Before a write at the host door: reads everything again if something happened.
+    /// Before a write at the host door, and before a turn: reads everything again if something
+    /// happened.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>) {
+        self.end_saving();
         if self.stale.load(Ordering::Relaxed) {
             self.refresh(ctx);
         }

@@ -15,7 +15,7 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{journal, loading, save_points};
+use super::persistence::{journal, loading, save_points, saving};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -99,6 +99,7 @@ fn before_client(command: Filtered<'_>) {
 fn before_debug(command: Filtered<'_>) {
     if command.arg(1).eq_ignore_ascii_case(b"reload") {
         let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
+        saving::before_reload();
         loading::before_reload((2..command.count()).any(merges));
     }
 }

@@ -14,7 +14,7 @@ use super::wait_until;
 pub fn incr_file(server: &Server) -> PathBuf {
     let folder = server.dir().join("appendonlydir");
     let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest")).expect("a manifest");
-    let line = manifest.lines().rfind(|line| line.ends_with(" type i")).expect("an incr file");
+    let line = manifest.lines().rfind(|line| line.contains(" type i")).expect("an incr file");
     folder.join(line.split(' ').nth(1).expect("file NAME"))
 }
 

@@ -39,6 +39,8 @@ struct Series {
 pub struct Witness {
     door: Door,
     number: usize,
+    /// It sends one command at a time, and again if the server is loading.
+    is_patient: bool,
     begun: [u64; SERIES.len()],
     acknowledged: [u64; SERIES.len()],
 }
@@ -58,7 +60,13 @@ impl Answers {
 impl Witness {
     /// With keys of this number.
     pub fn new(door: Door, number: usize) -> Self {
-        Witness { door, number, begun: [0; SERIES.len()], acknowledged: [0; SERIES.len()] }
+        let zeros = [0; SERIES.len()];
+        Witness { door, number, is_patient: false, begun: zeros, acknowledged: zeros }
+    }
+
+    /// For a server that loads meanwhile.
+    pub fn patient(self) -> Self {
+        Witness { is_patient: true, ..self }
     }
 
     /// A command for this door and this witness's own keys.
@@ -100,6 +108,9 @@ impl Witness {
         random: &mut Random,
         answers: &Answers,
     ) -> io::Result<()> {
+        if self.is_patient {
+            return self.patient_turn(client, random, answers);
+        }
         let mut bytes = Vec::new();
         let mut sent = Vec::new();
         for _ in 0..1 + random.below(12) {
@@ -123,6 +134,27 @@ impl Witness {
             answers.0.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Sends one number, until it is not refused.
+    fn patient_turn(
+        &mut self,
+        client: &mut Client,
+        random: &mut Random,
+        answers: &Answers,
+    ) -> io::Result<()> {
+        let series = random.below(SERIES.len());
+        let [line] = SERIES[series].lines else { return Ok(()) };
+        self.begun[series] += 1;
+        loop {
+            let reply = client.try_call(&self.command(line, self.begun[series]))?;
+            if !reply.is_error() {
+                self.acknowledged[series] = self.begun[series];
+                answers.0.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+            assert!(reply.text().starts_with("LOADING"), "{line}, {:?}: {reply:?}", self.door);
+        }
     }
 
     /// Looks for what was acknowledged, through the host's door: nothing may be missing, and nothing

@@ -5,7 +5,7 @@
 use super::aof::builder;
 use crate::common::aof::{self, survives};
 use crate::common::witness::{Witness, beside};
-use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server};
+use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server, words};
 
 fn witnesses() -> Vec<Witness> {
     (0..4).map(|number| Witness::new([Door::Host, Door::Port][number % 2], number)).collect()
@@ -13,7 +13,15 @@ fn witnesses() -> Vec<Witness> {
 
 /// Has clients write beside `work`; what they were answered is there, and there after a crash.
 fn under_load(builder: Builder, work: impl FnOnce(&mut Client, &mut dyn FnMut())) {
-    let (mut server, mut witnesses) = (builder.start(), witnesses());
+    with(witnesses(), builder, work);
+}
+
+fn with(
+    mut witnesses: Vec<Witness>,
+    builder: Builder,
+    work: impl FnOnce(&mut Client, &mut dyn FnMut()),
+) {
+    let mut server = builder.start();
     beside(&mut server, &mut witnesses, 1, |server, answers| {
         answers.wait_for(50);
         work(&mut server.client(), &mut || answers.wait_for(20));
@@ -90,7 +98,8 @@ fn saves_without_a_fork_under_load() {
 
 #[test]
 fn reloads_under_load() {
-    under_load(builder(Mode::Adaptive), |client, wait| {
+    let patient = witnesses().into_iter().map(Witness::patient).collect();
+    with(patient, builder(Mode::Adaptive), |client, wait| {
         for _ in 0..10 {
             client.ok("DEBUG RELOAD");
             wait();
@@ -151,5 +160,24 @@ fn check_rdb(server: &Server, save: &str) {
         other.restart(redis_server());
         let keys = other.client().integer("MIDI.DBSIZE");
         assert_eq!(keys, server.client().integer("MIDI.DBSIZE"));
+    }
+}
+
+/// What follows a save in the same turn of the main loop is logged.
+#[test]
+fn right_behind_a_save() {
+    let mut server = builder(Mode::Adaptive).start();
+    let (mut client, mut port) = (server.client(), server.midi_client());
+    for last in ["MIDI.SET a 1", "FLUSHALL", "SWAPDB 0 1", "MIDI.FLUSHDB"] {
+        for number in 0..20 {
+            port.send_line(&format!("MSET p{number} 1 q{number} 2"));
+        }
+        let lines = ["MIDI.SET before 1", "SAVE", "MIDI.SET behind 1", "SAVE", last];
+        let replies = client.pipeline(&lines.map(words));
+        assert!(!replies.iter().any(Value::is_error), "{replies:?}");
+        (0..20).for_each(|_| assert_eq!(port.read(), Value::ok()));
+        server.client().ok("SET native 1");
+        client = survives(&mut server, last);
+        port = server.midi_client();
     }
 }

@@ -61,9 +61,14 @@ impl Engine {
         slot.log.run.lock().add(db, record);
     }
 
+    /// Whether groups are marked in a run of this thread. All that a unit does is a group.
+    fn marks_groups(&self, slot: &ThreadSlot) -> bool {
+        self.mode() == Mode::Logged && !slot.locked().is_some_and(|locked| self.is_in_unit(locked))
+    }
+
     /// The records up to [`Engine::end_group`] belong together.
     pub(in crate::engine) fn begin_group(&self, slot: &ThreadSlot) {
-        if self.mode() == Mode::Logged {
+        if self.marks_groups(slot) {
             slot.log.run.lock().begin_group();
         }
     }
@@ -71,7 +76,7 @@ impl Engine {
     /// Ends what [`Engine::begin_group`] began. The mode is still the same: the caller holds the
     /// tokens.
     pub(in crate::engine) fn end_group(&self, slot: &ThreadSlot) {
-        if self.mode() == Mode::Logged {
+        if self.marks_groups(slot) {
             slot.log.run.lock().end_group();
         }
     }

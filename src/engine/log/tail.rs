@@ -439,14 +439,27 @@ impl Log {
 fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
     header(text);
     let mut selected = None;
-    for PublishedRun { run, .. } in batch {
-        if let Some((first, last)) = run.databases {
-            if selected != Some(first) {
-                select(first, text);
+    for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
+        let records: u32 = together.iter().map(|published| published.run.records).sum();
+        // A record about all keys cannot stand in a group.
+        let is_group = together[0].run.unit != 0
+            && records > 1
+            && !together.iter().any(|published| published.run.of_all.is_some());
+        for (number, PublishedRun { run, .. }) in together.iter().enumerate() {
+            if let Some((first, last)) = run.databases {
+                if selected != Some(first) {
+                    select(first, text);
+                }
+                selected = Some(last);
             }
-            selected = Some(last);
+            if is_group && number == 0 {
+                Record::Multi.write(text);
+            }
+            text.extend_from_slice(&run.text);
         }
-        text.extend_from_slice(&run.text);
+        if is_group {
+            Record::Exec.write(text);
+        }
     }
 }
 

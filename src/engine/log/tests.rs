@@ -243,6 +243,6 @@ fn a_unit_is_in_one_text() {
     while !engine.log.is_tail_empty() {
         engine.log.hand_over(None, 1, &mut write);
     }
-    // Each with the SELECT that it begins with.
-    assert_eq!(texts, [2, 4, 3, 2]);
+    // Each with the SELECT that it begins with; a unit with MULTI and EXEC.
+    assert_eq!(texts, [2, 6, 5, 2]);
 }

@@ -19,6 +19,9 @@ static CHILD_STATUS: Mutex<Option<&'static CStr>> = Mutex::new(None);
 /// Whether the tail of the log has been taken back for a save without a fork.
 static TAIL_IS_BACK: AtomicBool = AtomicBool::new(false);
 
+/// Whether DEBUG RELOAD has been called in this turn of the main loop.
+static RELOADS: AtomicBool = AtomicBool::new(false);
+
 /// The last save that succeeded: milliseconds since the epoch (0: none yet), keys, bytes,
 /// microseconds.
 static LAST: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
@@ -31,9 +34,25 @@ pub fn begin(ctx: Ctx<'_>) {
     save_points::add_changes(ctx);
     save_points::save_begins();
     GATES.begin_saving(ctx);
-    if !TAIL_IS_BACK.swap(true, Ordering::Relaxed) {
+    // What DEBUG RELOAD saves is all that is there after it, and the tail is logged then.
+    if !is_reload() && !TAIL_IS_BACK.swap(true, Ordering::Relaxed) {
         with_all_held(ctx, |all| all.take_back(ctx.locked()));
     }
+}
+
+/// DEBUG RELOAD is about to be executed or refused.
+pub fn before_reload() {
+    RELOADS.store(true, Ordering::Relaxed);
+}
+
+/// Whether DEBUG RELOAD may be running.
+pub fn is_reload() -> bool {
+    RELOADS.load(Ordering::Relaxed)
+}
+
+/// The main loop turns: no command is running.
+pub fn turn_ends() {
+    RELOADS.store(false, Ordering::Relaxed);
 }
 
 /// What the host's log does not have yet must not be in the file either: a log that is read after
