@@ -141,29 +141,28 @@ impl Engine {
     /// Empties databases at one moment (one of them, or all); returns the tables to be freed. Each
     /// key counts as a change.
     pub fn flush(&self, locked: Locked<'_>, only: Option<u32>, by: ChangedBy) -> Vec<Remains> {
-        let mut remains = Vec::new();
         let record = match only {
             Some(db) => (db, Record::FlushDb),
             None => (0, Record::FlushAll),
         };
-        self.edit_all(locked, by.logs(record), |store, changes| {
+        let tables = self.edit_all(locked, by.logs(record), |shard, store, changes| {
             let mut next = only.or(Some(0));
             while let Some(db) = next {
                 let table =
                     self.edit_databases(locked, store, &[db], changes, |store| store.take_db(db));
                 if !table.is_empty() {
                     self.main_slot(locked).changed.add(table.census().keys.max(0) as u64);
-                    remains.push(table.into_remains());
+                    changes.taken.push((shard, db, table));
                 }
                 next = if only.is_none() { store.next_db(db + 1) } else { None };
             }
         });
-        remains
+        tables.into_iter().map(Table::into_remains).collect()
     }
 
     /// Exchanges two databases at one moment.
     pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32, by: ChangedBy) {
-        self.edit_all(locked, by.logs((a, Record::SwapDb { a, b })), |store, changes| {
+        self.edit_all(locked, by.logs((a, Record::SwapDb { a, b })), |_, store, changes| {
             self.edit_databases(locked, store, &[a, b], changes, |store| store.swap_dbs(a, b));
         });
     }

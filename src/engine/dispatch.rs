@@ -347,7 +347,11 @@ impl Engine {
         request: Box<Request>,
     ) {
         let resumed = self.resume(slot, request, Panic::Fatal, |call, transcript| {
-            self.run_one(slot, call, self.hasher.hash(call.first_key()), shard, held, transcript)
+            let hash = self.hasher.hash(call.first_key());
+            let outcome = self.run_one(slot, call, hash, shard, held, transcript);
+            // The reply may be on its way before the shard is released, and must know its position.
+            self.before_release(slot, held);
+            outcome
         });
         match resumed {
             Resumed::Answered(mut request) => {

@@ -20,7 +20,7 @@ use super::state::{Engine, HeldShard, ManyHeld};
 use crate::command::record::Record;
 use crate::command::{Event, Events, HeldKeys};
 use crate::store::{
-    Done, Edit, Entry, EntryRef, KeyHash, Now, Store, UnixMs, Value, Watched, read,
+    Done, Edit, Entry, EntryRef, KeyHash, Now, Store, Table, UnixMs, Value, Watched, read,
 };
 use crate::sync::Locked;
 
@@ -216,32 +216,40 @@ impl Engine {
     }
 
     /// Calls `change` on every shard, with all tokens held at once, and counts what the databases
-    /// gained. `record` is for the log; without one, the host logs what happened.
+    /// gained. `record` is for the log; without one, the host logs what happened. Returns the tables
+    /// that were taken out, as far as they are to be freed now.
     pub(super) fn edit_all(
         &self,
         locked: Locked<'_>,
         record: Option<(u32, Record<'_>)>,
-        mut change: impl FnMut(&mut Store, &mut Changes),
-    ) {
+        mut change: impl FnMut(u32, &mut Store, &mut Changes),
+    ) -> Vec<Table> {
         let all: Vec<u32> = (0..self.shard_count()).collect();
         let Some(mut held) = self.take_many(&all, Taking::Wait(locked)) else {
-            return; // Waiting does not fail.
+            return Vec::new(); // Waiting does not fail.
         };
         let mut changes = Changes::default();
         for (shard, token) in &mut held {
-            change(token, &mut changes);
+            change(*shard, token, &mut changes);
             self.set_due(*shard, token);
         }
+        let Changes { gained, mut taken } = changes;
+        let mut left = Vec::new();
         if self.mode() == Mode::Logged {
-            let position = self.log_change_of_all(locked, record);
+            // What the host has logged itself need not be taken back.
+            let kept = if record.is_some() { std::mem::take(&mut taken) } else { Vec::new() };
+            let (position, flushed) = self.log_change_of_all(locked, record, kept);
+            left = flushed;
             self.main_slot(locked).log.see(position);
             held.iter_mut().for_each(|(_, token)| token.log.position = position);
         }
         self.age.fetch_add(1, Ordering::Relaxed);
-        for (db, change) in changes.0 {
+        for (db, change) in gained {
             self.main_slot(locked).book(db, change);
         }
         self.release_many(self.main_slot(locked), held);
+        left.extend(taken.into_iter().map(|(.., table)| table));
+        left
     }
 
     /// Changes these databases of one of the shards that [`Engine::edit_all`] holds; every such
@@ -271,9 +279,14 @@ impl Engine {
     }
 }
 
-/// What databases have gained, in all shards together.
+/// What a change of all shards has done.
 #[derive(Default)]
-pub(super) struct Changes(HashMap<u32, Census>);
+pub(super) struct Changes {
+    /// What databases have gained, in all shards together.
+    gained: HashMap<u32, Census>,
+    /// The tables that it has taken out: shard, database, table.
+    pub(super) taken: Vec<(u32, u32, Table)>,
+}
 
 impl Changes {
     fn count(&mut self, store: &Store, databases: &[u32], count: impl Fn(&mut Census, Census)) {
@@ -281,7 +294,7 @@ impl Changes {
             let Some(table) = store.table(db) else { continue };
             // The count of expired keys does not move with a database.
             let census = Census { expired: 0, ..table.census() };
-            count(self.0.entry(db).or_default(), census);
+            count(self.gained.entry(db).or_default(), census);
         }
     }
 }

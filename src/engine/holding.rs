@@ -90,13 +90,20 @@ impl Engine {
     /// Opens a unit: all that the holder of the global lock does until [`Engine::end_unit`].
     pub fn open_unit(&self, _: Locked<'_>) {
         self.unit.began.store((self.config.clock)(), Ordering::Relaxed);
-        self.unit.open.store(true, Ordering::Relaxed);
+        if !self.unit.open.swap(true, Ordering::Relaxed) {
+            self.unit.number.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Whether a unit is open.
     #[inline]
     pub fn is_in_unit(&self, _: Locked<'_>) -> bool {
         self.unit.open.load(Ordering::Relaxed)
+    }
+
+    /// The number of the open unit, which grows; 0 if none is open.
+    pub(super) fn unit_number(&self, locked: Locked<'_>) -> u64 {
+        if self.is_in_unit(locked) { self.unit.number.load(Ordering::Relaxed) } else { 0 }
     }
 
     /// Ends the unit, if one is open, and releases the tokens that it kept.

@@ -83,8 +83,7 @@ impl Engine {
         let gates = self.gates();
         let wanted = if gates.has(CLOSING) {
             Mode::Closed
-        } else if gates.has(Gates::AOF_ON) || self.mode() == Mode::Logged && !self.log.is_settled()
-        {
+        } else if gates.has(Gates::AOF_ON) || !self.log.is_settled() {
             Mode::Logged
         } else {
             Mode::Fast

@@ -186,7 +186,7 @@ impl Engine {
         // `edit_all` visits the shards in the order of their numbers.
         let mut stores = staging.into_stores();
         // A load is not logged: the host has it in its files.
-        self.edit_all(locked, None, |store, changes| {
+        self.edit_all(locked, None, |_, store, changes| {
             let mut staged = stores.next().unwrap_or_default();
             let databases: BTreeSet<u32> = store.databases().chain(staged.databases()).collect();
             for db in databases {

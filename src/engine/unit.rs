@@ -5,7 +5,7 @@
 //! commands. Messages in their mailboxes stay there until the unit has ended, even those that came
 //! before it.
 
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use parking_lot::Mutex;
 
@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(super) struct Unit {
     pub(super) open: AtomicBool,
+    /// Its number, which grows with each.
+    pub(super) number: AtomicU64,
     /// When it began; all its commands run at this time.
     pub(super) began: AtomicI64,
     /// The shards whose tokens it keeps, each once.

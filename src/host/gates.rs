@@ -192,7 +192,11 @@ impl HostGates {
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
         self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
-        instance().engine.log.set_reads_wait(is(c"appendfsync", b"always"));
+        journal::settings_are(
+            ctx,
+            is(c"appendfsync", b"always"),
+            is(c"no-appendfsync-on-rewrite", b"yes"),
+        );
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
         save_points::configure(&ctx.config_text(c"save").unwrap_or_default());
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");

@@ -11,7 +11,7 @@ use super::api::{Ctx, api, c_text};
 use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
-use super::persistence::{fork, loading, saving};
+use super::persistence::{fork, journal, loading, saving};
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine};
@@ -127,6 +127,8 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("position", last);
     number("logged_position", logged);
     number("safe_position", safe);
+    let skips = if journal::skips_fsyncs() { "yes" } else { "no" };
+    sink.field("journal_skips_fsyncs_beside_children", skips);
     sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
 }
 

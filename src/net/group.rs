@@ -235,7 +235,8 @@ impl<D: Driver> Service<D> {
     fn finish(&mut self, group: &mut Group, connection: &mut Connection, said: Range<usize>) {
         connection.show_condition();
         self.put_in_outbox(connection, said);
-        let is_told = !connection.has_outgoing && connection.unsent.is_empty();
+        let is_told =
+            !connection.has_outgoing && connection.unsent.is_empty() && !connection.is_held();
         let outcome = match connection.state {
             State::Closing if is_told => TurnOutcome::Ends,
             _ => self.outcome_of(connection),

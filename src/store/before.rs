@@ -13,6 +13,8 @@ pub enum Before {
     Was(Entry),
     /// It had this expiry; its value is unchanged.
     Expiry(Option<UnixMs>),
+    /// Its value had come about so; the value itself is unchanged.
+    Origin(Origin),
     /// A part of its value was different. A second reference to a large value would force a copy of
     /// it when it next changes.
     Part(Box<PartBefore>),
@@ -22,7 +24,7 @@ impl Before {
     /// The memory that it keeps, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            Before::Absent | Before::Expiry(_) => 0,
+            Before::Absent | Before::Expiry(_) | Before::Origin(_) => 0,
             Before::Was(entry) => {
                 entry.bytes() + entry.shared_value().map_or(0, |value| value.bytes().len())
             }

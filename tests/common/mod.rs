@@ -6,6 +6,7 @@
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
+pub mod aof;
 mod client;
 pub mod disk;
 mod door;
@@ -20,6 +21,7 @@ pub mod proxy;
 mod random;
 mod server;
 mod twin;
+pub mod witness;
 
 pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;

@@ -426,6 +426,11 @@ impl Server {
         self.kill();
     }
 
+    /// kill -9, to start it again.
+    pub fn crash(&mut self) {
+        self.kill();
+    }
+
     fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -10,7 +10,8 @@
 //! * the data has one holder at a time, and each sees what the one before did;
 //! * every message is run once, and each thread's messages in their order;
 //! * if messages wait in a free shard, its owner has been notified;
-//! * a thread that waits for a token gets it, and one that sleeps is woken.
+//! * a thread that waits for a token gets it, and one that sleeps is woken;
+//! * the log's tail has all that was done, and nobody sleeps while something in it waits.
 //!
 //! docs/design/tokens.md documents what these tests have decided.
 use loom::cell::UnsafeCell;
@@ -629,5 +630,136 @@ fn a_door_a_waiter_and_a_sleeping_owner() {
         let mut held = whole.shard.token.take_waiting(locked(), &whole.shard.room, 0);
         held.push((1, 0));
         whole.release(held);
+    });
+}
+
+/// The tail of the log, as engine/log/tail.rs has it: runs, and whether the main thread knows of
+/// any.
+#[derive(Default)]
+struct Tail {
+    runs: Mutex<(Vec<(usize, usize)>, bool)>,
+}
+
+impl Tail {
+    /// Log::push: whether the main thread must be told.
+    fn push(&self, run: (usize, usize)) -> bool {
+        let mut tail = self.runs.lock().unwrap();
+        tail.0.push(run);
+        !std::mem::replace(&mut tail.1, true)
+    }
+
+    /// Log::take_batch: at most one run, and whether more are left.
+    fn take(&self) -> (Option<(usize, usize)>, bool) {
+        let mut tail = self.runs.lock().unwrap();
+        let run = (!tail.0.is_empty()).then(|| tail.0.remove(0));
+        tail.1 = !tail.0.is_empty();
+        (run, tail.1)
+    }
+}
+
+/// A run is in the tail before the first of its tokens is released: whoever holds all tokens finds
+/// all that was done in the tail, in the order in which it was done, and nothing else there.
+#[test]
+fn who_holds_all_tokens_sees_the_whole_tail() {
+    check(3, || {
+        let keyspace = Arc::new(([Shard::new(), Shard::new()], Tail::default()));
+        let writer = |from: usize| {
+            let there = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                let ([first, second], tail) = &*there;
+                let Some(mut a) = first.token.try_take() else { return };
+                let b = second.token.try_take();
+                a.push((from, 0));
+                let b = b.map(|mut b| {
+                    b.push((from, 0));
+                    b
+                });
+                tail.push((from, 0));
+                first.release(a);
+                b.into_iter().for_each(|b| second.release(b));
+            })
+        };
+        let threads = vec![writer(0), writer(1)];
+        let ([first, second], tail) = &*keyspace;
+        let a = first.token.take_waiting(locked(), &first.room, 0);
+        let b = second.token.take_waiting(locked(), &second.room, 0);
+        let runs = tail.runs.lock().unwrap().0.clone();
+        assert_eq!(*a, runs, "each run is in the first shard");
+        let of_both: Vec<_> = runs.iter().filter(|run| b.contains(run)).copied().collect();
+        assert_eq!(*b, of_both, "and some in the second one, in the same order");
+        first.release(a);
+        second.release(b);
+        join(threads);
+    });
+}
+
+/// No run lies in the tail while the main thread sleeps: who adds the first one that it does not
+/// know of leaves it a message. What is left in a turn, it takes in the next one without sleeping.
+#[test]
+fn runs_in_the_tail_are_announced() {
+    const WRITERS: usize = 2;
+    for each in [1, 2] {
+        check(3, move || {
+            let there = Arc::new((Tail::default(), WorkerQueue::<()>::new()));
+            let writer = |from: usize| {
+                let there = Arc::clone(&there);
+                thread::spawn(move || {
+                    let (tail, main) = &*there;
+                    for number in 0..each {
+                        if tail.push((from, number)) {
+                            main.send(());
+                        }
+                    }
+                })
+            };
+            let threads = (0..WRITERS).map(writer).collect();
+            let (tail, main) = &*there;
+            let mut logged = Vec::new();
+            while logged.len() < WRITERS * each {
+                main.inbox.take();
+                let (run, is_more) = tail.take();
+                logged.extend(run);
+                if !is_more && logged.len() < WRITERS * each {
+                    main.rest();
+                }
+            }
+            join(threads);
+            for from in 0..WRITERS {
+                let numbers: Vec<_> = logged.iter().filter(|run| run.0 == from).collect();
+                assert_eq!(numbers.len(), each, "thread {from}'s runs");
+                assert!(numbers.is_sorted());
+            }
+        });
+    }
+}
+
+/// A port looks how far the log is safe, and holds a reply; then it sleeps. The main thread raises
+/// the mark, and then leaves the message: whether the port takes that or is woken by it, it sees the
+/// mark.
+#[test]
+fn a_port_that_holds_replies_is_woken() {
+    check(4, || {
+        let there = Arc::new((AtomicUsize::new(0), WorkerQueue::<()>::new()));
+        let main = {
+            let there = Arc::clone(&there);
+            thread::spawn(move || {
+                let (safe, port) = &*there;
+                for position in 1..=2 {
+                    safe.store(position, Ordering::Release);
+                    port.send(());
+                }
+            })
+        };
+        let (safe, port) = &*there;
+        for position in 1..=2 {
+            while safe.load(Ordering::Acquire) < position {
+                let told = !port.inbox.take().is_empty();
+                if safe.load(Ordering::Acquire) < position {
+                    assert!(!told || position == 2, "the message comes after the mark");
+                    port.rest();
+                }
+            }
+        }
+        join(vec![main]);
     });
 }

@@ -8,9 +8,15 @@ mod common;
 #[cfg(not(loom))]
 mod golden;
 #[cfg(not(loom))]
+mod held_replies;
+#[cfg(not(loom))]
 mod inputs;
 #[cfg(loom)]
 mod interleavings;
+#[cfg(not(loom))]
+mod log_threads;
+#[cfg(not(loom))]
+mod played;
 #[cfg(not(loom))]
 mod port_threads;
 #[cfg(not(loom))]

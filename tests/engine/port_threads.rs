@@ -11,7 +11,6 @@
 //! ```
 //!
 //! Environment: `MIDI_PORT_ROUNDS` (rounds of each client).
-use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -19,72 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::common::{Client, HANG, Random, Value, encoded, free_port, now_ms, wait_until, words};
-use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
-use midi::engine::{
-    Call, Commands, Config, DEFAULT_USER, Engine, ForMain, Gates, Host, JobOwner, JobReply, Locked,
-    PasswordSum, PortConfig, PortSettings, Refusal, Rules, Settings, User, Waker, Workers,
-};
+use crate::common::{Client, HANG, Random, Value, encoded, wait_until, words};
+use crate::played::{Opened, everything, locked, port_number};
+use midi::engine::{Engine, ForMain, Gates, Waker};
 use midi::limits::ARGUMENTS_KEPT;
-use midi::net;
 use midi::store::Census;
-
-/// The global lock, for the thread that plays the host's main thread, and before and after it runs.
-fn locked<'a>() -> Locked<'a> {
-    // SAFETY: there is no host, and one thread at a time claims the lock of its engine.
-    unsafe { Locked::assume() }
-}
-
-/// A host with one user, who may do everything.
-struct Played {
-    refused: AtomicUsize,
-}
-
-fn everything(name: &[u8]) -> Option<User> {
-    let mut commands = Commands::default();
-    (0..COMMANDS.len()).for_each(|number| commands.allow(number));
-    let rules = Rules { commands, keys: None, databases: None };
-    (name == DEFAULT_USER).then(|| User::new(name, vec![rules]))
-}
-
-impl Host for Played {
-    fn version(&self) -> &str {
-        "7.0.15"
-    }
-    fn authenticate(&self, _: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool {
-        password.is(PasswordSum::of(user).digits())
-    }
-    fn user(&self, _: Locked<'_>, name: &[u8]) -> Option<User> {
-        everything(name)
-    }
-    fn refused(&self, _: Locked<'_>, _: &Refusal) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-    }
-    fn info(&self, _: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
-        sections.concat().into()
-    }
-    fn run_door_command(
-        &self,
-        _: Locked<'_>,
-        _: &Call<'_>,
-        _: DoorCommand,
-        _: &[u8],
-        owner: JobOwner,
-        mut reply: Box<dyn JobReply>,
-    ) {
-        reply.sink().integer(i64::from(owner.db));
-        reply.finish();
-    }
-    fn commands(&self, _: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)> {
-        vec![(b"lpush".to_vec(), HostCommand::OfKeys)]
-    }
-    fn reply_to(&self, _: Locked<'_>, _: &CStr) -> Transcript {
-        Transcript::default()
-    }
-    fn config_get(&self, _: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        patterns.iter().map(|pattern| (pattern.to_vec(), b"value".to_vec())).collect()
-    }
-}
 
 /// Everything that runs: the workers with their ports, and the host's main thread.
 struct Running {
@@ -96,45 +34,9 @@ struct Running {
     workers: Vec<JoinHandle<()>>,
 }
 
-fn abort_on_panic() {
-    eprintln!("a worker panicked");
-    std::process::abort();
-}
-
 impl Running {
     fn start(shards: usize, safemode: bool) -> Self {
-        let waker = Arc::new(Waker::new().expect("an eventfd"));
-        let config = Config {
-            workers: 2,
-            shards,
-            databases: 4,
-            cluster: Cluster::Off,
-            safemode,
-            clock: now_ms,
-        };
-        let wake = Arc::clone(&waker);
-        let engine =
-            Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
-        let engine = Arc::new(engine);
-        engine.set_gates(locked(), Gates::OPEN);
-        engine.outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
-        engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
-        engine.users.refresh(
-            locked(),
-            true,
-            None::<std::iter::Empty<&[u8]>>,
-            |_| false,
-            everything,
-        );
-        let port = free_port();
-        let wanted = PortConfig {
-            port,
-            bind: vec!["127.0.0.1".into()],
-            backlog: 511,
-            ..PortConfig::default()
-        };
-        let ports = net::open(&engine, &wanted, abort_on_panic).expect("ports");
-        let workers = Workers::start(&engine, abort_on_panic, ports).expect("threads");
+        let Opened { engine, waker, port, workers } = Opened::new(2, shards, safemode);
         let stop = Arc::new(AtomicBool::new(false));
         let main = thread::spawn({
             let (engine, waker, stop) =
@@ -150,16 +52,7 @@ impl Running {
 
     /// All clients have gone: nothing of them is left, and the engine's counts are right.
     fn end(self) {
-        let told = |name: &str| {
-            let mut found = None;
-            let ports = self.engine.outside.ports().expect("ports");
-            ports.tell(&mut |field, value| {
-                if field == name {
-                    found = value.parse::<u64>().ok();
-                }
-            });
-            found.unwrap_or_else(|| panic!("no number {name}"))
-        };
+        let told = |name: &str| port_number(&self.engine, name);
         wait_until("all connections are closed", || told("net_connections") == 0);
         wait_until("all jobs have ended", || self.engine.jobs.list().is_empty());
         println!("{} commands, {} main_tasks", told("net_commands"), {
@@ -170,20 +63,6 @@ impl Running {
         self.engine.workers().stop();
         self.workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
         check_books(&self.engine);
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        max_value_bytes: AtomicUsize::new(4 << 20),
-        keep_bytes: AtomicUsize::new(1 << 20),
-        port: PortSettings {
-            max_clients: AtomicUsize::new(1000),
-            query_limit: AtomicUsize::new(64 << 20),
-            first_descriptor: AtomicUsize::new(100),
-            ..PortSettings::default()
-        },
-        ..Settings::default()
     }
 }
 

@@ -3,8 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod always;
+mod aof;
 mod aof_base;
+mod aof_crash;
 mod aof_load;
+mod aof_pauses;
+mod aof_torn;
+mod aof_units;
 mod bitmaps;
 mod cluster;
 mod commands;

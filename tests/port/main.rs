@@ -9,6 +9,7 @@ mod faults;
 mod floods;
 mod gates;
 mod hardened;
+mod held_replies;
 mod mget;
 mod rights;
 mod serving;

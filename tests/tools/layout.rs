@@ -86,6 +86,11 @@ fn sources_of(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Whether a file has nothing but the tests of the file above it.
+pub fn is_of_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
 /// The text before a file's own tests.
 pub fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
@@ -321,7 +326,7 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
 /// Where each type name is defined.
 fn definitions(sources: &[(String, String)]) -> BTreeMap<&str, Vec<&str>> {
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (path, text) in sources.iter().filter(|(path, _)| !path.ends_with("/tests.rs")) {
+    for (path, text) in sources.iter().filter(|(path, _)| !is_of_tests(path)) {
         for name in types(text) {
             places.entry(name).or_default().push(path);
         }
@@ -351,6 +356,7 @@ fn names_with_two_meanings_are_found() {
             "fn f() {\n    type Part = u8;\n}\n#[cfg(test)]\nmod tests {\nstruct Part;\n}\n",
         ),
         ("src/c/tests.rs", "struct Place;\n"),
+        ("src/c/tests/model.rs", "struct Place;\n"),
     ]
     .map(|(path, text)| (path.to_owned(), text.to_owned()));
     let found = definitions(&sources);

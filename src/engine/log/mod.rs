@@ -22,5 +22,8 @@ mod tail;
 mod take_back;
 mod thread_log;
 
+#[cfg(test)]
+mod tests;
+
 pub use tail::{Log, LogCounts, Logged, Wrote};
 pub(super) use thread_log::ThreadLog;

@@ -1,7 +1,7 @@
 //! The run that a thread has under way: its records, and what its keys were before.
 
 use crate::command::record::{Record, select};
-use crate::store::{Before, ChangeKind, Entry, EntryRef};
+use crate::store::{Before, ChangeKind, Entry, EntryRef, Table};
 
 /// Where a key's name begins and ends in the names of a run.
 pub(super) type NameAt = (u32, u32);
@@ -13,11 +13,22 @@ pub(super) struct Change {
     pub(super) before: Before,
 }
 
+/// A change of whole databases that can be taken back.
+pub(super) enum ChangeOfAll {
+    /// These two were exchanged.
+    Swapped(u32, u32),
+    /// These were emptied: shard, database, and what it has not now, but had before, or would have
+    /// if the change were made again.
+    Emptied(Vec<(u32, u32, Table)>),
+}
+
 /// What a thread has done under the tokens that it holds together.
 #[derive(Default)]
 pub struct OpenRun {
     /// Its place in the order of all runs, once it is published.
     pub(super) position: u64,
+    /// The unit that it is a part of; 0 for none.
+    pub(super) unit: u64,
     /// Its records.
     pub(super) text: Vec<u8>,
     /// The databases of its first and its last record.
@@ -26,6 +37,8 @@ pub struct OpenRun {
     names: Vec<u8>,
     /// The oldest first.
     pub(super) changes: Vec<Change>,
+    /// If not `None`, nothing else was done in it.
+    pub(super) of_all: Option<ChangeOfAll>,
     /// Bytes that `changes` keep besides the names.
     kept: usize,
     /// Where the group under way begins in the text, and how many records there were.
@@ -42,6 +55,11 @@ impl OpenRun {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.records == 0
+    }
+
+    /// Whether its record is about all keys: such a record is the last one of a text.
+    pub(super) fn ends_text(&self) -> bool {
+        self.of_all.is_some() && self.records > 0
     }
 
     /// The memory that it takes until it is logged, in bytes.
@@ -164,6 +182,7 @@ impl OpenRun {
         self.text.clear();
         self.names.clear();
         self.changes.clear();
+        (self.of_all, self.unit) = (None, 0);
         (self.databases, self.records, self.kept) = (None, 0, 0);
     }
 }

@@ -1,8 +1,8 @@
 //! Where runs are made and published, and how they get into the host's log.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
-use super::open_run::OpenRun;
+use super::open_run::{ChangeOfAll, OpenRun};
 use super::tail::Logged;
 use crate::command::record::Record;
 use crate::engine::edit::KeyAt;
@@ -10,7 +10,7 @@ use crate::engine::slot::ThreadSlot;
 use crate::engine::state::{ForMain, Message};
 use crate::engine::{Engine, Gates, Mode};
 use crate::limits::JOURNAL_TEXT_BYTES;
-use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store};
+use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store, Table};
 use crate::sync::Locked;
 
 impl Engine {
@@ -104,9 +104,14 @@ impl Engine {
         if open.is_empty() {
             return open.position;
         }
-        let run = std::mem::replace(&mut *open, self.log.spare_run());
+        let mut run = std::mem::replace(&mut *open, self.log.spare_run());
+        run.unit = slot.locked().map_or(0, |locked| self.unit_number(locked));
         let position = match slot.locked() {
-            Some(locked) if self.outside.has_log() => self.log_at_once(locked, run),
+            Some(locked) if self.outside.has_log() => {
+                let position = self.log_at_once(locked, run);
+                self.free_flushed();
+                position
+            }
             _ => self.add_to_tail(run),
         };
         open.position = position;
@@ -120,26 +125,47 @@ impl Engine {
         }
         if self.is_log_full() {
             self.close_gate(Gates::JOURNAL);
+            // The main thread may have made room meanwhile, and found the gate open.
+            self.open_gate_if_room();
         }
         position
     }
 
     /// Logs a change of all shards, which the caller holds: the tail, and then the record, unless
-    /// the host itself logs what happened.
+    /// the host itself logs what happened. Returns its position, and the tables that the change
+    /// leaves to be freed now: if the host refuses the record, they are kept with it.
     pub(in crate::engine) fn log_change_of_all(
         &self,
         locked: Locked<'_>,
         record: Option<(u32, Record<'_>)>,
-    ) -> u64 {
+        emptied: Vec<(u32, u32, Table)>,
+    ) -> (u64, Vec<Table>) {
         let mut run = self.log.spare_run();
+        run.unit = self.unit_number(locked);
         if let Some((db, record)) = record {
             run.add(db, record);
         }
-        self.log_at_once(locked, run)
+        run.of_all = Some(match record {
+            Some((_, Record::SwapDb { a, b })) => ChangeOfAll::Swapped(a, b),
+            _ => ChangeOfAll::Emptied(emptied),
+        });
+        (self.log_at_once(locked, run), self.log.take_flushed())
+    }
+
+    /// Has the workers free what a flush took out that the host's log now has.
+    fn free_flushed(&self) {
+        let tables = self.log.take_flushed();
+        if !tables.is_empty() {
+            let remains = tables.into_iter().map(Table::into_remains).collect();
+            self.start_freeing(remains, self.is_tracked());
+        }
     }
 
     /// Logs a run of the holder of the global lock, and the tail before it.
     fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
+        if self.log.has_of_all() {
+            self.log_whole_tail(locked);
+        }
         let (taken, position) = self
             .log
             .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
@@ -154,7 +180,12 @@ impl Engine {
     /// are left. The host must be able to log: see its module's pauses.
     pub fn log_tail(&self, locked: Locked<'_>) -> bool {
         let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        let (mut taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        // The host keeps together what it gets in one context.
+        while taken && self.log.is_unit_torn() {
+            (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        }
+        self.free_flushed();
         self.open_gate_if_room();
         taken && !self.log.is_tail_empty()
     }
@@ -162,12 +193,19 @@ impl Engine {
     /// Gives the whole tail to the host's log. False if it refuses.
     pub fn log_whole_tail(&self, locked: Locked<'_>) -> bool {
         let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
-        self.open_gate_if_room();
-        taken || last == 0
+        loop {
+            let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
+            self.free_flushed();
+            self.open_gate_if_room();
+            if !taken {
+                return last == 0;
+            }
+        }
     }
 
     fn open_gate_if_room(&self) {
+        // Who makes room and who closes the gate: one of them sees what the other has done.
+        fence(Ordering::SeqCst);
         if self.gates().has(Gates::JOURNAL)
             && self.log.tail_bytes() <= self.settings.journal_buffer.load(Ordering::Relaxed) / 2
         {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::open_run::OpenRun;
+use super::open_run::{ChangeOfAll, OpenRun};
 use crate::command::record::{Record, Records, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
-use crate::store::Origin;
+use crate::store::{Origin, Table};
 
 /// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
 /// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
@@ -53,6 +53,8 @@ pub struct Log {
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
     spare: Mutex<SpareRuns>,
+    /// Tables that logged flushes have taken out, to be freed.
+    flushed: Mutex<Vec<Table>>,
     /// The text that is being written, kept for its memory.
     text: Mutex<Vec<u8>>,
     pub(super) counts: Counts,
@@ -66,6 +68,41 @@ pub(super) struct Tail {
     pub(super) last: u64,
     /// Whether the main thread knows that there are runs.
     pub(super) is_announced: bool,
+    /// The newest unit among the runs that were last taken; 0 for none.
+    last_unit: u64,
+}
+
+impl Tail {
+    /// How many runs make up the next text, of about `most` bytes. A unit is not torn apart: a text
+    /// is in the host's file as a whole, or not at all. But a record about all keys ends the text.
+    fn count_of_text(&self, most: usize) -> usize {
+        let mut bytes = 0;
+        let fits = |published: &PublishedRun| {
+            let first = bytes == 0;
+            bytes += published.run.text.len();
+            first || bytes <= most
+        };
+        let count = self.runs.iter().map(fits).take_while(|&fits| fits).count();
+        let count = self.with_whole_unit(count);
+        let end = self.runs.iter().take(count).position(|published| published.run.ends_text());
+        end.map_or(count, |end| end + 1)
+    }
+
+    /// How many runs to take, to take at least so many and no unit in part. Runs of other threads
+    /// may lie between those of a unit.
+    fn with_whole_unit(&self, count: usize) -> usize {
+        let unit = self.runs.iter().take(count).map(|published| published.run.unit).max();
+        let Some(unit) = unit.filter(|&unit| unit > 0) else { return count };
+        let last = self.runs.iter().rposition(|published| published.run.unit == unit);
+        last.map_or(count, |last| count.max(last + 1))
+    }
+
+    /// Takes so many runs.
+    fn take(&mut self, count: usize) -> Vec<PublishedRun> {
+        let taken: Vec<PublishedRun> = self.runs.drain(..count).collect();
+        self.last_unit = taken.iter().map(|published| published.run.unit).max().unwrap_or(0);
+        taken
+    }
 }
 
 /// Runs to be used again.
@@ -163,6 +200,7 @@ impl Default for Log {
             bytes: AtomicUsize::new(0),
             reads_wait: AtomicBool::new(false),
             spare: Mutex::default(),
+            flushed: Mutex::default(),
             text: Mutex::default(),
             counts: Counts::default(),
         }
@@ -211,6 +249,18 @@ impl Log {
     /// Whether the host has all runs.
     pub fn is_tail_empty(&self) -> bool {
         self.tail.lock().runs.is_empty()
+    }
+
+    /// Whether a part of the unit that was last taken is left.
+    pub(super) fn is_unit_torn(&self) -> bool {
+        let tail = self.tail.lock();
+        let unit = tail.last_unit;
+        unit > 0 && tail.runs.iter().any(|published| published.run.unit == unit)
+    }
+
+    /// Whether the tail has a record about all keys.
+    pub(super) fn has_of_all(&self) -> bool {
+        self.tail.lock().runs.iter().any(|published| published.run.ends_text())
     }
 
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
@@ -278,6 +328,7 @@ impl Log {
         }
         self.logged.store(last, Ordering::Relaxed);
         self.count(&batch, text_bytes);
+        self.keep_flushed(&mut batch);
         self.reuse(&mut batch);
         (true, last)
     }
@@ -287,15 +338,9 @@ impl Log {
         let mut tail = self.tail.lock();
         tail.is_announced = false;
         let Some(mut own) = own else {
-            let mut bytes = 0;
-            let fits = |published: &PublishedRun| {
-                let first = bytes == 0;
-                bytes += published.run.text.len();
-                first || bytes <= most
-            };
-            let count = tail.runs.iter().map(fits).take_while(|&fits| fits).count();
+            let count = tail.count_of_text(most);
             tail.is_announced = count < tail.runs.len();
-            return tail.runs.drain(..count).collect();
+            return tail.take(count);
         };
         tail.last += 1;
         own.run.position = tail.last;
@@ -319,6 +364,19 @@ impl Log {
         ] {
             count.fetch_add(number, Ordering::Relaxed);
         }
+    }
+
+    fn keep_flushed(&self, batch: &mut [PublishedRun]) {
+        for published in batch {
+            if let Some(ChangeOfAll::Emptied(tables)) = published.run.of_all.take() {
+                self.flushed.lock().extend(tables.into_iter().map(|(.., table)| table));
+            }
+        }
+    }
+
+    /// Tables that logged flushes have taken out, to be freed.
+    pub(super) fn take_flushed(&self) -> Vec<Table> {
+        std::mem::take(&mut *self.flushed.lock())
     }
 
     fn reuse(&self, batch: &mut Vec<PublishedRun>) {
@@ -398,6 +456,8 @@ fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<(u32, Record<'a>)> {
     let record = Records::new(text).ok()?.filter_map(Result::ok).last()?;
     match record {
         Record::Set { origin, .. } if origin != Origin::Given => None,
+        // The command does nothing then, the record changes how the value came about.
+        Record::SetRange { bytes: [], .. } => None,
         record => Some((db, record)),
     }
 }

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::open_run::{Change, OpenRun};
+use super::open_run::{Change, ChangeOfAll, OpenRun};
 use crate::engine::slot::ThreadSlot;
 use crate::engine::{AllHeld, Engine};
-use crate::store::{Done, Edit, Keeping, KeyHash, Now, Store, UnixMs};
+use crate::store::{Census, Done, Edit, Keeping, KeyHash, Now, Store, UnixMs};
 use crate::sync::Locked;
 
 impl AllHeld<'_> {
@@ -36,6 +36,22 @@ impl AllHeld<'_> {
 
     fn exchange(&mut self, slot: &ThreadSlot, run: &mut OpenRun) {
         let engine = self.engine();
+        match &mut run.of_all {
+            Some(ChangeOfAll::Swapped(a, b)) => {
+                let (a, b) = (*a, *b);
+                for shard in 0..engine.shard_count() {
+                    self.change_databases(slot, shard, &[a, b], |store| store.swap_dbs(a, b));
+                }
+            }
+            Some(ChangeOfAll::Emptied(tables)) => {
+                for (shard, db, table) in tables {
+                    self.change_databases(slot, *shard, &[*db], |store| {
+                        *table = store.replace_db(*db, std::mem::take(table));
+                    });
+                }
+            }
+            None => {}
+        }
         for change in run.take_changes().into_iter().rev() {
             let (db, hash) = (change.db, engine.hasher.hash(run.name(change.name)));
             let shard = engine.shard_of(hash);
@@ -44,6 +60,32 @@ impl AllHeld<'_> {
             let table = store.db(db);
             slot.book(db, table.take_gained());
             engine.note_due(shard, table);
+        }
+    }
+}
+
+impl AllHeld<'_> {
+    /// Changes whole databases of a shard, and counts what they gain.
+    fn change_databases(
+        &mut self,
+        slot: &ThreadSlot,
+        shard: u32,
+        databases: &[u32],
+        change: impl FnOnce(&mut Store),
+    ) {
+        let engine = self.engine();
+        let Some(store) = self.store_mut(shard) else { return };
+        let census = |store: &Store, db| {
+            // The count of expired keys does not move with a database.
+            store
+                .table(db)
+                .map_or(Census::default(), |table| Census { expired: 0, ..table.census() })
+        };
+        let before: Vec<Census> = databases.iter().map(|&db| census(store, db)).collect();
+        change(store);
+        for (&db, before) in databases.iter().zip(before) {
+            slot.book(db, census(store, db) - before);
+            engine.note_due(shard, store.db(db));
         }
     }
 }

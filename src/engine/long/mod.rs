@@ -93,7 +93,8 @@ impl Engine {
         self.start_freeing(remains, false);
     }
 
-    fn start_freeing(&self, remains: Vec<Remains>, cached: bool) {
+    /// Frees tables on the workers. If clients may have `cached` these keys, they are notified.
+    pub(super) fn start_freeing(&self, remains: Vec<Remains>, cached: bool) {
         if !remains.is_empty() {
             self.start_own_job("free", free::work(self, remains, cached));
         }

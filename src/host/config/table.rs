@@ -212,8 +212,8 @@ pub static REPLY_AFTER: Choice = Choice {
 pub static CHOICES: [&Choice; 2] = [&DISPATCH, &REPLY_AFTER];
 
 /// For the log, where `midi.reply-after run` meets `appendfsync always`.
-pub const REPLY_AFTER_IGNORED: &str = "midi.reply-after run is ignored while appendfsync is always: \
-                                       replies wait for the fsync";
+pub const REPLY_AFTER_IGNORED: &str =
+    "midi.reply-after run is ignored while appendfsync is always: replies wait for the fsync";
 
 /// A setting that is text. None of these can change.
 pub struct Text {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrayvec::ArrayVec;
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, api, must_not_replicate};
+use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::instance::instance;
 use super::super::string::OwnString;
 use crate::command::record::Record;
@@ -31,6 +31,9 @@ thread_local! {
 
 /// Whether the clients were paused before the last EXEC began.
 static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
+
+/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
+static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
 
 /// The most arguments of a command that stands for a record.
 const ARGUMENTS: usize = 5;
@@ -184,4 +187,23 @@ pub fn error_number(ctx: Ctx<'_>) -> i32 {
         text.ends_with(reason.as_bytes())
     };
     NUMBERS.into_iter().find(is_it).unwrap_or(0)
+}
+
+/// The host's settings: whether its policy is `always`, and whether it syncs nothing while a child
+/// lives. Says so if that takes a promise away.
+pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: bool) {
+    let log = &instance().engine.log;
+    log.set_reads_wait(is_always);
+    let skips = is_always && skips_fsyncs;
+    if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {
+        let text = "With no-appendfsync-on-rewrite yes, appendfsync always does not sync the AOF \
+                    while a child saves: a power failure may then take back what was acknowledged.";
+        log_line(ctx, Level::Warning, text);
+    }
+    SKIPS_FSYNCS.store(skips, Ordering::Relaxed);
+}
+
+/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
+pub fn skips_fsyncs() -> bool {
+    SKIPS_FSYNCS.load(Ordering::Relaxed)
 }

@@ -1,0 +1,211 @@
+//! Clients that note what was acknowledged to them, and later look for it.
+//!
+//! Each has keys of its own, and writes numbers that grow by one. So what is missing, what is there
+//! twice, and what was done by half can be told from what is found.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Client, Door, Random, Server, Value, encoded, words};
+
+/// What a client counts. Each number is written to several keys, or in several ways.
+const SERIES: [Series; 6] = [
+    Series { name: "count", lines: &["INCR count"] },
+    Series { name: "list", lines: &["APPEND list N,"] },
+    Series { name: "set", lines: &["SET set N"] },
+    Series { name: "many", lines: &["MSET many N x N y N z N"] },
+    Series {
+        name: "exec",
+        lines: &[
+            "MULTI",
+            "SET exec N",
+            "APPEND both N,",
+            "SET named N",
+            "RENAME named new",
+            "EXEC",
+        ],
+    },
+    Series { name: "end", lines: &["SETRANGE end 0 N"] },
+];
+
+struct Series {
+    /// The key that has the last number; that of APPEND has all.
+    name: &'static str,
+    /// `N` stands for the number.
+    lines: &'static [&'static str],
+}
+
+/// A client, and what it knows of each series.
+pub struct Witness {
+    door: Door,
+    number: usize,
+    begun: [u64; SERIES.len()],
+    acknowledged: [u64; SERIES.len()],
+}
+
+/// How much the witnesses of a run have been answered.
+#[derive(Default)]
+pub struct Answers(AtomicU64);
+
+impl Answers {
+    /// Waits until the witnesses have been answered so often again.
+    pub fn wait_for(&self, more: u64) {
+        let wanted = self.0.load(Ordering::Relaxed) + more;
+        super::wait_until("witnesses are answered", || self.0.load(Ordering::Relaxed) >= wanted);
+    }
+}
+
+impl Witness {
+    /// With keys of this number.
+    pub fn new(door: Door, number: usize) -> Self {
+        Witness { door, number, begun: [0; SERIES.len()], acknowledged: [0; SERIES.len()] }
+    }
+
+    /// A command for this door and this witness's own keys.
+    fn command(&self, line: &str, value: u64) -> Vec<Vec<u8>> {
+        let mut words = words(line);
+        if words.len() == 1 {
+            return words;
+        }
+        for (at, word) in words.iter_mut().enumerate().skip(1) {
+            let number = value.to_string();
+            match word.as_slice() {
+                b"N" => *word = number.into_bytes(),
+                b"N," => *word = format!("{number},").into_bytes(),
+                b"0" => {}
+                // Names and values take turns in MSET.
+                _ if at == 1 || line.starts_with("MSET") || line.starts_with("RENAME") => {
+                    word.extend(format!(":{}", self.number).bytes());
+                }
+                _ => {}
+            }
+        }
+        self.door.named(&words)
+    }
+
+    /// Writes until it is told to stop, or the connection ends.
+    fn run_on(&mut self, ports: Ports, seed: u64, stop: &AtomicBool, answers: &Answers) {
+        let port = if self.door == Door::Host { ports.host } else { ports.midi };
+        let Ok(mut client) = Client::connect(port) else { return };
+        let mut random = Random::new(seed ^ self.number as u64);
+        while !stop.load(Ordering::Relaxed) && self.turn(&mut client, &mut random, answers).is_ok()
+        {
+        }
+    }
+
+    /// Sends some numbers together, and reads what is answered.
+    fn turn(
+        &mut self,
+        client: &mut Client,
+        random: &mut Random,
+        answers: &Answers,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut sent = Vec::new();
+        for _ in 0..1 + random.below(12) {
+            let series = random.below(SERIES.len());
+            self.begun[series] += 1;
+            for line in SERIES[series].lines {
+                bytes.extend(encoded(&self.command(line, self.begun[series])));
+            }
+            sent.push((series, self.begun[series]));
+        }
+        client.try_send(&bytes)?;
+        for (series, value) in sent {
+            for line in SERIES[series].lines {
+                let reply = client.try_read()?;
+                assert!(!reply.is_error(), "{line}, {:?}: {reply:?}", self.door);
+                if *line == "INCR count" {
+                    assert_eq!(reply, Value::Integer(value as i64), "{:?}", self.door);
+                }
+            }
+            self.acknowledged[series] = value;
+            answers.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Looks for what was acknowledged, through the host's door: nothing may be missing, and nothing
+    /// may be there that was not begun. Goes on from there.
+    #[track_caller]
+    pub fn check(&mut self, client: &mut Client, when: &str) {
+        for (series, Series { name, .. }) in SERIES.iter().enumerate() {
+            let found = match *name {
+                "list" => self.last_of_list(client, name),
+                "exec" => {
+                    let last = self.last_of_list(client, "both");
+                    assert_eq!(self.value(client, "exec"), last, "half of an EXEC, {when}");
+                    assert_eq!(self.value(client, "new"), last, "half of an EXEC, {when}");
+                    assert_eq!(self.value(client, "named"), 0, "half of an EXEC, {when}");
+                    last
+                }
+                _ => self.value(client, name),
+            };
+            if *name == "many" {
+                for name in ["x", "y", "z"] {
+                    assert_eq!(self.value(client, name), found, "half of an MSET, {when}");
+                }
+            }
+            let known = self.acknowledged[series]..=self.begun[series];
+            assert!(
+                known.contains(&found),
+                "{:?}, {name}: {found} not in {known:?}, {when}",
+                self.door
+            );
+            (self.begun[series], self.acknowledged[series]) = (found, found);
+        }
+    }
+
+    fn text(&self, client: &mut Client, name: &str) -> String {
+        let value = client.run(&format!("MIDI.GET {name}:{}", self.number));
+        if value.is_null() { String::new() } else { value.text() }
+    }
+
+    fn value(&self, client: &mut Client, name: &str) -> u64 {
+        let text = self.text(client, name);
+        if text.is_empty() { 0 } else { text.parse().expect("a number") }
+    }
+
+    /// The last number of a list, which must have each number once, in order.
+    #[track_caller]
+    fn last_of_list(&self, client: &mut Client, name: &str) -> u64 {
+        let text = self.text(client, name);
+        let last = text.matches(',').count() as u64;
+        let expected: String = (1..=last).map(|number| format!("{number},")).collect();
+        let same = text.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+        assert!(
+            text == expected,
+            "{:?}, {name} of {}: at {same}: ...{}",
+            self.door,
+            self.number,
+            &text[same.saturating_sub(20)..text.len().min(same + 40)]
+        );
+        last
+    }
+}
+
+/// Runs witnesses beside `body`. They are stopped when it returns, unless the server has ended.
+pub fn beside<R>(
+    server: &mut Server,
+    witnesses: &mut [Witness],
+    seed: u64,
+    body: impl FnOnce(&mut Server, &Answers) -> R,
+) -> R {
+    let (stop, answers) = (AtomicBool::new(false), Answers::default());
+    let ports = Ports { host: server.port(), midi: server.midi_port() };
+    std::thread::scope(|scope| {
+        for witness in witnesses {
+            let (stop, answers) = (&stop, &answers);
+            scope.spawn(move || witness.run_on(ports, seed, stop, answers));
+        }
+        let _stop = super::StopAtEnd(&stop);
+        body(server, &answers)
+    })
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Ports {
+    host: u16,
+    midi: u16,
+}

@@ -1,0 +1,112 @@
+//! The promise: with AOF on, the port answers a write when the host has written it, and a busy main
+//! thread delays only clients that write. tests/engine/held_replies.rs has the order of replies.
+
+use std::time::Duration;
+
+use crate::common::{Builder, Client, Server, Value, redis_server, wait_until};
+
+fn start() -> Server {
+    Builder::new().load("threads 2").with_port().config("appendonly yes").start()
+}
+
+/// A client that keeps the host's main thread busy for a while, from now on.
+fn busy(server: &Server) -> Client {
+    let mut sleeper = server.client();
+    sleeper.send_line("DEBUG SLEEP 0.4");
+    sleeper
+}
+
+/// How many writes, one after the other, are answered before the busy main thread has time again.
+fn writes_beside_main(server: &Server, writer: &mut Client) -> usize {
+    let (mut sleeper, mut writes) = (busy(server), 0);
+    while !sleeper.has_reply_within(Duration::from_millis(1)) {
+        writer.ok("SET key 1");
+        writes += 1;
+    }
+    sleeper.read();
+    writes
+}
+
+/// No more writes than this are answered before the main thread has seen what keeps it busy.
+const BEFORE: usize = 4;
+
+#[test]
+fn a_busy_main_thread_delays_those_that_write_only() {
+    let server = start();
+    let (mut writer, mut reader) = (server.midi_client(), server.midi_client());
+    writer.ok("SET key 1");
+    let mut sleeper = busy(&server);
+    let mut reads = 0;
+    while !sleeper.has_reply_within(Duration::from_millis(1)) {
+        assert_eq!(reader.run("GET key"), Value::bulk("1"));
+        reads += 1;
+    }
+    assert!(reads > 10, "{reads} reads while the main thread was busy");
+    sleeper.read();
+    assert!(writes_beside_main(&server, &mut writer) <= BEFORE);
+    let mut host = server.client();
+    assert!(host.info_number("midi_net", "midi_net_holds") >= 2);
+    wait_until("nothing is held", || {
+        host.info_number("midi_net", "midi_net_held_connections") == 0
+    });
+    host.ok("CONFIG SET midi.reply-after run");
+    assert!(writes_beside_main(&server, &mut writer) > BEFORE);
+    assert!(!server.log().contains("midi.reply-after"), "nothing to say");
+    host.ok("CONFIG SET midi.reply-after logged");
+    assert!(writes_beside_main(&server, &mut writer) <= BEFORE);
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_crash() {
+    let mut server = start();
+    let mut clients: Vec<Client> = (0..4).map(|_| server.midi_client()).collect();
+    let mut counted = 0;
+    for round in 0..50 {
+        for client in &mut clients {
+            client.send_line("INCR counter");
+            client.send_line(&format!("APPEND text {}", round % 10));
+        }
+        for client in &mut clients {
+            counted = counted.max(client.read().integer());
+            client.read();
+        }
+    }
+    assert_eq!(counted, 200);
+    server.kill_hard();
+    server.restart(redis_server());
+    let mut client = server.midi_client();
+    assert_eq!(client.run("GET counter"), Value::bulk("200"));
+    assert_eq!(client.integer("STRLEN text"), 200);
+}
+
+#[test]
+fn clients_that_write_in_a_pause_are_answered_after_it() {
+    let server = start();
+    let (mut host, mut client, mut reader) =
+        (server.client(), server.midi_client(), server.midi_client());
+    // A pause of all commands ends by itself only.
+    for (pause, ends_by) in [("60000 WRITE", "CLIENT UNPAUSE"), ("200 ALL", "PING")] {
+        client.ok("SET key 1");
+        host.ok(&format!("CLIENT PAUSE {pause}"));
+        client.send_line("SET key 2");
+        client.send_line("GET key");
+        if pause.ends_with("WRITE") {
+            assert_eq!(reader.run("GET key"), Value::bulk("1"));
+        }
+        assert!(!host.run(ends_by).is_error());
+        assert_eq!([client.read(), client.read()], [Value::ok(), Value::bulk("2")]);
+    }
+}
+
+#[test]
+fn the_log_says_that_always_ignores_reply_after_run() {
+    let server = start();
+    let mut host = server.client();
+    host.ok("CONFIG SET appendfsync always");
+    let mut client = server.midi_client();
+    client.ok("SET key 1");
+    host.ok("CONFIG SET midi.reply-after run");
+    wait_until("the log says it", || server.log().contains("midi.reply-after run is ignored"));
+    client.ok("SET key 2");
+    assert_eq!(client.run("GET key"), Value::bulk("2"));
+}
