@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::persistence::{contents, fill};
+use crate::common::aof::{wait_for_rewrite, wait_until_written};
 use crate::common::{Builder, Client, Mode, Server, Value, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
@@ -26,17 +27,9 @@ pub fn turn_on(server: &Server, client: &mut Client) {
 
 /// A client of the server after kill -9 and a new start.
 fn restarted(server: &mut Server) -> Client {
-    server.kill_hard();
+    server.crash();
     server.restart(redis_server());
     server.client()
-}
-
-/// Waits until the host has given its AOF to the operating system: with `everysec` it may answer
-/// before that.
-fn wait_until_written(client: &mut Client) {
-    wait_until("the AOF is written", || {
-        client.info_number("persistence", "aof_buffer_length") == 0
-    });
 }
 
 /// Counts up in a key until the server is gone; returns the last number that was acknowledged.
@@ -81,7 +74,7 @@ fn turned_on_under_load() {
             client.ok("CONFIG REWRITE");
             wait_for_base(&server);
             thread::sleep(Duration::from_millis(50));
-            server.kill_hard();
+            server.crash();
         });
         server.restart(redis_server());
         let mut client = server.client();
@@ -122,10 +115,7 @@ fn turned_on_and_off_under_load() {
             thread::sleep(Duration::from_millis(5));
         }
         turn_on(&server, &mut client);
-        wait_until("the rewrite is done", || {
-            let info = client.info("persistence");
-            info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
-        });
+        wait_for_rewrite(&mut client);
         is_over.store(true, Ordering::Relaxed);
     });
     wait_until_written(&mut client);
@@ -162,13 +152,13 @@ fn the_rdb_is_not_loaded_with_aof_on() {
     client.ok("MIDI.SET k v");
     client.ok("SET k v");
     client.ok("SAVE");
-    server.kill_hard();
+    server.crash();
     server.reconfigure("appendonly no", "appendonly yes");
     server.restart(redis_server());
     let mut client = server.client();
     assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (0, 0));
     // The way over: load it without, then turn AOF on.
-    server.kill_hard();
+    server.crash();
     std::fs::remove_dir_all(server.dir().join("appendonlydir")).expect("remove the empty AOF");
     server.reconfigure("appendonly yes", "appendonly no");
     server.restart(redis_server());

@@ -669,6 +669,7 @@ const SECTIONS: [(&str, &[&str]); 10] = [
             "journal_logged_position",
             "journal_safe_position",
             "journal_reads_wait",
+            "journal_skips_fsyncs_beside_children",
         ],
     ),
     (
