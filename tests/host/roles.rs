@@ -97,7 +97,7 @@ fn jobs_go_on_when_aof_comes() {
         });
         assert_eq!(client.integer("MIDI.DBSIZE"), keys);
         let digest = client.run("MIDI.KEYSPACEDIGEST");
-        server.kill_hard();
+        server.crash();
         server.restart(redis_server());
         assert_eq!(server.client().run("MIDI.KEYSPACEDIGEST"), digest, "{line}");
     }

@@ -126,7 +126,7 @@ fn aof_from_the_start() {
         client.ok("MIDI.FLUSHALL");
         set_up(&mut client);
         check_reads(&mut client);
-        server.kill_hard();
+        server.crash();
         server.restart(redis_server());
         check_reads(&mut server.client());
     }
