@@ -697,8 +697,7 @@ fn who_holds_all_tokens_sees_the_whole_tail() {
 /// know of leaves it a message. What is left in a turn, it takes in the next one without sleeping.
 #[test]
 fn runs_in_the_tail_are_announced() {
-    const WRITERS: usize = 2;
-    for each in [1, 2] {
+    for (writers, each) in [(1, 2), (2, 1)] {
         check(3, move || {
             let there = Arc::new((Tail::default(), WorkerQueue::<()>::new()));
             let writer = |from: usize| {
@@ -712,19 +711,19 @@ fn runs_in_the_tail_are_announced() {
                     }
                 })
             };
-            let threads = (0..WRITERS).map(writer).collect();
+            let threads = (0..writers).map(writer).collect();
             let (tail, main) = &*there;
             let mut logged = Vec::new();
-            while logged.len() < WRITERS * each {
+            while logged.len() < writers * each {
                 main.inbox.take();
                 let (run, is_more) = tail.take();
                 logged.extend(run);
-                if !is_more && logged.len() < WRITERS * each {
+                if !is_more && logged.len() < writers * each {
                     main.rest();
                 }
             }
             join(threads);
-            for from in 0..WRITERS {
+            for from in 0..writers {
                 let numbers: Vec<_> = logged.iter().filter(|run| run.0 == from).collect();
                 assert_eq!(numbers.len(), each, "thread {from}'s runs");
                 assert!(numbers.is_sorted());
