@@ -101,8 +101,8 @@ pub const SNAPSHOT_FRAME_BYTES: usize = 64 << 10;
 pub const SNAPSHOT_LARGE_BYTES: usize = 64 << 10;
 
 /// Bytes of a snapshot, or of an AOF's records, that have been read and wait for a worker, while it
-/// is loaded; a single frame may be larger. A worker that naps, or has others to serve, misses some milliseconds of
-/// reading: a few MiB.
+/// is loaded; a single frame may be larger. A worker that naps, or has others to serve, misses some
+/// milliseconds of reading: a few MiB.
 pub const LOAD_WAITING_BYTES: usize = 16 << 20;
 /// What a thread takes of them in one go, if there is so much: then it has some 16 short keys for
 /// each of 1024 shards.
@@ -270,6 +270,8 @@ pub const MAIN_TURN: Duration = Duration::from_micros(300);
 /// Bytes of notifications waiting for the main thread beyond which writes on the ports wait too: a
 /// thousand with short keys, which take some milliseconds to publish.
 pub const NOTIFICATIONS_MAX_BYTES: usize = 256 << 10;
+/// The size of each of them besides its key.
+pub const NOTIFICATION_OVERHEAD: usize = 256;
 
 /// About the largest text of records that the main thread gives to the host's log at once, in
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
@@ -280,8 +282,6 @@ pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
 pub const JOURNAL_BUFFER_DEFAULT: i64 = 64 << 20;
 /// See [`JOURNAL_BUFFER_DEFAULT`].
 pub const JOURNAL_BUFFER_MIN: i64 = 1 << 20;
-/// The size of each of them besides its key.
-pub const NOTIFICATION_OVERHEAD: usize = 256;
 
 /// How long the main thread may free kept arguments in one turn of its loop.
 pub const FREEING_TURN: Duration = Duration::from_micros(100);

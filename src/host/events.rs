@@ -292,7 +292,7 @@ pub fn log_promises(ctx: Ctx<'_>) {
     log(
         ctx,
         Level::Warning,
-        "Keys are in the server's RDB, but writes to them are not in its AOF and replication \
-         stream yet: while AOF is on or replicas are attached, writes answer MISCONF.",
+        "Keys are in the server's RDB and AOF, but writes to them are not in its replication \
+         stream yet: while replicas are attached, writes answer MISCONF.",
     );
 }

@@ -74,8 +74,9 @@ impl<D: Driver> Service<D> {
         outcome
     }
 
-    /// Sends what waits and `output`, or keeps it for a connection that is held. `Ends` if the connection is broken, or was closing and has
-    /// been sent everything, or does not read its replies.
+    /// Sends what waits and `output`, or keeps it for a connection that is held. `Ends` if the
+    /// connection is broken, or was closing and has been sent everything, or does not read its
+    /// replies.
     pub(super) fn send(&mut self, connection: &mut Connection, output: &[u8]) -> TurnOutcome {
         if connection.is_held() {
             connection.unsent.add(output);

@@ -1,12 +1,19 @@
-//! The promise: when a server turns AOF on, gets a replica, becomes one, or reloads its data during
-//! midi's work, midi ends that work with an error that gives the reason. The server continues.
+//! The promise: when a server turns on an AOF that has no room for midi's keys, gets a replica,
+//! becomes one, or reloads its data during midi's work, midi ends that work with an error that gives
+//! the reason. The server continues.
 
 use crate::common::{
     Builder, Client, Mode, Random, Server, Value, beside, in_all_modes, redis_server, wait_until,
 };
 
-const AOF: &str = "MISCONF midi does not log its writes to the AOF yet, so it refuses them \
-                   while appendonly is on. Until it does, use midi on a server without an AOF.";
+const AOF: &str = "MISCONF with aof-use-rdb-preamble no a rewrite of the AOF loses midi's keys, so \
+                   midi refuses writes while appendonly is on. Set aof-use-rdb-preamble to yes.";
+
+/// Turns on an AOF whose base has no room for midi's keys.
+fn turn_on_refused_aof(client: &mut Client) {
+    client.ok("CONFIG SET aof-use-rdb-preamble no");
+    client.ok("CONFIG SET appendonly yes");
+}
 
 const REPLICAS: &str = "MISCONF midi does not replicate its writes yet, so it refuses them while \
                         replicas are attached. Until it does, use midi on a server without \
@@ -34,7 +41,7 @@ fn every_write_of_a_unit_is_refused() {
     in_all_modes(|_, server| {
         let mut client = server.client();
         client.ok("MIDI.MSET k value l 2");
-        client.ok("CONFIG SET appendonly yes");
+        turn_on_refused_aof(&mut client);
         client.ok("MULTI");
         for line in WRITES {
             assert_eq!(client.run(line), Value::Simple(b"QUEUED".to_vec()), "{line}");
@@ -68,7 +75,32 @@ fn the_host_writes_on_with_aof() {
     let values = ["1", "2", "3", "1"].map(Value::bulk).to_vec();
     assert_eq!(client.run("MGET a b c native"), Value::Array(values));
     assert_eq!(client.integer("MIDI.DBSIZE"), 3, "they are in the AOF's base");
-    assert_eq!(client.run("MIDI.SET k v"), Value::error(AOF));
+    client.ok("MIDI.SET k v");
+}
+
+/// Jobs that write go on, and what they write from then on is in the AOF.
+#[test]
+fn jobs_go_on_when_aof_comes() {
+    for (line, keys) in [("MIDI.POPULATE 2000000", 2_000_000), ("MIDI.IMPORT *", 500_000)] {
+        let mut server = Mode::Adaptive.server();
+        let mut client = server.client();
+        client.ok("DEBUG POPULATE 500000");
+        let mut busy = start(&server, line);
+        client.ok("CONFIG SET appendonly yes");
+        client.ok("CONFIG REWRITE");
+        assert!(!busy.read().is_error(), "{line}");
+        wait_until("the AOF is written", || {
+            let info = client.info("persistence");
+            ["aof_rewrite_in_progress", "aof_rewrite_scheduled", "aof_buffer_length"]
+                .iter()
+                .all(|field| info[*field] == "0")
+        });
+        assert_eq!(client.integer("MIDI.DBSIZE"), keys);
+        let digest = client.run("MIDI.KEYSPACEDIGEST");
+        server.crash();
+        server.restart(redis_server());
+        assert_eq!(server.client().run("MIDI.KEYSPACEDIGEST"), digest, "{line}");
+    }
 }
 
 #[test]
@@ -104,7 +136,7 @@ fn a_refused_populate_does_not_go_on() {
         let server = mode.server();
         let mut busy = start(&server, &format!("MIDI.POPULATE {MANY}"));
         let mut client = server.client();
-        client.ok("CONFIG SET appendonly yes");
+        turn_on_refused_aof(&mut client);
         assert_eq!(busy.read(), Value::error(AOF));
         let left = client.integer("MIDI.DBSIZE");
         client.ok("CONFIG SET appendonly no");
@@ -115,13 +147,13 @@ fn a_refused_populate_does_not_go_on() {
 }
 
 #[test]
-fn running_import_ends_when_aof_comes() {
+fn a_refused_import_does_not_go_on() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = mode.server();
         let mut client = server.client();
         client.ok("DEBUG POPULATE 500000");
         let mut busy = start(&server, "MIDI.IMPORT *");
-        client.ok("CONFIG SET appendonly yes");
+        turn_on_refused_aof(&mut client);
         assert_eq!(busy.read(), Value::error(AOF));
         assert!(client.integer("MIDI.DBSIZE") < 500_000);
         client.ok("CONFIG SET appendonly no");

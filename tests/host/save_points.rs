@@ -116,7 +116,7 @@ fn none_are_left_after_a_save() {
 /// The host keeps its replication backlog for an hour. What is counted must not be in the stream.
 #[test]
 fn with_a_backlog_that_nobody_reads() {
-    let server = Mode::Adaptive.builder().with_port().start();
+    let server = Mode::Adaptive.builder().with_port().config("save 3600 1000000").start();
     let (mut host, mut port) = (server.client(), server.midi_client());
     let replica =
         Mode::Adaptive.builder().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
@@ -132,6 +132,20 @@ fn with_a_backlog_that_nobody_reads() {
     client.ok("MIDI.POPULATE 50000");
     wait_until("all are counted", || unsaved(&mut host) >= 50_000);
     assert_eq!(offset(&mut host), before);
+}
+
+/// With a log, each change that is counted takes time: what no save point waits for is not.
+#[test]
+fn with_an_aof_no_more_than_are_waited_for() {
+    let builder = Mode::Adaptive.builder().config("appendonly yes");
+    let server = builder.config("save 3600 3 3600 5").start();
+    let (mut host, mut client) = (server.client(), server.client());
+    for expected in [1, 1, 1, 1, 1, 0, 0] {
+        assert_eq!(counted(&mut host, &mut client, "MIDI.SET k v"), expected);
+    }
+    host.run("BGSAVE");
+    wait_until("it is saved", || unsaved(&mut host) == 0);
+    assert_eq!(counted(&mut host, &mut client, "MIDI.SET k v"), 1);
 }
 
 /// A write through each door leads to a save, with nothing else going on.

@@ -1,8 +1,11 @@
-//! The promise: where the host has AOF on or replicas attached, every write of midi answers MISCONF
-//! with the reason, and reads still work. Afterwards writes work again.
+//! The promise: where the host has replicas attached, or an AOF on that has no room for midi's keys,
+//! every write of midi answers MISCONF with the reason, and reads still work. Afterwards writes work
+//! again. With any other AOF they work.
 
 use crate::common::hosts::host;
-use crate::common::{Builder, Client, Mode, Server, Value, beside, in_all_modes, wait_until};
+use crate::common::{
+    Builder, Client, Mode, Server, Value, beside, in_all_modes, redis_server, wait_until,
+};
 
 const WRITES: [&str; 23] = [
     "MIDI.SET k new",
@@ -87,6 +90,25 @@ fn aof_turned_on_and_off() {
         for _ in 0..2 {
             set_up(&mut client);
             client.ok("CONFIG SET appendonly yes");
+            check_allowed(&mut client);
+            client.ok("CONFIG SET appendonly no");
+            check_allowed(&mut client);
+        }
+    });
+}
+
+#[test]
+fn aof_without_room_for_midis_keys() {
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        client.ok("CONFIG SET aof-use-rdb-preamble no");
+        for _ in 0..2 {
+            set_up(&mut client);
+            client.ok("CONFIG SET appendonly yes");
+            check_refused(&mut client, "appendonly");
+            client.ok("CONFIG SET aof-use-rdb-preamble yes");
+            check_allowed(&mut client);
+            client.ok("CONFIG SET aof-use-rdb-preamble no");
             check_refused(&mut client, "appendonly");
             client.ok("CONFIG SET appendonly no");
             check_allowed(&mut client);
@@ -97,14 +119,16 @@ fn aof_turned_on_and_off() {
 #[test]
 fn aof_from_the_start() {
     for mode in Mode::ALL {
-        let server = mode.builder().config("appendonly yes").start();
+        let builder = mode.builder().config("appendonly yes").config("appendfsync always");
+        let mut server = builder.start();
         let mut client = server.client();
-        assert!(client.run("MIDI.SET k v").text().starts_with("MISCONF"));
-        client.ok("SET native v");
-        assert_eq!(client.integer("MIDI.DBSIZE"), 0);
-        client.ok("CONFIG SET appendonly no");
+        client.ok("MIDI.SET gone v");
+        client.ok("MIDI.FLUSHALL");
         set_up(&mut client);
         check_reads(&mut client);
+        server.crash();
+        server.restart(redis_server());
+        check_reads(&mut server.client());
     }
 }
 
@@ -227,12 +251,13 @@ fn exported_keys_are_in_the_aof() {
 fn the_gate_moves_under_load() {
     in_all_modes(|_, server| {
         let toggle = |client: &mut Client, _: &mut crate::common::Random| {
-            client.ok("CONFIG SET appendonly yes");
+            client.ok("CONFIG SET aof-use-rdb-preamble no");
             std::thread::sleep(std::time::Duration::from_millis(5));
-            client.ok("CONFIG SET appendonly no");
+            client.ok("CONFIG SET aof-use-rdb-preamble yes");
             std::thread::sleep(std::time::Duration::from_millis(5));
         };
         let mut client = server.client();
+        client.ok("CONFIG SET appendonly yes");
         beside(server, 1, toggle, || {
             let (mut value, mut refused) = (Value::NullBulk, 0);
             for round in 0..3000 {
@@ -247,15 +272,18 @@ fn the_gate_moves_under_load() {
             }
             println!("{refused} refused");
         });
+        // A server that is writing its first AOF refuses to shut down.
+        client.ok("CONFIG SET appendonly no");
     });
 }
 
-/// A running POPULATE stops with the same error when AOF is turned on.
+/// A running POPULATE stops with the same error when an AOF without room for it is turned on.
 #[test]
 fn long_writes_stop_when_the_gate_closes() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = mode.server();
         let (mut client, mut admin) = (server.client(), server.client());
+        client.ok("CONFIG SET aof-use-rdb-preamble no");
         client.send_line("MIDI.POPULATE 30000000");
         wait_until("it has begun", || admin.integer("MIDI.DBSIZE") > 0);
         admin.ok("CONFIG SET appendonly yes");
@@ -296,5 +324,5 @@ fn background_saves_disturb_nobody() {
 #[test]
 fn the_load_log_says_what_is_saved() {
     let log = Mode::Adaptive.server().log();
-    assert!(log.contains("Keys are in the server's RDB, but writes to them are not in"), "{log}");
+    assert!(log.contains("Keys are in the server's RDB and AOF, but writes to them are"), "{log}");
 }

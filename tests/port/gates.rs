@@ -259,10 +259,12 @@ fn no_worker_goes_far_beyond_maxmemory() {
 }
 
 #[test]
-fn aof_and_replicas_stop_writes_until_midi_can_log_them() {
+fn replicas_and_an_aof_without_room_stop_writes() {
     let ported = ported();
     let (mut host, mut port) = (ported.host(), ported.client());
     host.ok("CONFIG SET appendonly yes");
+    assert!(same(&mut host, &mut port).is_empty());
+    host.ok("CONFIG SET aof-use-rdb-preamble no");
     assert_eq!(kinds(&same(&mut host, &mut port)), ["MISCONF"; 3]);
     host.ok("CONFIG SET appendonly no");
     assert!(same(&mut host, &mut port).is_empty());

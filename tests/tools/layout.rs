@@ -184,6 +184,8 @@ fn keys_are_changed_in_one_place() {
         ".replace_db(",
         "table.remove_due(",
     ];
+    // The engine's own, which uses the table's.
+    let engines = ["engine.swap_dbs(", "self.swap_dbs(locked"];
     let places = [
         "src/store/",
         "src/engine/edit.rs",
@@ -197,9 +199,8 @@ fn keys_are_changed_in_one_place() {
             continue;
         }
         for (number, line) in code(&text) {
-            let found = doors
-                .iter()
-                .find(|door| line.contains(**door) && !line.contains("engine.swap_dbs("));
+            let is_engines = engines.iter().any(|call| line.contains(call));
+            let found = doors.iter().find(|door| line.contains(**door) && !is_engines);
             assert!(found.is_none(), "{path}:{number}: {line}");
         }
     }

@@ -21,7 +21,8 @@ static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// replica, and from an RDB.
 static MAY_HAVE_BACKLOG: AtomicBool = AtomicBool::new(true);
 
-/// The most changes that a save point of the host's waits for; 0 if there is none.
+/// The most changes that a save point of the host's waits for. At least 1: one may be set later, and
+/// INFO says whether there is anything to save.
 static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Changes that the host has counted since it last began to save.
@@ -31,7 +32,7 @@ static SINCE_SAVE: AtomicU64 = AtomicU64::new(0);
 pub fn configure(save: &[u8]) {
     let changes = save.split(u8::is_ascii_whitespace).skip(1).step_by(2);
     let changes = changes.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());
-    NEEDED.store(changes.max().unwrap_or(0), Ordering::Relaxed);
+    NEEDED.store(changes.max().unwrap_or(0).max(1), Ordering::Relaxed);
 }
 
 /// The host begins to save: if it succeeds, it counts from here.
