@@ -45,7 +45,8 @@ fn a_busy_main_thread_delays_those_that_write_only() {
     sleeper.read();
     assert!(writes_beside_main(&server, &mut writer) <= BEFORE);
     let mut host = server.client();
-    assert!(host.info_number("midi_net", "midi_net_holds") >= 2);
+    // The first write may have been logged before its worker looked; this one waited.
+    assert!(host.info_number("midi_net", "midi_net_holds") >= 1);
     wait_until("nothing is held", || {
         host.info_number("midi_net", "midi_net_held_connections") == 0
     });

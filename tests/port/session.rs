@@ -890,7 +890,12 @@ fn command_list_filters() {
     let ported = ported();
     let mut client = ported.client();
     let of_module = names(client.run("COMMAND LIST FILTERBY MODULE midi"));
-    assert_eq!(of_module, names(ported.host().run("COMMAND LIST FILTERBY MODULE midi")));
+    let mut at_host = names(ported.host().run("COMMAND LIST FILTERBY MODULE midi"));
+    assert!(
+        at_host.remove("midi.journal"),
+        "clients may not call it, so the port has no such name"
+    );
+    assert_eq!(of_module, at_host);
     let admin = names(client.run("COMMAND LIST FILTERBY ACLCAT admin"));
     assert!(
         admin.contains("client|kill") && admin.contains("jobs") && !admin.contains("get"),

@@ -112,8 +112,8 @@ pub(super) fn fill(engine: &Engine, keys: &Keys) {
     }
 }
 
-/// All keys of the engine. The error says which of its counters or due times is wrong: a panic while
-/// tokens are held would end the process.
+/// All keys of the engine. The error says which of its counters or due times is wrong: a panic
+/// while tokens are held would end the process.
 pub(super) fn content(all: &AllHeld<'_>) -> Result<Keys, String> {
     let (engine, mut keys, mut bytes) = (all.engine(), Keys::new(), 0);
     let mut counted: BTreeMap<u32, Census> = BTreeMap::new();
