@@ -261,13 +261,14 @@ impl Ctx<'_> {
         Some(value?.bytes().to_vec())
     }
 
-    /// The error with which the host, or the command itself, refuses a command without arguments
-    /// that writes; empty if it is not refused.
+    /// The error with which the host, or the command itself, refuses a command that writes, with
+    /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
-        // SAFETY: the format has the host check what it checks before a script's command, and reply
-        // with errors; the reply is copied before it is freed.
+        // SAFETY: the format has the host check what it checks before a script's command, reply
+        // with errors, and take one C string; the reply is copied before it is freed.
         unsafe {
-            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), c"SE".as_ptr());
+            let (format, argument) = (c"SEc".as_ptr(), c"".as_ptr());
+            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
             let answer = Answer::of(reply);
             if !reply.is_null() {
                 api!(RedisModule_FreeCallReply)(reply);

@@ -138,7 +138,7 @@ fn reads_wait_for_the_fsync_of_what_they_show() {
 fn units_and_scans_wait_as_well() {
     let disk = Disk::with_delay(DELAY);
     let server = start(&disk, 1);
-    let eval = "EVAL \"return redis.call('MIDI.EXISTS', 'k')\" 0";
+    let eval = "EVAL return(redis.call('MIDI.EXISTS','k')) 0";
     let reads = [
         (Door::Port, "DBSIZE"),
         (Door::Port, "EXISTS k"),
@@ -203,7 +203,7 @@ fn a_failing_disk_ends_the_server() {
         assert!(refused.is_err(), "{refused:?}");
         host.send_line("MIDI.SET k after");
         assert!(host.try_read().is_err());
-        server.wait_for_end();
+        assert_eq!(server.wait_for_exit().code(), Some(1));
         assert!(server.log().contains("No space left on device"), "{}", server.log());
     }
 }
