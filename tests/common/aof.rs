@@ -13,9 +13,16 @@ use super::wait_until;
 /// The file that the server appends to.
 pub fn incr_file(server: &Server) -> PathBuf {
     let folder = server.dir().join("appendonlydir");
-    let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest")).expect("a manifest");
-    let line = manifest.lines().rfind(|line| line.contains(" type i")).expect("an incr file");
-    folder.join(line.split(' ').nth(1).expect("file NAME"))
+    let mut file = None;
+    // Redis 8.6 names it a moment after it has begun to serve clients.
+    wait_until("the manifest names an incr file", || {
+        let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"));
+        let manifest = manifest.expect("a manifest");
+        let line = manifest.lines().rfind(|line| line.contains(" type i"));
+        file = line.and_then(|line| line.split(' ').nth(1)).map(|name| folder.join(name));
+        file.is_some()
+    });
+    file.expect("named")
 }
 
 /// The commands of a RESP text, and the bytes at its end that are no whole command.

@@ -134,18 +134,26 @@ fn with_a_backlog_that_nobody_reads() {
     assert_eq!(offset(&mut host), before);
 }
 
-/// With a log, each change that is counted takes time: what no save point waits for is not.
+/// What is logged is one change for the host, whatever is in it. The rest of what is in it takes
+/// time to count, so no more of it is counted than a save point waits for.
 #[test]
 fn with_an_aof_no_more_than_are_waited_for() {
     let builder = Mode::Adaptive.builder().config("appendonly yes");
     let server = builder.config("save 3600 3 3600 5").start();
     let (mut host, mut client) = (server.client(), server.client());
-    for expected in [1, 1, 1, 1, 1, 0, 0] {
-        assert_eq!(counted(&mut host, &mut client, "MIDI.SET k v"), expected);
+    for _ in 0..2 {
+        for (line, expected) in [
+            ("MIDI.SET k v", 1),
+            ("MIDI.MSET a 1 b 2", 2),
+            ("MIDI.MSET a 1 b 2", 2),
+            ("MIDI.MSET a 1 b 2", 1),
+            ("MIDI.SET k v", 1),
+        ] {
+            assert_eq!(counted(&mut host, &mut client, line), expected, "{line}");
+        }
+        host.run("BGSAVE");
+        wait_until("it is saved", || unsaved(&mut host) == 0);
     }
-    host.run("BGSAVE");
-    wait_until("it is saved", || unsaved(&mut host) == 0);
-    assert_eq!(counted(&mut host, &mut client, "MIDI.SET k v"), 1);
 }
 
 /// A write through each door leads to a save, with nothing else going on.

@@ -21,6 +21,7 @@ use redis_module::raw;
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::instance::instance;
 use super::super::string::OwnString;
+use super::save_points;
 use crate::command::record::Record;
 use crate::engine::{Gates, Locked, Logged, Mode, Wrote};
 
@@ -151,7 +152,11 @@ fn replicate(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Wrote {
             strings.len(),
         )
     };
-    if done == raw::REDISMODULE_OK as i32 { Wrote::Taken } else { Wrote::Refused }
+    if done != raw::REDISMODULE_OK as i32 {
+        return Wrote::Refused;
+    }
+    save_points::host_logged();
+    Wrote::Taken
 }
 
 /// The main loop is about to sleep: logs the tail, as far as it may, and what follows at once.

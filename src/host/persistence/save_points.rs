@@ -14,7 +14,7 @@ use super::super::api::{Ctx, api};
 use super::super::instance::instance;
 use crate::limits::{CHANGES_AT_ONCE, CHANGES_AT_ONCE_WITH_BACKLOG};
 
-/// Changes that the host has counted.
+/// Changes that the host has counted. It may be ahead of midi's own count: see [`host_logged`].
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the host may have a replication backlog. It gets one from a replica's PSYNC, as a
@@ -38,6 +38,13 @@ pub fn configure(save: &[u8]) {
 /// The host begins to save: if it succeeds, it counts from here.
 pub fn save_begins() {
     SINCE_SAVE.store(0, Ordering::Relaxed);
+    COUNTED.fetch_min(instance().engine.books.changes(), Ordering::Relaxed);
+}
+
+/// The host has logged something of midi's. It counts that as one change, whatever is in it.
+pub fn host_logged() {
+    COUNTED.fetch_add(1, Ordering::Relaxed);
+    SINCE_SAVE.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Something has happened that may give the host a replication backlog.
@@ -61,7 +68,7 @@ pub fn all_is_saved() {
 #[inline]
 pub fn add_changes(ctx: Ctx<'_>) {
     let new = instance().engine.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
-    if new != 0 {
+    if new != 0 && new <= i64::MAX as u64 {
         add(ctx, new);
     }
 }
