@@ -216,8 +216,8 @@ impl Engine {
     }
 
     /// Calls `change` on every shard, with all tokens held at once, and counts what the databases
-    /// gained. `record` is for the log; without one, the host logs what happened. Returns the tables
-    /// that were taken out, as far as they are to be freed now.
+    /// gained. `record` is for the log; without one, the host logs what happened. Returns the
+    /// tables that were taken out, as far as they are to be freed now.
     pub(super) fn edit_all(
         &self,
         locked: Locked<'_>,
