@@ -97,8 +97,8 @@ impl HostGates {
         self.may_change();
     }
 
-    /// Something else runs: a save without a fork is over. To be followed by [`HostGates::check`] or
-    /// [`HostGates::refresh`], before anything is written: what is written while the keyspace is
+    /// Something else runs: a save without a fork is over. To be followed by [`HostGates::check`]
+    /// or [`HostGates::refresh`], before anything is written: what is written while the keyspace is
     /// closed is not logged.
     #[inline]
     fn end_saving(&self) {
@@ -172,7 +172,8 @@ impl HostGates {
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
-    /// Whether the host can write to its AOF. Like the host, midi's doors refuse writes if it cannot.
+    /// Whether the host can write to its AOF. Like the host, midi's doors refuse writes if it
+    /// cannot.
     fn look_at_aof(&self, ctx: Ctx<'_>) {
         let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
         let status = || ctx.info_text(c"persistence", c"aof_last_write_status");

@@ -157,8 +157,8 @@ impl Witness {
         }
     }
 
-    /// Looks for what was acknowledged, through the host's door: nothing may be missing, and nothing
-    /// may be there that was not begun. Goes on from there.
+    /// Looks for what was acknowledged, through the host's door: nothing may be missing, and
+    /// nothing may be there that was not begun. Goes on from there.
     #[track_caller]
     pub fn check(&mut self, client: &mut Client, when: &str) {
         for (series, Series { name, .. }) in SERIES.iter().enumerate() {

@@ -733,8 +733,8 @@ fn runs_in_the_tail_are_announced() {
 }
 
 /// A port looks how far the log is safe, and holds a reply; then it sleeps. The main thread raises
-/// the mark, and then leaves the message: whether the port takes that or is woken by it, it sees the
-/// mark.
+/// the mark, and then leaves the message: whether the port takes that or is woken by it, it sees
+/// the mark.
 #[test]
 fn a_port_that_holds_replies_is_woken() {
     check(4, || {

@@ -1,6 +1,6 @@
 //! The promise: whenever the process is killed, what was acknowledged is there after the restart,
-//! nothing is there twice, and nothing by half. `everysec` is judged while the host has written all:
-//! beside an fsync it holds its write() back, and answers all the same.
+//! nothing is there twice, and nothing by half. `everysec` is judged while the host has written
+//! all: beside an fsync it holds its write() back, and answers all the same.
 //!
 //! Environment: `MIDI_CRASHES` (how often each test kills the server).
 

@@ -1,6 +1,6 @@
 //! The promise: when a server turns on an AOF that has no room for midi's keys, gets a replica,
-//! becomes one, or reloads its data during midi's work, midi ends that work with an error that gives
-//! the reason. The server continues.
+//! becomes one, or reloads its data during midi's work, midi ends that work with an error that
+//! gives the reason. The server continues.
 
 use crate::common::{
     Builder, Client, Mode, Random, Server, Value, beside, in_all_modes, redis_server, wait_until,

@@ -1,6 +1,6 @@
-//! The promise: where the host has replicas attached, or an AOF on that has no room for midi's keys,
-//! every write of midi answers MISCONF with the reason, and reads still work. Afterwards writes work
-//! again. With any other AOF they work.
+//! The promise: where the host has replicas attached, or an AOF on that has no room for midi's
+//! keys, every write of midi answers MISCONF with the reason, and reads still work. Afterwards
+//! writes work again. With any other AOF they work.
 
 use crate::common::hosts::host;
 use crate::common::{

@@ -21,8 +21,8 @@ static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// replica, and from an RDB.
 static MAY_HAVE_BACKLOG: AtomicBool = AtomicBool::new(true);
 
-/// The most changes that a save point of the host's waits for. At least 1: one may be set later, and
-/// INFO says whether there is anything to save.
+/// The most changes that a save point of the host's waits for. At least 1: one may be set later,
+/// and INFO says whether there is anything to save.
 static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Changes that the host has counted since it last began to save.
