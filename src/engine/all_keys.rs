@@ -39,8 +39,11 @@ impl Engine {
     ) -> Outcome {
         slot.counted(call.command, || match which {
             OnAllKeys::DbSize => {
-                reply.integer(self.books.census(call.db).keys);
-                self.see_all(slot);
+                let keys = self.books.census(call.db).keys;
+                if !self.see_counted(slot) {
+                    return Outcome::NeedsMain;
+                }
+                reply.integer(keys);
                 Outcome::Done
             }
             OnAllKeys::RandomKey => self.random_key(slot, call, taking, reply),
@@ -120,6 +123,9 @@ impl Engine {
         reply: &mut dyn Reply,
     ) -> Outcome {
         if self.books.census(call.db).keys == 0 {
+            if !self.see_counted(slot) {
+                return Outcome::NeedsMain;
+            }
             reply.null();
             return Outcome::Done;
         }

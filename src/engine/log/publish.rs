@@ -94,12 +94,17 @@ impl Engine {
         }
     }
 
-    /// The thread's replies must wait for all that has happened, if reads wait at all: it has read
-    /// something that any run may have changed.
-    pub(in crate::engine) fn see_all(&self, slot: &ThreadSlot) {
-        if self.log.reads_wait() {
-            slot.log.see(self.log.last());
+    /// What was counted before this call is about to be shown: if reads wait, the thread's replies
+    /// must wait for all that has happened. A run is counted before it is published, so only who
+    /// can hold all tokens knows its position: false on any other thread.
+    pub(in crate::engine) fn see_counted(&self, slot: &ThreadSlot) -> bool {
+        if !self.log.reads_wait() || self.mode() == Mode::Fast {
+            return true;
         }
+        let Some(locked) = slot.locked() else { return false };
+        self.hold_all(locked).release();
+        slot.log.see(self.log.last());
+        true
     }
 
     /// Publishes the run that is under way; returns its position. If an earlier release has
