@@ -69,7 +69,7 @@ pub use log::{Log, LogCounts, Logged, Wrote};
 pub use long::long_work;
 pub use mode::Mode;
 pub use notification::Notification;
-pub use outside::{Outside, WriteLog};
+pub use outside::{MayLog, Outside, WriteLog};
 pub use port::{Port, PortConfig, PortSettings, Ports};
 pub use refusals::{Refusal, RefusalReason};
 pub use replay::{ReplayError, Replayed};

@@ -10,6 +10,9 @@ use super::port::Ports;
 use crate::command::Transcript;
 use crate::sync::Locked;
 
+/// Whether the host's log may be written to right now.
+pub type MayLog = fn(Locked<'_>) -> bool;
+
 /// Writes to the host's log, in the order of the calls.
 pub type WriteLog = Box<dyn Fn(Locked<'_>, Logged<'_>) -> Wrote + Send + Sync>;
 
@@ -20,7 +23,7 @@ pub struct Outside {
     /// Asks the host whether midi may write, and how much.
     ask_host: OnceLock<fn(Locked<'_>)>,
     host: OnceLock<Box<dyn Host>>,
-    log: OnceLock<WriteLog>,
+    log: OnceLock<(MayLog, WriteLog)>,
     /// The host's modules, as HELLO lists them.
     modules: Mutex<Arc<Transcript>>,
     ports: OnceLock<Box<dyn Ports>>,
@@ -60,19 +63,20 @@ impl Outside {
         let _ = self.host.set(host);
     }
 
-    /// Sets how the holder of the global lock writes to the host's log.
-    pub fn on_log(&self, write: WriteLog) {
-        let _ = self.log.set(write);
+    /// Sets how the holder of the global lock writes to the host's log, and how it asks whether it
+    /// may right now.
+    pub fn on_log(&self, may_log: MayLog, write: WriteLog) {
+        let _ = self.log.set((may_log, write));
     }
 
-    /// Whether there is a log of the host's.
-    pub(super) fn has_log(&self) -> bool {
-        self.log.get().is_some()
+    /// Whether there is a log of the host's, to which may be written right now.
+    pub(super) fn may_log(&self, locked: Locked<'_>) -> bool {
+        self.log.get().is_some_and(|(may_log, _)| may_log(locked))
     }
 
     /// Writes to the host's log. Without a host, all is taken.
     pub(super) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
-        self.log.get().map_or(Wrote::Taken, |write| write(locked, logged))
+        self.log.get().map_or(Wrote::Taken, |(_, write)| write(locked, logged))
     }
 
     /// The host, once it has been set.

@@ -89,7 +89,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.outside.on_ask_host(|locked| GATES.ask_host(locked));
-    engine.outside.on_log(Box::new(journal::write));
+    engine.outside.on_log(journal::may_log_here, Box::new(journal::write));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.on_watched_change(watch::tell);

@@ -121,10 +121,13 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     const STEPS: usize = 4000;
     let texts = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
     let (writes, log) = (engine(WRITERS, Gates::AOF_ON), Arc::clone(&texts));
-    writes.outside.on_log(Box::new(move |_, logged| {
-        log.lock().push(logged.text.to_vec());
-        Wrote::Taken
-    }));
+    writes.outside.on_log(
+        |_| true,
+        Box::new(move |_, logged| {
+            log.lock().push(logged.text.to_vec());
+            Wrote::Taken
+        }),
+    );
     let (reader, mut read) = (engine(1, Gates::LOADING), 0);
     let (running, stopped) = (AtomicUsize::new(WRITERS), AtomicBool::new(false));
     let (mut looks, mut with_tail) = (0, 0);

@@ -117,7 +117,7 @@ impl Engine {
         let mut run = std::mem::replace(&mut *open, self.log.spare_run());
         run.unit = slot.locked().map_or(0, |locked| self.unit_number(locked));
         let position = match slot.locked() {
-            Some(locked) if self.outside.has_log() => {
+            Some(locked) if self.outside.may_log(locked) => {
                 let position = self.log_at_once(locked, run);
                 self.free_flushed();
                 position
@@ -159,7 +159,11 @@ impl Engine {
             Some((_, Record::SwapDb { a, b })) => ChangeOfAll::Swapped(a, b),
             _ => ChangeOfAll::Emptied(emptied),
         });
-        (self.log_at_once(locked, run), self.log.take_flushed())
+        if self.outside.may_log(locked) || record.is_none() {
+            (self.log_at_once(locked, run), self.log.take_flushed())
+        } else {
+            (self.add_to_tail(run), Vec::new())
+        }
     }
 
     /// Has the workers free what a flush took out that the host's log now has.
@@ -247,12 +251,5 @@ impl Engine {
                 self.workers.send(worker, Message::Safe);
             }
         }
-    }
-
-    /// Nothing consumes the log any more: all that was logged is as safe as it will be.
-    pub fn forget_tail(&self, locked: Locked<'_>) {
-        while self.log_tail(locked) {}
-        self.log.before_sleep();
-        self.after_sleep(locked);
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct Tail {
     pub(super) is_announced: bool,
     /// The newest unit among the runs that were last taken; 0 for none.
     last_unit: u64,
+    /// Whether there may be a record about all keys.
+    has_of_all: bool,
 }
 
 impl Tail {
@@ -100,6 +102,7 @@ impl Tail {
     /// Takes so many runs.
     fn take(&mut self, count: usize) -> Vec<PublishedRun> {
         let taken: Vec<PublishedRun> = self.runs.drain(..count).collect();
+        self.has_of_all &= !self.runs.is_empty();
         self.last_unit = taken.iter().map(|published| published.run.unit).max().unwrap_or(0);
         taken
     }
@@ -258,9 +261,9 @@ impl Log {
         unit > 0 && tail.runs.iter().any(|published| published.run.unit == unit)
     }
 
-    /// Whether the tail has a record about all keys.
+    /// Whether the tail may have a record about all keys.
     pub(super) fn has_of_all(&self) -> bool {
-        self.tail.lock().runs.iter().any(|published| published.run.ends_text())
+        self.tail.lock().has_of_all
     }
 
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
@@ -272,6 +275,7 @@ impl Log {
         tail.last += 1;
         let position = tail.last;
         published.run.position = position;
+        tail.has_of_all |= published.run.ends_text();
         tail.runs.push_back(published);
         (position, !std::mem::replace(&mut tail.is_announced, true))
     }
@@ -323,6 +327,7 @@ impl Log {
         drop(text);
         if wrote == Wrote::Refused {
             let mut tail = self.tail.lock();
+            tail.has_of_all |= batch.iter().any(|published| published.run.ends_text());
             batch.into_iter().rev().for_each(|published| tail.runs.push_front(published));
             return (false, last);
         }

@@ -24,6 +24,16 @@ impl AllHeld<'_> {
         }
     }
 
+    /// [`AllHeld::take_back`] in a forked child. False if another thread was at the tail when the
+    /// process forked: then nobody knows what the host's log has.
+    pub fn take_back_in_child(&mut self, locked: Locked<'_>) -> bool {
+        let is_whole = self.engine().log.tail.try_lock().is_some();
+        if is_whole {
+            self.take_back(locked);
+        }
+        is_whole
+    }
+
     /// Makes again what [`AllHeld::take_back`] took back.
     pub fn make_again(&mut self, locked: Locked<'_>) {
         let engine = self.engine();

@@ -106,15 +106,14 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
-    let mut held = HELD.take();
-    if let Some(all) = &mut held {
+    if let Some(mut all) = HELD.take() {
         // What the host's log does not have yet must not be in a snapshot either: it comes later.
         // SAFETY: no other thread is here.
-        all.take_back(unsafe { Locked::assume() });
-    }
-    // Set once: `prepare` takes no tokens in a child.
-    if let Some(Err(all)) = held.map(|all| IN_CHILD.set(all)) {
-        std::mem::forget(all);
+        let is_whole = all.take_back_in_child(unsafe { Locked::assume() });
+        // Set once: `prepare` takes no tokens in a child. Without them the child cannot save.
+        if let Some(unused) = if is_whole { IN_CHILD.set(all).err() } else { Some(all) } {
+            std::mem::forget(unused);
+        }
     }
     if let Some(instance) = if_in_use() {
         instance.engine.close_in_child();

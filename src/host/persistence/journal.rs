@@ -75,6 +75,13 @@ pub fn may_log(ctx: Ctx<'_>) -> bool {
             && !PAUSED_BEFORE_EXEC.load(Ordering::Relaxed)
 }
 
+/// Whether there is a context in which this thread may log.
+pub fn may_log_here(_: Locked<'_>) -> bool {
+    let ctx = CONTEXT.get();
+    // SAFETY: as in `write`.
+    !ctx.is_null() && may_log(unsafe { Ctx::new(ctx) })
+}
+
 /// Writes to the host's log.
 pub fn write(locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
     let ctx = CONTEXT.get();

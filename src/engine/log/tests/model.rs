@@ -190,7 +190,9 @@ impl Model {
                 let outcome = with_call(engine, db, line, |call| {
                     engine.attempt(slot, call, Taking::WORKER, &mut Transcript::default())
                 });
-                let late = self.engine.mode() == Mode::Closed;
+                // What is counted is shown by the main thread only, if reads wait.
+                let is_counted = line.0.len() == 1 && self.engine.log.reads_wait();
+                let late = self.engine.mode() == Mode::Closed || is_counted;
                 assert!(late || !matches!(outcome, Outcome::Busy | Outcome::NeedsMain));
                 slot.take_seen()
             }

@@ -57,20 +57,23 @@ pub(super) fn new_engine(gates: Gates) -> Engine {
 
 pub(super) fn logging_engine(host: &Arc<Host>) -> Engine {
     let (engine, host) = (new_engine(Gates::AOF_ON), Arc::clone(host));
-    engine.outside.on_log(Box::new(move |_, logged| {
-        if host.refuses.load(Ordering::Relaxed) {
-            return Wrote::Refused;
-        }
-        let mut text = logged.text.to_vec();
-        if let Some((db, record)) = logged.command {
-            text.clear();
-            header(&mut text);
-            select(db, &mut text);
-            record.write(&mut text);
-        }
-        host.texts.lock().push(text);
-        Wrote::Taken
-    }));
+    engine.outside.on_log(
+        |_| true,
+        Box::new(move |_, logged| {
+            if host.refuses.load(Ordering::Relaxed) {
+                return Wrote::Refused;
+            }
+            let mut text = logged.text.to_vec();
+            if let Some((db, record)) = logged.command {
+                text.clear();
+                header(&mut text);
+                select(db, &mut text);
+                record.write(&mut text);
+            }
+            host.texts.lock().push(text);
+            Wrote::Taken
+        }),
+    );
     engine
 }
 
