@@ -101,13 +101,17 @@ fn clients_that_write_in_a_pause_are_answered_after_it() {
 
 #[test]
 fn the_log_says_that_always_ignores_reply_after_run() {
-    let server = start();
-    let mut host = server.client();
-    host.ok("CONFIG SET appendfsync always");
-    let mut client = server.midi_client();
-    client.ok("SET key 1");
-    host.ok("CONFIG SET midi.reply-after run");
-    wait_until("the log says it", || server.log().contains("midi.reply-after run is ignored"));
-    client.ok("SET key 2");
-    assert_eq!(client.run("GET key"), Value::bulk("2"));
+    let settings = ["CONFIG SET appendfsync always", "CONFIG SET midi.reply-after run"];
+    for [first, second] in [settings, [settings[1], settings[0]]] {
+        let server = start();
+        let mut host = server.client();
+        host.ok(first);
+        let mut client = server.midi_client();
+        client.ok("SET key 1");
+        assert!(!server.log().contains("is ignored"), "after {first}");
+        host.ok(second);
+        wait_until("the log says it", || server.log().contains("midi.reply-after run is ignored"));
+        client.ok("SET key 2");
+        assert_eq!(client.run("GET key"), Value::bulk("2"));
+    }
 }

@@ -39,14 +39,15 @@ pub fn applies(engine: &Engine) -> bool {
 /// Runs a command so that its reply waits for what it shows.
 #[cold]
 pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
-    let (locked, can_wait) = (ctx.locked(), may_wait(ctx));
+    let locked = ctx.locked();
     let slot = engine.main_slot(locked);
-    if !engine.log.is_tail_empty() && !may_log(ctx) {
-        return wait(ctx, engine, call, can_wait);
+    // A run is counted in these bytes before anybody can see what it has done.
+    if engine.log.tail_bytes() > 0 && !may_log(ctx) {
+        return wait(ctx, engine, call, may_wait(ctx));
     }
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
-    let is_late = can_wait && *ANSWERS_EARLY.get_or_init(|| answers_early(ctx));
+    let is_late = *ANSWERS_EARLY.get_or_init(|| answers_early(ctx)) && may_wait(ctx);
     if is_late {
         engine.run(slot, call, &mut late);
     } else {

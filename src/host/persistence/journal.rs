@@ -19,6 +19,7 @@ use arrayvec::ArrayVec;
 use redis_module::raw;
 
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
+use super::super::config::table::REPLY_AFTER_IGNORED;
 use super::super::instance::instance;
 use super::super::string::OwnString;
 use super::save_points;
@@ -204,8 +205,12 @@ pub fn error_number(ctx: Ctx<'_>) -> i32 {
 /// The host's settings: whether its policy is `always`, and whether it syncs nothing while a child
 /// lives. Says so if that takes a promise away.
 pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: bool) {
-    let log = &instance().engine.log;
-    log.set_reads_wait(is_always);
+    let engine = &instance().engine;
+    let runs_ahead = engine.settings.port.reply_after_run.load(Ordering::Relaxed);
+    if is_always && !engine.log.reads_wait() && runs_ahead {
+        log_line(ctx, Level::Notice, REPLY_AFTER_IGNORED);
+    }
+    engine.log.set_reads_wait(is_always);
     let skips = is_always && skips_fsyncs;
     if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {
         let text = "With no-appendfsync-on-rewrite yes, appendfsync always does not sync the AOF \
