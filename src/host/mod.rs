@@ -24,6 +24,7 @@ mod eviction;
 mod gates;
 mod info;
 mod instance;
+mod io_threads;
 mod kept;
 mod keys;
 mod load;

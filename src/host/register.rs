@@ -8,6 +8,7 @@ use redis_module::raw;
 
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
+use super::io_threads::{ASKS_FOR_KEYS, is_redis_since};
 use super::keys::{access_flags, are_asked_for};
 use crate::command::{Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
@@ -16,17 +17,24 @@ pub type Trampoline = unsafe extern "C" fn(*mut RawCtx, *mut *mut RawString, c_i
 
 /// Registers every command, each with its trampoline. False if the host refuses one.
 pub fn register(ctx: Ctx<'_>, trampolines: &[Trampoline]) -> bool {
+    // Else the key specs must do, which ask for the rights that any option of a command needs.
+    let may_ask = !is_redis_since(ctx, ASKS_FOR_KEYS);
     let mut all = host_commands().zip(trampolines);
-    all.all(|(command, &trampoline)| register_one(ctx, command, trampoline).is_some())
+    all.all(|(command, &trampoline)| register_one(ctx, command, trampoline, may_ask).is_some())
 }
 
-fn register_one(ctx: Ctx<'_>, command: &Command, trampoline: Trampoline) -> Option<()> {
+fn register_one(
+    ctx: Ctx<'_>,
+    command: &Command,
+    trampoline: Trampoline,
+    may_ask: bool,
+) -> Option<()> {
     let name = c_text(&format!("{PREFIX}{}", command.name));
     let (first, last, step) = command.keys.range();
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: in OnLoad; strings end with NUL and are copied by the host.
     unsafe {
-        let flags = flags(command);
+        let flags = flags(command, may_ask);
         let created = api!(RedisModule_CreateCommand)(
             ctx.raw(),
             name.as_ptr(),
@@ -52,7 +60,8 @@ fn register_one(ctx: Ctx<'_>, command: &Command, trampoline: Trampoline) -> Opti
     }
 }
 
-fn flags(command: &Command) -> CString {
+/// `may_ask`: the host may ask for the keys of each call.
+fn flags(command: &Command, may_ask: bool) -> CString {
     let flags = command.flags;
     let all = [
         (flags.write || flags.host_write, "write"),
@@ -60,7 +69,7 @@ fn flags(command: &Command) -> CString {
         (flags.deny_oom, "deny-oom"),
         (flags.fast, "fast"),
         (flags.admin, "admin"),
-        (are_asked_for(command.keys), "getkeys-api"),
+        (may_ask && are_asked_for(command.keys), "getkeys-api"),
     ];
     let set: Vec<_> = all.iter().filter(|(set, _)| *set).map(|&(_, name)| name).collect();
     c_text(&set.join(" "))

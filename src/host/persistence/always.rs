@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use super::super::api::Ctx;
 use super::super::blocked::Blocked;
 use super::super::door::{HostCaller, may_wait};
+use super::super::io_threads::{ANSWERS_EARLY, is_redis_since};
 use super::super::reply::HostReply;
 use super::journal::may_log;
 use crate::command::{DoorCommand, Error, Transcript};
@@ -25,10 +26,7 @@ use crate::engine::{
 };
 
 /// Whether the host answers commands of I/O threads before it has synced its AOF.
-static ANSWERS_EARLY: OnceLock<bool> = OnceLock::new();
-
-/// The first version, in terms of Redis's, that does with I/O threads.
-const EARLY_SINCE: (u32, u32) = (8, 2);
+static IS_EARLY: OnceLock<bool> = OnceLock::new();
 
 /// Whether replies at this door must wait for what they show.
 #[inline]
@@ -47,7 +45,8 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     }
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
-    let is_late = *ANSWERS_EARLY.get_or_init(|| answers_early(ctx)) && may_wait(ctx);
+    let is_early = *IS_EARLY.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
+    let is_late = is_early && may_wait(ctx);
     if is_late {
         engine.run(slot, call, &mut late);
     } else {
@@ -72,17 +71,6 @@ fn wait(ctx: Ctx<'_>, engine: &Engine, call: &Call<'_>, can_wait: bool) {
     let _ = engine.books.book_queued(slot, usize::MAX);
     let request = Box::new(Request::new(call, Origin::Main(blocked)));
     engine.wait_for_log(engine.log.last(), ForMain::Run(request));
-}
-
-fn answers_early(ctx: Ctx<'_>) -> bool {
-    // Valkey, which does not, names itself.
-    let is_redis = ctx.info_text(c"server", c"valkey_version").is_none();
-    let version = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
-    let version = String::from_utf8_lossy(&version).into_owned();
-    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let threads = ctx.config_number(c"io-threads").unwrap_or(1);
-    is_redis && version >= EARLY_SINCE && threads > 1
 }
 
 /// A client whose reply may have to wait for the next turn of the main loop.

@@ -1,0 +1,27 @@
+//! The I/O threads of Redis. What it does with them has changed with its versions; Valkey's differ.
+
+use super::api::Ctx;
+
+/// The first version that runs commands of I/O threads after it has synced its AOF, and sends their
+/// replies in the same turn.
+pub const ANSWERS_EARLY: (u32, u32) = (8, 2);
+
+/// The first version whose I/O threads ask modules for the keys of commands.
+///
+/// That is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): such a question counts as a
+/// command that is being executed, in a counter that only the main thread may touch. When the
+/// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
+pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);
+
+/// Whether the host is Redis of this version or a later one, with I/O threads.
+pub fn is_redis_since(ctx: Ctx<'_>, first: (u32, u32)) -> bool {
+    // Valkey reports a version of Redis's too.
+    let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
+    if is_valkey || ctx.config_number(c"io-threads").unwrap_or(1) <= 1 {
+        return false;
+    }
+    let text = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= first
+}
