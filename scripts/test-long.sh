@@ -99,7 +99,7 @@ fuzz_stage() {
     have c++ || apt_install g++ || { skip "no C++ compiler (Debian package g++)"; return 0; }
     have cargo-fuzz || cargo install --locked --root "$tools" cargo-fuzz ||
         { skip "no cargo-fuzz (cargo install cargo-fuzz)"; return 0; }
-    for target in request payload snapshot glob; do
+    for target in request payload snapshot glob records; do
         mkdir -p "target/fuzz-corpus/$target"
         run cargo +nightly fuzz run --target-dir "$root/target/fuzz" "$target" "target/fuzz-corpus/$target" \
             "fuzz/corpus/$target" -- -max_total_time="${MIDI_FUZZ_SECONDS:-300}"
@@ -129,9 +129,17 @@ snapshots_stage() {
     run env MIDI_SNAPSHOT_ROUNDS=200 cargo test --release --locked --workspace --test host snapshots::
     # Five tests, 10,000 forks.
     run env MIDI_FORKS=2000 cargo test --release --locked --workspace --test host forks::
-    # With AOF on: random commands, kills under load, and a cut at each byte.
-    run env MIDI_AOF_COMMANDS=300000 MIDI_CRASHES=100 MIDI_AOF_CUTS=100000 \
+    # With AOF on: random commands, kills under load, a cut at each byte, and values of 512 MB (2 GB in a server).
+    run env MIDI_AOF_COMMANDS=300000 MIDI_CRASHES=100 MIDI_AOF_CUTS=100000 MIDI_LARGE_MB=512 \
         cargo test --release --locked --workspace --test host aof
+}
+
+failovers_stage() {
+    heading "failovers and pauses under load"
+    run cargo build --release --locked
+    # In each of three modes.
+    run env MIDI_FAILOVERS=34 cargo test --release --locked --workspace --test host -- \
+        replica_failover:: replica_confirmed::
 }
 
 # The units are in Redis's sources, which are fetched, not kept here. MIDI_REDIS_TESTS names another copy's `tests`.
@@ -149,7 +157,7 @@ redis_units_stage() {
     run env MIDI_REDIS_TESTS="$MIDI_REDIS_TESTS" cargo test --release --locked --test tools redis_suite::
 }
 
-all=(loom asan tsan fuzz random differential linearizability snapshots redis_units)
+all=(loom asan tsan fuzz random differential linearizability snapshots failovers redis_units)
 [ $# = 0 ] || all=("$@")
 for name in "${all[@]}"; do
     [ "$(type -t "${name}_stage")" = function ] || die "No stage is called $name."

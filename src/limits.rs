@@ -273,6 +273,14 @@ pub const NOTIFICATIONS_MAX_BYTES: usize = 256 << 10;
 /// The size of each of them besides its key.
 pub const NOTIFICATION_OVERHEAD: usize = 256;
 
+/// A worker that has begun a tail gathers while its connections have more to run, until the tail
+/// has this many bytes: some 200 short writes, with what their keys were before. A turn of the main
+/// loop costs 15 µs besides the records, and their replies wait for it anyway.
+pub const GATHERED_BYTES: usize = 64 << 10;
+
+/// The longest that it gathers.
+pub const GATHERED_FOR: Duration = Duration::from_micros(100);
+
 /// About the largest text of records that the main thread gives to the host's log at once, in
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
 pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;

@@ -18,6 +18,7 @@ const COPY: &[Arg] = &[
     arg("pattern", ArgKind::Pattern),
     arg("count", ArgKind::Integer).token("COUNT").optional(),
     word("replace", "REPLACE").optional(),
+    word("move", "MOVE").optional(),
 ];
 
 const fn row(
@@ -182,9 +183,9 @@ pub(super) static IMPORT: Command = Command {
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies the host's string keys of the database into midi, with their expiry. \
-                      Returns how many were copied, skipped because present, and skipped because \
-                      not strings.",
+            summary: "Copies the host's string keys of the database into midi, or moves them, with \
+                      their expiry. Returns how many were copied, skipped because present, and \
+                      skipped because not strings.",
             complexity: "O(N), N being the number of the host's keys in the database",
             args: COPY,
         },
@@ -200,9 +201,9 @@ pub(super) static EXPORT: Command = Command {
         Flags { host_write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
         Docs {
-            summary: "Copies midi's keys of the database to the host, with their expiry. Returns \
-                      how many were copied, skipped because present, and skipped because not \
-                      strings.",
+            summary: "Copies midi's keys of the database to the host, or moves them, with their \
+                      expiry. Returns how many were copied, skipped because present, and skipped \
+                      because not strings.",
             complexity: "O(N), N being the number of midi's keys in the database",
             args: COPY,
         },
@@ -430,20 +431,26 @@ pub struct ImportArgs {
     pub count: u64,
     /// Whether existing keys are replaced.
     pub replace: bool,
+    /// Whether a key that was copied is removed where it was.
+    pub moves: bool,
 }
 
 impl ImportArgs {
-    /// Parses pattern, COUNT and REPLACE.
+    /// Parses pattern, COUNT, REPLACE and MOVE.
     pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
         let mut parsed = ImportArgs {
             pattern: key_pattern(args.get(1), limits)?,
             count: u64::MAX,
             replace: false,
+            moves: false,
         };
         let mut at = 2;
         while at < args.len() {
             if args.is(at, "replace") {
                 parsed.replace = true;
+                at += 1;
+            } else if args.is(at, "move") {
+                parsed.moves = true;
                 at += 1;
             } else if args.is(at, "count") && at + 1 < args.len() {
                 parsed.count = u64::try_from(args.integer(at + 1)?)

@@ -89,8 +89,8 @@ pub enum Error {
     AofError(i32),
     /// What a unit would read is not in the AOF yet, and cannot be logged during a pause.
     LogWaits,
-    /// The host has replicas, and midi does not replicate to them yet.
-    HasReplicas,
+    /// The server became a replica before its master's stream had what the reply tells of.
+    Unblocked,
     /// The host is loading its data.
     Loading,
     /// The host is a replica without its master, and is set not to serve stale data.
@@ -168,6 +168,11 @@ impl From<WrongType> for Error {
 }
 
 impl Error {
+    /// [`Error::text`] of an error that names neither a command nor its arguments.
+    pub fn bare_text(self) -> Vec<u8> {
+        self.text("", &Args::new(&[]))
+    }
+
     /// The text of the reply, without `-` and line end. It is Redis's own text if Redis has the
     /// case. `name` is the command's name at the door.
     pub fn text(self, name: &str, args: &Args<'_>) -> Vec<u8> {
@@ -273,9 +278,8 @@ impl Error {
             Error::LogWaits => "TRYAGAIN midi's newest writes are not in the AOF yet, and clients \
                                 are paused"
                 .into(),
-            Error::HasReplicas => "MISCONF midi does not replicate its writes yet, so it refuses \
-                                   them while replicas are attached. Until it does, use midi on \
-                                   a server without replicas."
+            Error::Unblocked => "UNBLOCKED force unblock from blocking operation, instance state \
+                                 changed (master -> replica?)"
                 .into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             Error::InChild => "ERR midi's keys are not available in a forked child".into(),

@@ -393,7 +393,11 @@ impl Engine {
             return self.wait_for_log(request.seen, ForMain::Answer(request));
         }
         self.books.completed();
-        let Request { origin, reply, .. } = *request;
+        let Request { origin, mut reply, seen, .. } = *request;
+        if self.log.is_undone(seen) {
+            reply = Transcript::default();
+            reply.error(&Error::Unblocked.bare_text());
+        }
         if let Origin::Main(client) = origin {
             client.answer(locked, reply);
         }

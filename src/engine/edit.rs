@@ -215,6 +215,37 @@ impl Engine {
         done.changed
     }
 
+    /// Reads a key; `None` if it does not exist.
+    pub fn read_key<R>(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        key: &[u8],
+        read_entry: impl FnOnce(EntryRef<'_>) -> R,
+    ) -> Option<R> {
+        let at = self.key_at(db, key);
+        let held = self.take_waiting(locked, at.shard);
+        let (now, done) = (self.main_now(locked), Done::default());
+        let entry = held.table(db).and_then(|table| read(table, at.hash, key, &now, &done));
+        let result = entry.map(read_entry);
+        self.release(self.main_slot(locked), at.shard, held);
+        result
+    }
+
+    /// Removes a key. True if it existed.
+    pub fn remove(&self, locked: Locked<'_>, db: u32, key: &[u8]) -> bool {
+        let at = self.key_at(db, key);
+        let mut held = self.take_waiting(locked, at.shard);
+        let account = Account::new(self.main_slot(locked), false);
+        let now = self.main_now(locked);
+        let (removed, _) = self.edit_key(account, &mut held, at, key, &now, |edit| edit.remove());
+        if removed && self.is_listening() {
+            self.leave_notification(Author::Nobody, db, key, Event::DEL);
+        }
+        self.release(self.main_slot(locked), at.shard, held);
+        removed
+    }
+
     /// Calls `change` on every shard, with all tokens held at once, and counts what the databases
     /// gained. `record` is for the log; without one, the host logs what happened. Returns the
     /// tables that were taken out, as far as they are to be freed now.
@@ -269,12 +300,7 @@ impl Engine {
         let result = change(store);
         changes.count(store, databases, |sum, census| *sum += census);
         watched.extend(self.watched_in(locked, store, databases));
-        for key in watched {
-            databases
-                .iter()
-                .for_each(|&db| self.changed(Some(locked), &mut store.watched, db, &key));
-        }
-        databases.iter().for_each(|&db| store.watched.raise_long(db));
+        self.databases_changed(locked, &mut store.watched, databases, watched);
         result
     }
 }
@@ -291,10 +317,7 @@ pub(super) struct Changes {
 impl Changes {
     fn count(&mut self, store: &Store, databases: &[u32], count: impl Fn(&mut Census, Census)) {
         for &db in databases {
-            let Some(table) = store.table(db) else { continue };
-            // The count of expired keys does not move with a database.
-            let census = Census { expired: 0, ..table.census() };
-            count(self.gained.entry(db).or_default(), census);
+            count(self.gained.entry(db).or_default(), store.census(db));
         }
     }
 }

@@ -26,7 +26,6 @@ const FOR_WRITES: Gates = FOR_HOST_WRITES
     .and(Gates::READ_ONLY)
     .and(Gates::SAVING)
     .and(Gates::NO_PREAMBLE)
-    .and(Gates::HAS_REPLICAS)
     .and(Gates::NOTIFICATIONS)
     .and(Gates::JOURNAL);
 
@@ -121,10 +120,7 @@ impl Engine {
     /// need more memory.
     #[inline]
     pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
-        const ALL: Gates = Gates::READ_ONLY
-            .and(Gates::NO_PREAMBLE)
-            .and(Gates::HAS_REPLICAS)
-            .and(Gates::OUT_OF_MEMORY);
+        const ALL: Gates = Gates::READ_ONLY.and(Gates::NO_PREAMBLE).and(Gates::OUT_OF_MEMORY);
         let gates = self.gates();
         if !gates.has(ALL) {
             None
@@ -132,8 +128,6 @@ impl Engine {
             Some(Error::ReadOnly)
         } else if gates.has(Gates::NO_PREAMBLE) {
             Some(Error::NoPreamble)
-        } else if gates.has(Gates::HAS_REPLICAS) {
-            Some(Error::HasReplicas)
         } else {
             needs_memory.then_some(Error::OutOfMemory)
         }

@@ -28,8 +28,9 @@ impl Gates {
     pub const METERED: Gates = Gates(1 << 8);
     /// The host has AOF on.
     pub const AOF_ON: Gates = Gates(1 << 9);
-    /// The host has replicas.
-    pub const HAS_REPLICAS: Gates = Gates(1 << 10);
+    /// The host has a replication backlog: what is written is for replicas too, or for those that
+    /// come back.
+    pub const BACKLOG: Gates = Gates(1 << 10);
     /// A replica on which clients may not write to the host's keys either.
     pub const HOST_READ_ONLY: Gates = Gates(1 << 11);
     /// Too many notifications wait for the main thread. Unlike the other reasons, this one is set

@@ -49,11 +49,11 @@ impl Mode {
 }
 
 /// The gates that close the keyspace.
-const CLOSING: Gates = Gates::LOADING
-    .and(Gates::READ_ONLY)
-    .and(Gates::SAVING)
-    .and(Gates::NO_PREAMBLE)
-    .and(Gates::HAS_REPLICAS);
+const CLOSING: Gates =
+    Gates::LOADING.and(Gates::READ_ONLY).and(Gates::SAVING).and(Gates::NO_PREAMBLE);
+
+/// The gates that say that the host has a log of writes.
+const LOGGING: Gates = Gates::AOF_ON.and(Gates::BACKLOG);
 
 impl Engine {
     /// The mode. It stays as it is while the caller holds a token.
@@ -83,7 +83,7 @@ impl Engine {
         let gates = self.gates();
         let wanted = if gates.has(CLOSING) {
             Mode::Closed
-        } else if gates.has(Gates::AOF_ON) || !self.log.is_settled() {
+        } else if gates.has(LOGGING) || !self.log.is_settled() {
             Mode::Logged
         } else {
             Mode::Fast

@@ -13,8 +13,7 @@ pub trait Port {
 
     /// Serves what is ready. If nothing is, waits this long (zero: not at all), or until the
     /// worker's [`super::Waker`] is called; a long wait may take a tenth of a second more or less.
-    /// Returns the time at the end of the wait.
-    fn turn(&mut self, wait: Duration) -> Instant;
+    fn turn(&mut self, wait: Duration) -> PortTurn;
 
     /// Whether there is nothing to do at once. After this call, a thread that leaves a message
     /// wakes the worker.
@@ -22,6 +21,14 @@ pub trait Port {
 
     /// The worker is awake again.
     fn awake(&mut self);
+}
+
+/// What happened in a turn of a port.
+pub struct PortTurn {
+    /// The time at the end of the wait.
+    pub began: Instant,
+    /// Whether there were events for any connection.
+    pub had_events: bool,
 }
 
 /// The ports of all workers, for INFO and for a forked child.

@@ -32,6 +32,12 @@ impl ThreadSlot {
         self.log.take_seen()
     }
 
+    /// Notes whether this thread has replies that wait until more of the log is safe. It must look
+    /// at what is safe once more before it sleeps.
+    pub fn holds_replies(&self, holds: bool) {
+        self.log.holds_replies(holds);
+    }
+
     /// The proof, if this is the slot of the holder of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {

@@ -176,8 +176,8 @@ impl Engine {
     }
 
     /// Sets the host's gates, and the mode that follows from them. The gates that workers set
-    /// themselves are kept. The caller holds no token, but for those
-    /// that an open unit has laid aside.
+    /// themselves are kept. The caller holds no token, but for those that an open unit has laid
+    /// aside.
     pub fn set_gates(&self, locked: Locked<'_>, gates: Gates) {
         const KEPT: Gates = Gates::NOTIFICATIONS.and(Gates::JOURNAL);
         let kept = |before: u32| before & KEPT.bits();

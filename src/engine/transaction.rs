@@ -190,6 +190,11 @@ impl Engine {
         Ok((holding, now.ms()))
     }
 
+    /// Runs `work` so that nobody sees a part of it: in the open unit, else as a unit of its own.
+    pub fn as_one<R>(&self, locked: Locked<'_>, work: impl FnOnce() -> R) -> R {
+        if self.is_in_unit(locked) { work() } else { self.in_unit(locked, work) }
+    }
+
     /// Runs `work` as a unit of its own.
     pub fn in_unit<R>(&self, locked: Locked<'_>, work: impl FnOnce() -> R) -> R {
         self.open_unit(locked);

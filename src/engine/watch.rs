@@ -157,6 +157,25 @@ impl Engine {
         }
     }
 
+    /// Whole databases of a shard have changed: tells those who watch one of these keys there, or
+    /// a key whose name is too long to keep.
+    pub(super) fn databases_changed<'d>(
+        &self,
+        locked: Locked<'_>,
+        watched: &mut Watched,
+        databases: impl IntoIterator<Item = &'d u32> + Copy,
+        keys: impl IntoIterator<Item = Box<[u8]>>,
+    ) {
+        for key in keys {
+            for &db in databases {
+                self.changed(Some(locked), watched, db, &key);
+            }
+        }
+        for &db in databases {
+            watched.raise_long(db);
+        }
+    }
+
     /// Notifies the host of watched keys that have expired, before the host judges.
     pub fn tell_expired(&self, locked: Locked<'_>) {
         let now = Now::at((self.config.clock)());

@@ -257,7 +257,7 @@ impl Engine {
             while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
         }
         match slice.refusal.get() {
-            Some(error) => reply.error(&error.text("", &Args::new(&[]))),
+            Some(error) => reply.error(&error.bare_text()),
             None => while !work.task.reply(reply, &slice) {},
         }
     }

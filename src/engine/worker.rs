@@ -18,8 +18,8 @@ use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, JobPart, Message};
 use super::workers::Workers;
 use crate::limits::{
-    ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, MANY_TRIES,
-    PENDING_PER_HOLD, SLICE,
+    ANSWERED_TOGETHER, BREATHER, BREATHER_EVERY, EXPIRY_PER_TICK, EXPIRY_TICK, GATHERED_FOR,
+    MANY_TRIES, PENDING_PER_HOLD, SLICE,
 };
 use crate::store::{Now, UnixMs};
 use crate::sync::{Pushed, Released};
@@ -82,6 +82,8 @@ struct Worker<'a> {
     now: Instant,
     /// When it last slept, or had nothing to do.
     rested: Instant,
+    /// Since when it gathers for a tail that it has begun.
+    tail_since: Option<Instant>,
     stopped: bool,
 }
 
@@ -121,6 +123,7 @@ impl<'a> Worker<'a> {
             },
             now: Instant::now(),
             rested: Instant::now(),
+            tail_since: None,
             stopped: false,
         }
     }
@@ -148,6 +151,7 @@ impl<'a> Worker<'a> {
         progress |= self.visit_shards();
         progress |= self.one_slice();
         progress |= self.expire();
+        self.announce_tail(!progress && self.tail_since.is_some());
         if progress || self.stopped {
             self.serve(Duration::ZERO);
             return self.breathe();
@@ -176,19 +180,38 @@ impl<'a> Worker<'a> {
                 self.now = Instant::now();
             }
             Some(port) => {
-                let wait = if port.may_sleep() { nap } else { Duration::ZERO };
-                self.now = port.turn(wait);
+                // While it gathers it only looks whether its connections have more.
+                let may_wait = port.may_sleep() && self.tail_since.is_none();
+                let wait = if may_wait { nap } else { Duration::ZERO };
+                let turn = port.turn(wait);
+                self.now = turn.began;
                 port.awake();
+                self.announce_tail(turn.had_events);
             }
         }
         queue.inbox.awake();
     }
 
+    /// Tells the main thread of a tail that this worker has begun. While it gathers, it does so
+    /// only after [`GATHERED_FOR`].
+    fn announce_tail(&mut self, gathers: bool) {
+        if !self.slot.log.announces() {
+            self.tail_since = None;
+            return;
+        }
+        let since = *self.tail_since.get_or_insert(self.now);
+        if !gathers || self.now - since >= GATHERED_FOR {
+            self.tail_since = None;
+            self.engine.announce_tail_of(self.slot);
+        }
+    }
+
     fn serve(&mut self, wait: Duration) {
         self.now = match &mut self.port {
-            Some(port) => port.turn(wait),
+            Some(port) => port.turn(wait).began,
             None => Instant::now(),
         };
+        self.announce_tail(false);
     }
 
     fn accept(&mut self, message: Message) {

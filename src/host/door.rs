@@ -73,7 +73,7 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
     if !done {
         // No other command may be taken for the author of this one's changes.
         guarded((), || notifications::tell(ctx.locked(), None));
-        HostReply::new(ctx).error(&Error::Internal.text("", &Args::new(&[])));
+        HostReply::new(ctx).error(&Error::Internal.bare_text());
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -120,8 +120,8 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         GATES.check(ctx);
     }
     {
-        let _logging = Logging::begin(ctx);
-        if always::applies(engine) {
+        let _logging = Logging::begin_command(ctx, row.name, argv);
+        if engine.reads_wait() {
             always::run(ctx, engine, &mut call);
         } else {
             engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));

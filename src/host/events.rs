@@ -1,6 +1,7 @@
 //! Events that the host reports: turns of its main loop, flushes, replicas, settings.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -9,7 +10,7 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::journal::Logging;
 use super::persistence::sync::SYNC;
-use super::persistence::{fork, journal, loading, save_points, saving};
+use super::persistence::{backlog, fork, journal, loading, save_points, saving};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -28,10 +29,9 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
         (raw::REDISMODULE_EVENT_CRON_LOOP, on_cron),
         (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
         (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
-        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, on_gate_event),
+        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, on_replica_change),
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change),
         (raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE, on_master_link),
-        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change),
         (raw::REDISMODULE_EVENT_PERSISTENCE, on_persistence),
         (raw::REDISMODULE_EVENT_FORK_CHILD, on_fork_child),
         (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load),
@@ -76,9 +76,22 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
     // SAFETY: the host's event loop runs on its main thread, which holds the lock then.
     let locked = unsafe { Locked::assume() };
     guarded((), || {
-        instance().forget_calls();
+        if !leaves_unread() {
+            instance().forget_calls();
+        }
         turn::turn_aside(locked);
     });
+}
+
+/// Whether a wake-up has been left unread, to end the next sleep of the main loop at once.
+static LEFT_UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Whether to leave a wake-up unread: when this turn ends the tail is logged, and another turn must
+/// follow at once. If the last one that was left was of no use, the tail cannot be logged now.
+fn leaves_unread() -> bool {
+    let leaves = !LEFT_UNREAD.load(Ordering::Relaxed) && journal::logs_in_this_turn();
+    LEFT_UNREAD.store(leaves, Ordering::Relaxed);
+    leaves
 }
 
 unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
@@ -132,7 +145,10 @@ fn before_sleep(ctx: Ctx<'_>) {
     turn::answer_logged(engine, locked);
     if !may_sleep || has_logged {
         // More keeps coming, something is left over, or replies wait for what has been logged.
-        engine.outside.wake_main();
+        engine.main.awake(locked);
+        if !LEFT_UNREAD.swap(false, Ordering::Relaxed) {
+            engine.outside.wake_main();
+        }
     }
 }
 
@@ -141,7 +157,6 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         GATES.refresh(ctx);
-        save_points::look(ctx);
         notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
@@ -166,8 +181,19 @@ unsafe extern "C" fn on_shutdown(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_
     instance().host_ends();
 }
 
-unsafe extern "C" fn on_gate_event(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
+/// A replica comes or goes: there may be too few of them now.
+unsafe extern "C" fn on_replica_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
+    /// Whether the host's log says what replicas need.
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
     GATES.may_change();
+    // SAFETY: the event's own context.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
+    if is_online && !IS_SAID.swap(true, Ordering::Relaxed) {
+        let text = "A replica is attached. It must have midi loaded too: without it, it drops what \
+                    is written to midi's keys, and cannot be synced once there are any.";
+        log(ctx, Level::Notice, text);
+    }
 }
 
 /// The host becomes a master or a replica. A replica's keys are closed before anything else runs.
@@ -175,11 +201,14 @@ unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        save_points::may_have_backlog();
+        backlog::may_come();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             SYNC.became_master();
         }
         GATES.refresh(ctx);
+        if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+            journal::became_replica(ctx);
+        }
     });
 }
 
@@ -187,19 +216,14 @@ unsafe extern "C" fn on_master_link(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        save_points::may_have_backlog();
+        backlog::may_come();
         if sub == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP {
-            SYNC.link_came_up(ctx);
+            GATES.refresh(ctx);
+        } else {
+            // A replica that changes its master has none for a moment, and looks like a master.
+            GATES.may_change();
         }
-        GATES.refresh(ctx);
     });
-}
-
-/// A replica that leaves before it is online is reported as a client only.
-unsafe extern "C" fn on_client_change(_: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
-    if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
-        GATES.client_left();
-    }
 }
 
 unsafe extern "C" fn on_persistence(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_void) {
@@ -229,7 +253,7 @@ unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        save_points::may_have_backlog();
+        backlog::may_come();
         match sub {
             raw::REDISMODULE_SUBEVENT_LOADING_ENDED => loading::end(ctx.locked()),
             raw::REDISMODULE_SUBEVENT_LOADING_FAILED => loading::fail(ctx.locked()),
@@ -285,14 +309,4 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c
             instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
         }
     });
-}
-
-/// Logs at load what midi does not do yet.
-pub fn log_promises(ctx: Ctx<'_>) {
-    log(
-        ctx,
-        Level::Warning,
-        "Keys are in the server's RDB and AOF, but writes to them are not in its replication \
-         stream yet: while replicas are attached, writes answer MISCONF.",
-    );
 }

@@ -22,7 +22,7 @@ use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
-use super::persistence::{journal, save_points};
+use super::persistence::{backlog, journal, save_points};
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
@@ -33,7 +33,6 @@ pub static GATES: HostGates = HostGates {
     pause: Pause::new(),
     disk_error: AtomicBool::new(false),
     aof_error: AtomicBool::new(false),
-    replicas: AtomicBool::new(false),
     few_replicas: AtomicBool::new(false),
     saving: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
@@ -55,7 +54,6 @@ pub struct HostGates {
     /// What INFO last reported, while a port is open.
     disk_error: AtomicBool,
     aof_error: AtomicBool,
-    replicas: AtomicBool,
     few_replicas: AtomicBool,
     /// The host saves, or has saved, without a fork, and nothing else has run since.
     saving: AtomicBool,
@@ -109,13 +107,6 @@ impl HostGates {
         }
     }
 
-    /// A client has left, which may have been a replica.
-    pub fn client_left(&self) {
-        if self.replicas.load(Ordering::Relaxed) {
-            self.may_change();
-        }
-    }
-
     /// The main loop is about to sleep: reads what may have changed.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
@@ -150,7 +141,7 @@ impl HostGates {
             self.read_settings(ctx);
         }
         self.stale.store(false, Ordering::Relaxed);
-        self.count_replicas(ctx);
+        backlog::look(ctx);
         let wanted = self.replicas_wanted.load(Ordering::Relaxed);
         if ports && wanted > 0 {
             // INFO lacks this field if any lag is allowed: then there are never too few.
@@ -187,14 +178,9 @@ impl HostGates {
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
     pub fn before_fork(&self, ctx: Ctx<'_>) {
-        self.count_replicas(ctx);
+        backlog::look(ctx);
         self.look(ctx);
         self.may_change();
-    }
-
-    fn count_replicas(&self, ctx: Ctx<'_>) {
-        let replicas = ctx.info_number(c"replication", c"connected_slaves").unwrap_or(0);
-        self.replicas.store(replicas > 0, Ordering::Relaxed);
     }
 
     /// If the host does not report a setting, Redis's default is assumed. The number of replicas
@@ -208,8 +194,9 @@ impl HostGates {
             is(c"no-appendfsync-on-rewrite", b"yes"),
         );
         self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
-        save_points::configure(&ctx.config_text(c"save").unwrap_or_default());
-        let stops = !is(c"stop-writes-on-bgsave-error", b"no") && !is(c"save", b"");
+        let save = ctx.config_text(c"save");
+        save_points::configure(save.as_deref().unwrap_or_default());
+        let stops = !is(c"stop-writes-on-bgsave-error", b"no") && save.as_deref() != Some(b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
         self.replicas_wanted
             .store(ctx.config_number(c"min-replicas-to-write").unwrap_or(1), Ordering::Relaxed);
@@ -248,7 +235,7 @@ impl HostGates {
             .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
             .and_if(aof, Gates::AOF_ON)
             .and_if(aof && !seen(&self.rewrites_all), Gates::NO_PREAMBLE)
-            .and_if(seen(&self.replicas), Gates::HAS_REPLICAS);
+            .and_if(backlog::may_be_there(), Gates::BACKLOG);
         instance().engine.set_gates(ctx.locked(), gates);
     }
 }

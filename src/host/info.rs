@@ -11,10 +11,11 @@ use super::api::{Ctx, api, c_text};
 use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
+use super::persistence::sync::SYNC;
 use super::persistence::{fork, journal, loading, saving};
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
-use crate::engine::{Call, Engine};
+use crate::engine::{Call, Engine, Gates};
 
 /// Takes sections and their fields, in order.
 trait InfoSink {
@@ -130,6 +131,11 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     let skips = if journal::skips_fsyncs() { "yes" } else { "no" };
     sink.field("journal_skips_fsyncs_beside_children", skips);
     sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
+    let is_for_replicas = engine.gates().has(Gates::BACKLOG);
+    sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
+    if engine.gates().has(Gates::READ_ONLY) {
+        sink.field("follows_master", if SYNC.is_untrusted() { "no" } else { "yes" });
+    }
 }
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {

@@ -113,7 +113,6 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
                     why";
         return Err(text.into());
     }
-    events::log_promises(ctx);
     eviction::look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::instance::instance;
+use super::persistence::journal;
 use super::users::USERS;
 use super::{budget, count_panic, guarded, notifications};
 use crate::command::Error;
@@ -143,13 +144,21 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Task(task) => task(locked, engine, engine.outside.host()),
+        ForMain::Task(task) => {
+            task(locked, engine, engine.outside.host());
+            journal::after_task(locked);
+        }
         // The tail is logged when the turn ends.
-        ForMain::Log => {}
+        ForMain::Log => journal::tail_is_due(),
         ForMain::Finish(position, reply) if position > engine.log.logged() => {
             engine.wait_for_log(position, ForMain::Finish(position, reply));
         }
-        ForMain::Finish(_, reply) => reply.finish(),
+        ForMain::Finish(position, mut reply) => {
+            if engine.log.is_undone(position) {
+                reply.close();
+            }
+            reply.finish();
+        }
     }
 }
 
@@ -193,6 +202,6 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
         ForMain::Task(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
         ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => MESSAGES.put_off(message),
-        ForMain::Log => {}
+        ForMain::Log => journal::tail_is_due(),
     }
 }

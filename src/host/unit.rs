@@ -15,7 +15,7 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{journal, loading, save_points, saving};
+use super::persistence::{backlog, journal, loading, saving};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -73,8 +73,8 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
-        4 if name.eq_ignore_ascii_case(b"sync") => save_points::may_have_backlog(),
-        5 if name.eq_ignore_ascii_case(b"psync") => save_points::may_have_backlog(),
+        4 if name.eq_ignore_ascii_case(b"sync") => backlog::may_come(),
+        5 if name.eq_ignore_ascii_case(b"psync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),
         4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {

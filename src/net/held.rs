@@ -10,19 +10,24 @@ use std::time::Instant;
 use slotmap::SlotMap;
 
 use super::client::Key;
-use super::connection::{Connection, State};
+use super::connection::{Backlog, Connection, State};
 use super::driver::Driver;
 use super::service::{Service, TurnOutcome};
 use super::shared::count;
+use crate::command::Error;
 
 /// A worker's connections whose replies wait for the log.
 #[derive(Default)]
 pub(super) struct HeldConnections {
     /// Some of them may have been closed.
     keys: Vec<Key>,
-    /// How far the log was safe when they were last looked through.
+    /// How far the log was safe when they were last looked through; [`NEVER`] if they must be
+    /// looked through anyway.
     looked_at: u64,
 }
+
+/// No log gets so far.
+const NEVER: u64 = u64::MAX;
 
 impl<D: Driver> Service<D> {
     /// A connection's replies must wait for this position of the log; for none if it is 0.
@@ -36,15 +41,25 @@ impl<D: Driver> Service<D> {
     #[cold]
     fn hold(&mut self, connection: &mut Connection, position: u64) {
         let engine = &self.shared.engine;
-        if position <= engine.log.safe() || self.replies_after_run() {
+        let is_past = position <= engine.log.safe();
+        if is_past && !engine.log.is_undone(position) || self.replies_after_run() {
             return;
+        }
+        if is_past {
+            // It was undone before its reply came here: no other message will follow.
+            self.held.looked_at = NEVER;
         }
         if !connection.is_held() {
             connection.held_since = Some(Instant::now());
+            if self.held.keys.is_empty() {
+                self.slot().holds_replies(true);
+            }
             self.held.keys.push(connection.key);
             self.shared.counts(self.worker).held.fetch_add(1, Ordering::Relaxed);
         }
-        connection.waits_for = connection.waits_for.max(position);
+        if !engine.log.is_undone(connection.waits_for) {
+            connection.waits_for = connection.waits_for.max(position);
+        }
     }
 
     /// Whether `midi.reply-after` is `run`, and counts: not where a read waits for the log.
@@ -81,10 +96,16 @@ impl<D: Driver> Service<D> {
                 outcomes.push((key, outcome));
             }
         }
+        if self.held.keys.is_empty() {
+            self.slot().holds_replies(false);
+        }
         outcomes
     }
 
     fn release_one(&mut self, connection: &mut Connection, now: Instant) -> TurnOutcome {
+        if self.shared.engine.log.is_undone(connection.waits_for) {
+            undo_replies(connection);
+        }
         self.no_longer_held(connection);
         if let Some(since) = connection.held_since.take() {
             let counts = self.shared.counts(self.worker);
@@ -111,4 +132,16 @@ impl<D: Driver> Service<D> {
             self.shared.counts(self.worker).held.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// What a connection has waited for was taken back: it gets none of its replies, and is closed.
+fn undo_replies(connection: &mut Connection) {
+    connection.forget_commands();
+    connection.session.exec_replies = None;
+    connection.unsent = Backlog::default();
+    let text = Error::Unblocked.bare_text();
+    for part in [b"-".as_slice(), &text, b"\r\n"] {
+        connection.unsent.add(part);
+    }
+    connection.state = State::Closing;
 }

@@ -19,7 +19,7 @@ use super::resp::{RequestParser, RespReply};
 use super::service::{Service, TurnOutcome};
 use super::session::Session;
 use super::shared::{PortMessage, Shared, count};
-use crate::engine::{Gates, Origin, Port, Request};
+use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
     READY_PER_TURN,
@@ -396,7 +396,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         });
     }
 
-    fn turn(&mut self, wait: Duration) -> Instant {
+    fn turn(&mut self, wait: Duration) -> PortTurn {
         let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
         let mut happened = std::mem::take(&mut self.happened);
         self.service.driver.wait(wait, &mut happened);
@@ -408,6 +408,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         if !self.ready.is_empty() {
             self.service.alone.hear_light();
         }
+        let had_events = !happened.is_empty();
         for event in happened.drain(..) {
             self.heard(event);
         }
@@ -420,7 +421,7 @@ impl<D: Driver> Port for WorkerPort<D> {
         self.serve_ready();
         self.send_all();
         self.tick();
-        self.service.now
+        PortTurn { began: self.service.now, had_events }
     }
 
     fn may_sleep(&mut self) -> bool {

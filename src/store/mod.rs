@@ -88,6 +88,12 @@ impl Store {
         Some(&self.others[self.place(db).ok()?].1)
     }
 
+    /// What moves with database `db`: its count of expired keys does not.
+    pub fn census(&self, db: u32) -> Census {
+        let census = self.table(db).map_or(Census::default(), Table::census);
+        Census { expired: 0, ..census }
+    }
+
     /// The table of database `db`, made if there is none, and the keys that are watched.
     #[inline]
     pub fn db_and_watched(&mut self, db: u32) -> (&mut Table, &mut Watched) {

@@ -103,8 +103,10 @@ impl<M> Inbox<M> {
     ///
     /// The CAS changes nothing, but it takes its place in the order of changes to `newest`: it
     /// fails if a push came before it, and a push after it acquires `asleep`. (A load instead would
-    /// need SeqCst in all of these, which loom cannot check. And with a store in place of the swap,
-    /// loom cannot check that `push` reads the latest `asleep`.)
+    /// need SeqCst in all of these, which loom cannot check. Stores in place of the swaps of
+    /// `asleep` would do here and in `awake`. But loom does not know that no store comes between a
+    /// swap and the value that it reads: it would let a sender's swap that has found false take
+    /// effect behind a later announcement.)
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.asleep.swap(true, Ordering::Relaxed);
@@ -112,7 +114,7 @@ impl<M> Inbox<M> {
         if self.newest.compare_exchange(none, none, Ordering::Release, Ordering::Relaxed).is_ok() {
             return true;
         }
-        self.asleep.store(false, Ordering::Relaxed);
+        self.asleep.swap(false, Ordering::Relaxed);
         false
     }
 
@@ -123,7 +125,7 @@ impl<M> Inbox<M> {
 
     /// Announces that the thread is awake again.
     pub fn awake(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        self.asleep.swap(false, Ordering::Relaxed);
     }
 }
 

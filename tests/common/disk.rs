@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::server::{Builder, Server};
+use super::server::{Builder, Server, own_library};
 
 /// The disk of one server. Only files in an AOF's directory are on it.
 pub struct Disk {
@@ -61,7 +61,7 @@ impl Disk {
     /// Puts the server that `builder` will start on this disk.
     pub fn under(&self, builder: Builder) -> Builder {
         let builder = builder
-            .preload(library())
+            .preload(own_library("libmidi_test_disk.so"))
             .env("DISK_PATH", AOF_DIRECTORY)
             .env("DISK_SYNC_MS", self.delay.as_millis().to_string());
         let files = [("DISK_LOG", LOG), ("DISK_FAIL_WRITE", WRITE), ("DISK_FAIL_SYNC", SYNC)];
@@ -118,12 +118,6 @@ impl Drop for Disk {
 const LOG: &str = "log";
 const WRITE: &str = "fail-write";
 const SYNC: &str = "fail-sync";
-
-/// Cargo builds it with these tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("this test's path");
-    test.with_file_name("libmidi_test_disk.so")
-}
 
 fn parse(line: &str) -> Fsync {
     let numbers: Vec<u64> =

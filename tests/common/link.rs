@@ -18,6 +18,8 @@ struct State {
     most: AtomicU64,
     /// Connections that broke for that reason.
     broken: AtomicU64,
+    /// What the master sends is lost.
+    swallows: AtomicBool,
     /// New connections end at once.
     closed: AtomicBool,
     /// What takes the place of these bytes from the master; both are of one length.
@@ -34,6 +36,7 @@ impl Link {
             master,
             most: AtomicU64::new(u64::MAX),
             broken: AtomicU64::new(0),
+            swallows: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             falsified: Mutex::new(None),
             open: Mutex::new(Vec::new()),
@@ -69,6 +72,11 @@ impl Link {
     /// Undoes [`Link::close`].
     pub fn open(&self) {
         self.state.closed.store(false, Ordering::Relaxed);
+    }
+
+    /// From now on, what the master sends is lost, but its connections stay.
+    pub fn swallow(&self) {
+        self.state.swallows.store(true, Ordering::Relaxed);
     }
 
     /// Has connections break after so many bytes from the master; `u64::MAX` for never.
@@ -122,6 +130,10 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, state: &State) -> io::Result<(
         let len = from.read(&mut buffer)?;
         if len == 0 {
             return to.write_all(&waiting);
+        }
+        if state.swallows.load(Ordering::Relaxed) {
+            waiting.clear();
+            continue;
         }
         waiting.extend_from_slice(&buffer[..len]);
         let ready = ready(&mut waiting, state.falsified.lock().unwrap().as_ref());

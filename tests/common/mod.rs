@@ -8,6 +8,7 @@
 
 pub mod aof;
 mod client;
+pub mod clock;
 pub mod disk;
 mod door;
 mod free_port;
@@ -19,6 +20,7 @@ pub mod load;
 pub mod port;
 pub mod proxy;
 mod random;
+pub mod replicas;
 mod server;
 mod twin;
 pub mod witness;
@@ -27,7 +29,7 @@ pub use client::{Client, Value, encoded, shown, text};
 pub use door::Door;
 pub use free_port::free_port;
 pub use random::Random;
-pub use server::{Builder, Server, module, redis_server};
+pub use server::{Builder, Server, module, own_library, redis_server};
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +121,8 @@ pub fn beside<R>(
     })
 }
 
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Sets this when it is dropped.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {

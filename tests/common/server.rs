@@ -40,6 +40,11 @@ fn test_executable() -> PathBuf {
     std::env::current_exe().expect("this test's path")
 }
 
+/// A library of the tests' own that a server can load: Cargo builds it with the tests.
+pub fn own_library(name: &str) -> PathBuf {
+    test_executable().with_file_name(name)
+}
+
 /// `target`, above `release/deps/test`.
 pub fn target_dir() -> PathBuf {
     test_executable().ancestors().nth(3).expect("target").to_owned()

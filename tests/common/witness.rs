@@ -41,8 +41,12 @@ pub struct Witness {
     number: usize,
     /// It sends one command at a time, and again if the server is loading.
     is_patient: bool,
+    /// What WAIT does not confirm was not acknowledged.
+    is_confirming: bool,
     begun: [u64; SERIES.len()],
     acknowledged: [u64; SERIES.len()],
+    answered: [u64; SERIES.len()],
+    lost: u64,
 }
 
 /// How much the witnesses of a run have been answered.
@@ -61,12 +65,31 @@ impl Witness {
     /// With keys of this number.
     pub fn new(door: Door, number: usize) -> Self {
         let zeros = [0; SERIES.len()];
-        Witness { door, number, is_patient: false, begun: zeros, acknowledged: zeros }
+        Witness {
+            door,
+            number,
+            is_patient: false,
+            is_confirming: false,
+            begun: zeros,
+            acknowledged: zeros,
+            answered: zeros,
+            lost: 0,
+        }
     }
 
     /// For a server that loads meanwhile.
     pub fn patient(self) -> Self {
         Witness { is_patient: true, ..self }
+    }
+
+    /// Counts only on what WAIT has confirmed; for the host's door.
+    pub fn confirming(self) -> Self {
+        Witness { is_confirming: true, ..self }
+    }
+
+    /// How many numbers were answered, but not confirmed, and then lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// A command for this door and this witness's own keys.
@@ -99,6 +122,69 @@ impl Witness {
         while !stop.load(Ordering::Relaxed) && self.turn(&mut client, &mut random, answers).is_ok()
         {
         }
+    }
+
+    /// Writes one number at a time at the server that is the master now. When that has changed,
+    /// looks for what it wrote, and goes on from there.
+    fn roam(&mut self, masters: &impl Fn() -> Ports, stop: &AtomicBool, answers: &Answers) {
+        let mut random = Random::new(self.number as u64);
+        while !stop.load(Ordering::Relaxed) {
+            let ports = masters();
+            let Ok(mut client) = Client::connect(ports.host) else { continue };
+            if !super::replicas::is_master(&mut client) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                continue;
+            }
+            self.check(&mut client, "at the new master");
+            if self.door != Door::Host {
+                let Ok(other) = Client::connect(ports.midi) else { continue };
+                client = other;
+            }
+            while !stop.load(Ordering::Relaxed)
+                && self.one_number(&mut client, &mut random, answers).is_ok_and(|done| done)
+            {
+            }
+        }
+    }
+
+    /// Sends one number. False if the server has become a replica.
+    fn one_number(
+        &mut self,
+        client: &mut Client,
+        random: &mut Random,
+        answers: &Answers,
+    ) -> io::Result<bool> {
+        let series = random.below(SERIES.len());
+        self.begun[series] += 1;
+        let value = self.begun[series];
+        let lines = SERIES[series].lines;
+        let bytes: Vec<u8> =
+            lines.iter().flat_map(|line| encoded(&self.command(line, value))).collect();
+        client.try_send(&bytes)?;
+        let mut done = true;
+        for line in lines {
+            let reply = client.try_read()?;
+            if reply.is_error() {
+                let text = reply.text();
+                let is_of_role =
+                    ["READONLY", "UNBLOCKED", "EXECABORT"].iter().any(|it| text.starts_with(it));
+                assert!(is_of_role, "{line}, {:?}: {text}", self.door);
+                done = false;
+            } else if *line == "INCR count" {
+                assert_eq!(reply, Value::Integer(value as i64), "{:?}", self.door);
+            }
+        }
+        if done {
+            self.answered[series] = value;
+        }
+        let confirmed = |client: &mut Client| {
+            client.try_call(&words("WAIT 1 20")).map(|it| it == Value::Integer(1))
+        };
+        if done && (!self.is_confirming || confirmed(client)?) {
+            self.acknowledged[series] = value;
+            answers.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(done)
     }
 
     /// Sends some numbers together, and reads what is answered.
@@ -184,8 +270,16 @@ impl Witness {
                 "{:?}, {name}: {found} not in {known:?}, {when}",
                 self.door
             );
+            self.lost += self.answered[series].saturating_sub(found);
             (self.begun[series], self.acknowledged[series]) = (found, found);
+            self.answered[series] = found;
         }
+    }
+
+    /// Takes what is there for what was acknowledged, and goes on from there.
+    pub fn look(&mut self, client: &mut Client) {
+        (self.begun, self.acknowledged) = ([u64::MAX; SERIES.len()], [0; SERIES.len()]);
+        self.check(client, "before it begins");
     }
 
     fn text(&self, client: &mut Client, name: &str) -> String {
@@ -233,6 +327,39 @@ pub fn beside<R>(
         let _stop = super::StopAtEnd(&stop);
         body(server, &answers)
     })
+}
+
+/// All that witnesses were answered is on both servers of a pair, and both have the same.
+#[track_caller]
+pub fn check_pair(pair: &super::replicas::Pair, witnesses: &mut [Witness]) {
+    pair.must_become_equal("at the end");
+    for server in &pair.servers {
+        let mut client = server.client();
+        witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "at the end"));
+    }
+}
+
+/// Runs witnesses beside `body`, which write to the master of a pair, whichever server that is.
+pub fn beside_pair<R>(
+    pair: &super::replicas::Pair,
+    witnesses: &mut [Witness],
+    body: impl FnOnce(&Answers) -> R,
+) -> R {
+    let (stop, answers) = (AtomicBool::new(false), Answers::default());
+    let masters = || Ports { host: pair.master().port(), midi: pair.master().midi_port() };
+    std::thread::scope(|scope| {
+        for witness in &mut *witnesses {
+            let (stop, answers, masters) = (&stop, &answers, &masters);
+            scope.spawn(move || witness.roam(masters, stop, answers));
+        }
+        let _stop = super::StopAtEnd(&stop);
+        body(&answers)
+    })
+}
+
+/// Witnesses at both doors.
+pub fn at_both_doors(count: usize) -> Vec<Witness> {
+    (0..count).map(|number| Witness::new([Door::Host, Door::Port][number % 2], number)).collect()
 }
 
 /// Where a server listens.

@@ -432,9 +432,10 @@ fn no_reply_is_ahead_of_the_log(reads_wait: bool) {
     let last = Arc::clone(&logged);
     logging.0.engine.outside.on_log(
         |_| true,
-        Box::new(move |_, Logged { text, .. }| {
-            for record in
-                Records::new(text).expect("a text").map(|record| record.expect("a record"))
+        Box::new(move |_, logged: Logged<'_>| {
+            for record in Records::new(&logged.text())
+                .expect("a text")
+                .map(|record| record.expect("a record"))
             {
                 if let Record::Set { key: b"counter", value, .. } = record {
                     let value = std::str::from_utf8(value).expect("digits");
@@ -506,6 +507,35 @@ fn no_write_is_answered_ahead_of_the_log() {
 #[test]
 fn with_always_no_read_is_answered_ahead_of_the_log() {
     no_reply_is_ahead_of_the_log(true);
+}
+
+/// A reply on its way to its worker when the write is taken back comes after the worker has heard
+/// of that.
+#[test]
+fn a_reply_that_comes_after_its_write_was_undone() {
+    for _ in 0..50 {
+        let logging = Logging::start(1);
+        let engine = &*logging.0.engine;
+        let (mut first, mut second) = (logging.client(), logging.client());
+        first.send_line("SET key 1");
+        logging.wait_until_held(1);
+        // Only the main thread can run it.
+        second.send_line("FLUSHALL");
+        wait_until("it has run", || {
+            logging.main_turn();
+            engine.log.counts().positions.0 == 2
+        });
+        engine.set_gates(locked(), Gates::AOF_ON.and(Gates::READ_ONLY));
+        assert_eq!(engine.drop_tail(locked()), 2);
+        engine.log.before_sleep();
+        engine.after_sleep(locked());
+        for client in [&mut first, &mut second] {
+            assert!(client.read().text().starts_with("UNBLOCKED"));
+            assert!(client.is_closed());
+        }
+        drop((first, second));
+        logging.end();
+    }
 }
 
 #[test]

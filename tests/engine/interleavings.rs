@@ -514,8 +514,8 @@ impl<M> WorkerQueue<M> {
 /// A lost wake-up is an endless sleep, which loom reports as a deadlock.
 #[test]
 fn a_sleeper_is_woken() {
-    for (pushers, each) in [(1, 2), (2, 1)] {
-        check(3, move || {
+    for (pushers, each, preemptions) in [(1, 2, 3), (2, 1, 3), (2, 2, 2)] {
+        check(preemptions, move || {
             let queue = Arc::new(WorkerQueue::new());
             let threads = (0..pushers)
                 .map(|from| {
@@ -697,7 +697,7 @@ fn who_holds_all_tokens_sees_the_whole_tail() {
 /// know of leaves it a message. What is left in a turn, it takes in the next one without sleeping.
 #[test]
 fn runs_in_the_tail_are_announced() {
-    for (writers, each) in [(1, 2), (2, 1)] {
+    for (writers, each) in [(1, 2), (2, 1), (2, 2)] {
         check(3, move || {
             let there = Arc::new((Tail::default(), WorkerQueue::<()>::new()));
             let writer = |from: usize| {

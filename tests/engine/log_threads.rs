@@ -124,7 +124,7 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     writes.outside.on_log(
         |_| true,
         Box::new(move |_, logged| {
-            log.lock().push(logged.text.to_vec());
+            log.lock().push(logged.text().into_owned());
             Wrote::Taken
         }),
     );

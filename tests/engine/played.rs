@@ -79,6 +79,11 @@ pub struct Opened {
     pub workers: Vec<JoinHandle<()>>,
 }
 
+/// Reads all users again.
+pub fn read_users(engine: &Engine) {
+    engine.users.refresh(locked(), true, None::<std::iter::Empty<&[u8]>>, |_| false, everything);
+}
+
 fn abort_on_panic() {
     eprintln!("a worker panicked");
     std::process::abort();
@@ -102,13 +107,7 @@ impl Opened {
         engine.set_gates(locked(), Gates::OPEN);
         engine.outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
-        engine.users.refresh(
-            locked(),
-            true,
-            None::<std::iter::Empty<&[u8]>>,
-            |_| false,
-            everything,
-        );
+        read_users(&engine);
         let port = free_port();
         let wanted = PortConfig {
             port,

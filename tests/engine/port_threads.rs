@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::common::{Client, HANG, Random, Value, encoded, wait_until, words};
-use crate::played::{Opened, everything, locked, port_number};
+use crate::played::{Opened, locked, port_number, read_users};
 use midi::engine::{Engine, ForMain, Gates, Waker};
 use midi::limits::ARGUMENTS_KEPT;
 use midi::store::Census;
@@ -94,13 +94,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
             _ => {
                 engine.set_gates(locked(), Gates::OPEN);
                 if engine.users.are_stale() {
-                    engine.users.refresh(
-                        locked(),
-                        true,
-                        None::<std::iter::Empty<&[u8]>>,
-                        |_| false,
-                        everything,
-                    );
+                    read_users(engine);
                     engine.wake_ports();
                 }
             }

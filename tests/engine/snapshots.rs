@@ -47,7 +47,9 @@ impl Loaded {
         Loaded { engine: Arc::new(engine), threads: Vec::new() }
     }
 
+    /// Its workers run. As on a host that loads, they do not remove keys that are due.
     pub fn running(mut self) -> Self {
+        self.engine.set_gates(locked(), Gates::LOADING);
         self.threads =
             Workers::start(&self.engine, || panic!("in a worker"), Vec::new()).expect("threads");
         self

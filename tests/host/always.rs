@@ -228,6 +228,8 @@ fn a_full_disk_stops_writes_on_every_door() {
     assert!(!port.run("GET k").is_error(), "reads go on");
     disk.repair();
     wait_until("the port accepts writes", || port.run("SET k after") == Value::ok());
+    // With `everysec` the host may hold its write() back while an fsync runs.
+    wait_until("it is written", || host.info_number("persistence", "aof_buffer_length") == 0);
     server.kill_hard();
     server.restart(crate::common::redis_server());
     assert_eq!(server.client().run("MIDI.GET k"), Value::bulk("after"));

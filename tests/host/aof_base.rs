@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::persistence::{contents, fill};
-use crate::common::aof::{wait_for_rewrite, wait_until_written};
-use crate::common::{Builder, Client, Mode, Server, Value, redis_server, wait_until};
+use crate::common::aof::{survives, wait_for_rewrite, wait_until_written};
+use crate::common::witness::{Witness, beside};
+use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
     let manifest = server.dir().join("appendonlydir/appendonly.aof.manifest");
@@ -204,4 +205,27 @@ fn a_base_without_rdb_has_no_keys_of_midi() {
     let mut client = restarted(&mut server);
     let values = [Value::bulk("w"), Value::bulk("x")].to_vec();
     assert_eq!(client.run("MIDI.MGET l m"), Value::Array(values));
+}
+
+/// The host rewrites the AOF by itself, again and again, under load on both doors.
+#[test]
+fn rewritten_by_the_host_under_load() {
+    let builder = Mode::Adaptive.builder().with_port().config("appendonly yes");
+    let builder = builder.config("auto-aof-rewrite-min-size 1kb").config("hz 100");
+    let mut server = builder.config("auto-aof-rewrite-percentage 10").start();
+    let mut witnesses: Vec<Witness> =
+        (0..4).map(|number| Witness::new([Door::Host, Door::Port][number % 2], number)).collect();
+    let mut client = server.client();
+    beside(&mut server, &mut witnesses, 1, |_, answers| {
+        while client.info_number("persistence", "aof_rewrites") < 5 {
+            answers.wait_for(100);
+        }
+        answers.wait_for(500);
+    });
+    client.ok("CONFIG SET auto-aof-rewrite-percentage 0");
+    wait_for_rewrite(&mut client);
+    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "at the end"));
+    client.ok("MIDI.SET behind 1");
+    let mut client = survives(&mut server, "after rewrites under load");
+    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "after the crash"));
 }

@@ -1,12 +1,17 @@
 //! The promise: whenever the process is killed, what was acknowledged is there after the restart,
-//! nothing is there twice, and nothing by half. `everysec` is judged while the host has written
-//! all: beside an fsync it holds its write() back, and answers all the same.
+//! nothing is there twice, and nothing by half. `everysec` is judged while no fsync runs: beside
+//! one the host holds its write() back, and answers all the same.
 //!
 //! Environment: `MIDI_CRASHES` (how often each test kills the server).
 
+use std::time::Duration;
+
 use super::aof::builder;
+use crate::common::disk::{Disk, now_ns};
 use crate::common::witness::{Answers, Witness, beside};
-use crate::common::{Builder, Client, Door, Mode, Random, Server, aof, redis_server, wait_until};
+use crate::common::{
+    Builder, Client, Door, Mode, Random, Server, aof, now_ms, redis_server, wait_until,
+};
 
 fn crashes() -> u64 {
     let text = std::env::var("MIDI_CRASHES");
@@ -64,6 +69,53 @@ fn under_load_with_no() {
 #[test]
 fn after_load_with_everysec() {
     crash(with("everysec"), true, |_, _, _| {});
+}
+
+/// Milliseconds after the end of an fsync of `everysec` in which the server is not about to begin
+/// the next one. It begins one a second, Redis 7.0 with each new second of the clock.
+const QUIET: std::ops::Range<u64> = 50..500;
+
+/// Whether no fsync runs: one that began at this time or later has ended, and none is due.
+fn no_fsync_runs(disk: &Disk, server: &Server, since_ns: u64) -> bool {
+    let Some(last) = disk.fsyncs_of(server).pop() else { return false };
+    let age = |at_ns: u64| now_ns().saturating_sub(at_ns) / 1_000_000;
+    let of_second = now_ms() as u64 % 1000;
+    last.began_ns > since_ns
+        && QUIET.contains(&age(last.ended_ns))
+        && age(last.began_ns) < of_second
+        && of_second < 900
+}
+
+/// Kills the server under load, while no fsync runs, and looks for what was acknowledged. False if
+/// the server may have begun another one meanwhile: then nothing was looked for.
+fn crash_between_fsyncs(seed: u64) -> bool {
+    let disk = Disk::with_delay(Duration::from_millis(200));
+    let (mut server, mut witnesses) = (disk.under(with("everysec")).start(), witnesses());
+    let is_sure = beside(&mut server, &mut witnesses, seed, |server, answers| {
+        answers.wait_for(100);
+        let since = now_ns();
+        loop {
+            wait_until("no fsync runs", || no_fsync_runs(&disk, server, since));
+            // What the host held back is written by now.
+            answers.wait_for(30);
+            if no_fsync_runs(&disk, server, since) {
+                break;
+            }
+        }
+        server.crash();
+        no_fsync_runs(&disk, server, since)
+    });
+    server.restart(redis_server());
+    if is_sure {
+        check(&mut witnesses, &mut server.client(), "after a crash between two fsyncs");
+    }
+    is_sure
+}
+
+#[test]
+fn between_the_fsyncs_of_everysec() {
+    let sure = (0..20 * crashes()).filter(|&seed| crash_between_fsyncs(seed));
+    assert_eq!(sure.take(crashes() as usize).count() as u64, crashes(), "never between two");
 }
 
 #[test]

@@ -71,8 +71,8 @@ const ROWS: [Row; 69] = [
     row("flushall", "write", "flush-type", ""),
     row("swapdb", "write fast", "index1 index2", "0 1"),
     row("populate", "write denyoom", "count prefix size", "10 x 5"),
-    row("import", "write denyoom", "pattern count replace", "x* COUNT 1 REPLACE"),
-    row("export", "write denyoom", "pattern count replace", "x* COUNT 1"),
+    row("import", "write denyoom", "pattern count replace move", "x* COUNT 1 REPLACE"),
+    row("export", "write denyoom", "pattern count replace move", "x* COUNT 1"),
     row("jobs", "admin", "id", "CANCEL 1"),
     row("info", "", "section", "memory"),
     row("help", "", "", ""),
@@ -670,6 +670,7 @@ const SECTIONS: [(&str, &[&str]); 10] = [
             "journal_safe_position",
             "journal_reads_wait",
             "journal_skips_fsyncs_beside_children",
+            "journal_for_replicas",
         ],
     ),
     (

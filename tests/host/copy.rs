@@ -7,7 +7,7 @@ use crate::common::{
 };
 
 /// A reply `[copied, present, not strings]`.
-fn counts(copied: i64, present: i64, not_strings: i64) -> Value {
+pub fn counts(copied: i64, present: i64, not_strings: i64) -> Value {
     Value::integers(&[copied, present, not_strings])
 }
 
@@ -87,18 +87,18 @@ fn export_gives_every_value() {
 }
 
 /// Keys in one keyspace, the copy command, and commands that read the other keyspace.
-struct Way {
-    copy: &'static str,
-    from: &'static str,
-    to: &'static str,
+pub struct Way {
+    pub copy: &'static str,
+    pub from: &'static str,
+    pub to: &'static str,
 }
 
-const WAYS: [Way; 2] = [
+pub const WAYS: [Way; 2] = [
     Way { copy: "MIDI.IMPORT", from: "", to: "MIDI." },
     Way { copy: "MIDI.EXPORT", from: "MIDI.", to: "" },
 ];
 
-fn in_both_ways(body: impl Fn(&mut Client, &Way)) {
+pub fn in_both_ways(body: impl Fn(&mut Client, &Way)) {
     in_all_modes(|_, server| {
         for way in &WAYS {
             let mut client = server.client();

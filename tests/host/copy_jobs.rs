@@ -134,7 +134,7 @@ fn rights_can_be_taken_away() {
 }
 
 /// Starts a copy and waits until it runs. Returns the client and its id.
-fn start(server: &Server, line: &str) -> (Client, i64) {
+pub fn start(server: &Server, line: &str) -> (Client, i64) {
     let mut client = server.client();
     let id = client.id();
     client.send_line(line);

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::load::{Checker, Load};
 use crate::common::{
-    Builder, Client, HANG, Mode, Random, Server, Value, encoded, redis_server, wait_until, words,
+    Builder, Client, HANG, Mode, Random, Server, Value, encoded, own_library, redis_server,
+    wait_until, words,
 };
 
 fn forks() -> i64 {
@@ -25,15 +26,12 @@ fn forks() -> i64 {
 /// [`midi::limits::FORK_PATIENCE`] at most where it may not wait. In microseconds.
 const BOUND: i64 = 5_000_000;
 
-/// The module that forks. Cargo builds it with these tests.
-fn module() -> PathBuf {
-    let test = std::env::current_exe().expect("this test's path");
-    test.with_file_name("libmidi_test_forks.so")
-}
+/// The module that forks.
+const MODULE: &str = "libmidi_test_forks.so";
 
 fn builder(mode: Mode) -> Builder {
     // The host looks for children that have ended in every tick of its cron.
-    let load = format!("loadmodule {}", module().display());
+    let load = format!("loadmodule {}", own_library(MODULE).display());
     mode.builder().load("shards 64").with_port().config(load).config("hz 500")
 }
 

@@ -259,7 +259,7 @@ fn no_worker_goes_far_beyond_maxmemory() {
 }
 
 #[test]
-fn replicas_and_an_aof_without_room_stop_writes() {
+fn an_aof_that_is_rewritten_without_midi_stops_writes() {
     let ported = ported();
     let (mut host, mut port) = (ported.host(), ported.client());
     host.ok("CONFIG SET appendonly yes");
@@ -271,8 +271,7 @@ fn replicas_and_an_aof_without_room_stop_writes() {
     let replica = Builder::new().start();
     replica.client().ok(&format!("REPLICAOF 127.0.0.1 {}", ported.server.port()));
     wait_until("the replica is there", || host.info_number("replication", "connected_slaves") == 1);
-    wait_until("it is seen", || host.run("MIDI.SET k v").is_error());
-    assert_eq!(kinds(&same(&mut host, &mut port)), ["MISCONF"; 3]);
+    assert!(same(&mut host, &mut port).is_empty(), "replicas stop nobody");
 }
 
 /// Whether a reply arrives at once.

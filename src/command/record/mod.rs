@@ -15,7 +15,7 @@ mod write;
 pub use apply::ValueTooLong;
 pub use error::RecordError;
 pub use read::{Records, RecordsPosition};
-pub use write::{header, select};
+pub use write::{MULTI, header, is_text_of, select};
 
 use crate::store::{Origin, UnixMs};
 

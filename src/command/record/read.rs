@@ -53,6 +53,12 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// The records of a text that has neither a version nor a SELECT: another text is around it.
+    pub fn without_head(text: &'a [u8]) -> Self {
+        let now = RecordsPosition { at: 0, has_db: true, in_multi: false, ended: false };
+        Records { text, now }
+    }
+
     /// Goes on with a text at a place that was reached before.
     pub fn go_on(text: &'a [u8], now: RecordsPosition) -> Self {
         Records { text, now }

@@ -6,6 +6,9 @@ use crate::store::{Origin, UnixMs};
 /// The most that the lengths, line ends and options of a record take, in bytes.
 const FRAME_BYTES: usize = 128;
 
+/// [`Record::Multi`] as it is written.
+pub const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+
 /// Appends what a text begins with.
 pub fn header(out: &mut Vec<u8>) {
     out.extend_from_slice(b"*2\r\n$7\r\nVERSION\r\n");
@@ -34,13 +37,50 @@ fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
+/// Whether this is the text of a record with this name, in whatever case, and these arguments.
+pub fn is_text_of<'w>(
+    text: &[u8],
+    name: &str,
+    args: impl ExactSizeIterator<Item = &'w [u8]>,
+) -> bool {
+    let has_all = || {
+        let (word, mut rest) = bulk_of_len(after(text, b'*', args.len() + 1)?, name.len())?;
+        if !word.eq_ignore_ascii_case(name.as_bytes()) {
+            return None;
+        }
+        for arg in args {
+            let (word, next) = bulk_of_len(rest, arg.len())?;
+            if word != arg {
+                return None;
+            }
+            rest = next;
+        }
+        rest.is_empty().then_some(())
+    };
+    has_all().is_some()
+}
+
+/// The bulk string of this length with which a text begins, and what is behind it.
+#[inline]
+fn bulk_of_len(text: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+    let (word, rest) = after(text, b'$', len)?.split_at_checked(len)?;
+    Some((word, rest.strip_prefix(b"\r\n")?))
+}
+
+/// What is behind the line with this length.
+#[inline]
+fn after(text: &[u8], sign: u8, len: usize) -> Option<&[u8]> {
+    let mut digits = itoa::Buffer::new();
+    text.strip_prefix(&[sign])?.strip_prefix(digits.format(len).as_bytes())?.strip_prefix(b"\r\n")
+}
+
 impl Record<'_> {
     /// Appends the record to a text.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         match *self {
             Record::Select { db } => select(db, out),
-            Record::Multi => out.extend_from_slice(b"*1\r\n$5\r\nMULTI\r\n"),
+            Record::Multi => out.extend_from_slice(MULTI),
             Record::Exec => out.extend_from_slice(b"*1\r\n$4\r\nEXEC\r\n"),
             Record::Set { key, value, expire_at, origin } => {
                 write_set(out, key, value, expire_at, origin);
@@ -118,5 +158,32 @@ fn write_set(
         Origin::Given => {}
         Origin::Edited => out.extend_from_slice(b"$6\r\nEDITED\r\n"),
         Origin::Computed => out.extend_from_slice(b"$8\r\nCOMPUTED\r\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_says_the_same() {
+        let mut text = Vec::new();
+        Record::SetRange { key: b"key", offset: 12, bytes: b"" }.write(&mut text);
+        let is = |name: &str, args: &[&[u8]]| is_text_of(&text, name, args.iter().copied());
+        assert!(is("setrange", &[b"key", b"12", b""]));
+        for (name, args) in [
+            ("setrangE", &[&b"key"[..], b"12"][..]),
+            ("setrange", &[b"key", b"12", b"", b""]),
+            ("setrange", &[b"kez", b"12", b""]),
+            ("setrange", &[b"key", b"012", b""]),
+            ("append", &[b"key", b"12", b""]),
+        ] {
+            assert!(!is(name, args), "{name} {args:?}");
+        }
+        assert!(!is_text_of(
+            &text[..text.len() - 1],
+            "setrange",
+            [&b"key"[..], b"12", b""].into_iter()
+        ));
     }
 }

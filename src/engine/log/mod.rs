@@ -16,6 +16,8 @@
 //! A reply to a write is held until its run's position is *safe*: written as the host's policy
 //! says. The tail can be taken back, and made again: see `take_back`.
 
+mod counts;
+mod logged;
 mod open_run;
 mod publish;
 mod tail;
@@ -25,5 +27,7 @@ mod thread_log;
 #[cfg(test)]
 mod tests;
 
-pub use tail::{Log, LogCounts, Logged, Wrote};
+pub use counts::LogCounts;
+pub use logged::{Logged, Wrote, as_command};
+pub use tail::Log;
 pub(super) use thread_log::ThreadLog;

@@ -1,6 +1,6 @@
 //! The run that a thread has under way: its records, and what its keys were before.
 
-use crate::command::record::{Record, select};
+use crate::command::record::{MULTI, Record, select};
 use crate::store::{Before, ChangeKind, Entry, EntryRef, Table};
 
 /// Where a key's name begins and ends in the names of a run.
@@ -47,9 +47,6 @@ pub struct OpenRun {
     depth: u32,
 }
 
-/// `MULTI` as a record.
-const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
-
 impl OpenRun {
     /// Whether nothing was done in it.
     #[inline]
@@ -84,16 +81,20 @@ impl OpenRun {
 
     /// Notes what a key was before the changes of an edit, the oldest first.
     pub(super) fn note(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
-        let start = self.names.len() as u32;
-        self.names.extend_from_slice(key);
-        self.note_named(db, (start, self.names.len() as u32), before);
+        let name = self.add_name(key);
+        self.note_named(db, name, before);
     }
 
     /// Notes that a key was removed.
     pub(super) fn note_removed(&mut self, db: u32, entry: Entry) {
+        let name = self.add_name(entry.key());
+        self.note_named(db, name, [Before::Was(entry)]);
+    }
+
+    fn add_name(&mut self, key: &[u8]) -> NameAt {
         let start = self.names.len() as u32;
-        self.names.extend_from_slice(entry.key());
-        self.note_named(db, (start, self.names.len() as u32), [Before::Was(entry)]);
+        self.names.extend_from_slice(key);
+        (start, self.names.len() as u32)
     }
 
     /// [`OpenRun::note`] for a key whose name the run has.

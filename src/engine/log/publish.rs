@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use super::logged::Logged;
 use super::open_run::{ChangeOfAll, OpenRun};
-use super::tail::Logged;
 use crate::command::record::Record;
 use crate::engine::edit::KeyAt;
 use crate::engine::slot::ThreadSlot;
 use crate::engine::state::{ForMain, Message};
 use crate::engine::{Engine, Gates, Mode};
-use crate::limits::JOURNAL_TEXT_BYTES;
+use crate::limits::{GATHERED_BYTES, JOURNAL_TEXT_BYTES};
 use crate::store::{ChangeKind, Done, Entry, Keeping, ShardLog, Store, Table};
 use crate::sync::Locked;
 
@@ -94,11 +94,18 @@ impl Engine {
         }
     }
 
+    /// Whether replies to reads wait now: the policy is `always`, and there may be something that
+    /// is not safe.
+    #[inline]
+    pub fn reads_wait(&self) -> bool {
+        self.log.reads_wait() && self.mode() != Mode::Fast
+    }
+
     /// What was counted before this call is about to be shown: if reads wait, the thread's replies
     /// must wait for all that has happened. A run is counted before it is published, so only who
     /// can hold all tokens knows its position: false on any other thread.
     pub(in crate::engine) fn see_counted(&self, slot: &ThreadSlot) -> bool {
-        if !self.log.reads_wait() || self.mode() == Mode::Fast {
+        if !self.reads_wait() {
             return true;
         }
         let Some(locked) = slot.locked() else { return false };
@@ -115,23 +122,28 @@ impl Engine {
             return open.position;
         }
         let mut run = std::mem::replace(&mut *open, self.log.spare_run());
-        run.unit = slot.locked().map_or(0, |locked| self.unit_number(locked));
-        let position = match slot.locked() {
-            Some(locked) if self.outside.may_log(locked) => {
+        let locked = slot.locked();
+        run.unit = locked.map_or(0, |locked| self.unit_number(locked));
+        let position = match locked.filter(|&locked| self.outside.may_log(locked)) {
+            Some(locked) => {
                 let position = self.log_at_once(locked, run);
                 self.free_flushed();
                 position
             }
-            _ => self.add_to_tail(run),
+            None => self.add_to_tail(slot, run),
         };
         open.position = position;
         position
     }
 
-    fn add_to_tail(&self, run: Box<OpenRun>) -> u64 {
+    fn add_to_tail(&self, slot: &ThreadSlot, run: Box<OpenRun>) -> u64 {
         let (position, is_first) = self.log.push(run);
-        if is_first && self.main.push(ForMain::Log) {
-            self.outside.wake_main();
+        if is_first {
+            slot.log.announces.store(true, Ordering::Relaxed);
+        }
+        let gathers = !slot.is_main() && self.log.tail_bytes() < GATHERED_BYTES;
+        if !gathers {
+            self.announce_tail_of(slot);
         }
         if self.is_log_full() {
             self.close_gate(Gates::JOURNAL);
@@ -162,7 +174,7 @@ impl Engine {
         if self.outside.may_log(locked) || record.is_none() {
             (self.log_at_once(locked, run), self.log.take_flushed())
         } else {
-            (self.add_to_tail(run), Vec::new())
+            (self.add_to_tail(self.main_slot(locked), run), Vec::new())
         }
     }
 
@@ -177,47 +189,85 @@ impl Engine {
 
     /// Logs a run of the holder of the global lock, and the tail before it.
     fn log_at_once(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
+        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
+        match self.log.log_one(run, &mut write) {
+            Ok((true, position)) => position,
+            Ok((false, position)) => {
+                self.announce_tail();
+                position
+            }
+            Err(run) => self.log_with_tail(locked, run),
+        }
+    }
+
+    fn log_with_tail(&self, locked: Locked<'_>, run: Box<OpenRun>) -> u64 {
         if self.log.has_of_all() {
             self.log_whole_tail(locked);
         }
-        let (taken, position) = self
-            .log
-            .hand_over(Some(run), usize::MAX, &mut |logged| self.outside.log(locked, logged));
-        if !taken && self.main.push(ForMain::Log) {
+        let (taken, position) = self.hand_over(locked, Some(run), usize::MAX);
+        if !taken {
+            self.announce_tail();
+        }
+        position
+    }
+
+    /// Tells the main thread of the tail, if this thread has begun it. A worker does not do so at
+    /// once: woken for the first of many runs, the main thread would log each by itself.
+    #[inline]
+    pub(in crate::engine) fn announce_tail_of(&self, slot: &ThreadSlot) {
+        if slot.log.announces() {
+            slot.log.announces.store(false, Ordering::Relaxed);
+            self.announce_tail();
+        }
+    }
+
+    /// Has the main thread log the tail in its next turn.
+    fn announce_tail(&self) {
+        if self.main.push(ForMain::Log) {
             self.outside.wake_main();
         }
+    }
+
+    /// [`Log::hand_over`](super::Log::hand_over) to the host.
+    fn hand_over(&self, locked: Locked<'_>, own: Option<Box<OpenRun>>, most: usize) -> (bool, u64) {
+        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
+        let handed_over = self.log.hand_over(own, most, &mut write);
         self.open_gate_if_room();
-        position
+        handed_over
     }
 
     /// Gives runs of the tail to the host's log, about [`JOURNAL_TEXT_BYTES`] of them. True if some
     /// are left. The host must be able to log: see its module's pauses.
     pub fn log_tail(&self, locked: Locked<'_>) -> bool {
-        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
-        let (mut taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+        let (mut taken, _) = self.hand_over(locked, None, JOURNAL_TEXT_BYTES);
         // The host keeps together what it gets in one context.
         while taken && self.log.is_unit_torn() {
-            (taken, _) = self.log.hand_over(None, JOURNAL_TEXT_BYTES, &mut write);
+            (taken, _) = self.hand_over(locked, None, JOURNAL_TEXT_BYTES);
         }
         self.free_flushed();
-        self.open_gate_if_room();
         taken && !self.log.is_tail_empty()
+    }
+
+    /// If a part of a unit is in the host's log, gives it the rest: the host keeps together what it
+    /// gets in one event.
+    pub fn log_rest_of_unit(&self, locked: Locked<'_>) {
+        if self.log.is_unit_torn() {
+            self.log_whole_tail(locked);
+        }
     }
 
     /// Gives the whole tail to the host's log. False if it refuses.
     pub fn log_whole_tail(&self, locked: Locked<'_>) -> bool {
-        let mut write = |logged: Logged<'_>| self.outside.log(locked, logged);
         loop {
-            let (taken, last) = self.log.hand_over(None, usize::MAX, &mut write);
+            let (taken, last) = self.hand_over(locked, None, usize::MAX);
             self.free_flushed();
-            self.open_gate_if_room();
             if !taken {
                 return last == 0;
             }
         }
     }
 
-    fn open_gate_if_room(&self) {
+    pub(super) fn open_gate_if_room(&self) {
         // Who makes room and who closes the gate: one of them sees what the other has done.
         fence(Ordering::SeqCst);
         if self.gates().has(Gates::JOURNAL)
@@ -247,7 +297,10 @@ impl Engine {
     /// The main loop has slept: replies to what was logged before may be sent.
     pub fn after_sleep(&self, _: Locked<'_>) {
         if self.log.after_sleep() {
-            for worker in 0..self.config.workers {
+            // See `ThreadLog::holds_replies`.
+            fence(Ordering::SeqCst);
+            let waits = |&worker: &usize| self.worker_slot(worker).log.is_to_be_told();
+            for worker in (0..self.config.workers).filter(waits) {
                 self.workers.send(worker, Message::Safe);
             }
         }

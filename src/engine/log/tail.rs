@@ -6,36 +6,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::counts::{Counts, LogCounts};
+use super::logged::{Logged, Wrote};
 use super::open_run::{ChangeOfAll, OpenRun};
-use crate::command::record::{Record, Records, header, select};
+use crate::command::record::{Record, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
-use crate::store::{Origin, Table};
+use crate::store::Table;
 
 /// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
 /// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
 const SPARE_RUNS: usize = 256;
 const SPARE_BYTES: usize = 4 << 20;
-
-/// Something for the host's log.
-#[derive(Clone, Copy)]
-pub struct Logged<'a> {
-    /// A text of records, as MIDI.JOURNAL takes it.
-    pub text: &'a [u8],
-    /// The one record of the text, about keys of this database, if a command of midi's says the
-    /// same, and the holder of the global lock has just done it.
-    pub command: Option<(u32, Record<'a>)>,
-    /// Nothing of other threads is in it.
-    pub is_own_only: bool,
-}
-
-/// Whether the host has taken something for its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrote {
-    /// It has.
-    Taken,
-    /// It logs nothing that is done here.
-    Refused,
-}
 
 /// The log of writes.
 pub struct Log {
@@ -44,6 +25,9 @@ pub struct Log {
     logged: AtomicU64,
     /// The last position that is written as the host's policy says.
     safe: AtomicU64,
+    /// The first and the last positions of runs that were taken back for good, and the last of all.
+    undone: Mutex<Vec<(u64, u64)>>,
+    last_undone: AtomicU64,
     /// What `logged` was when the main loop last began to sleep.
     before_sleep: AtomicU64,
     /// When that was, if more is to become safe.
@@ -68,7 +52,7 @@ pub(super) struct Tail {
     pub(super) last: u64,
     /// Whether the main thread knows that there are runs.
     pub(super) is_announced: bool,
-    /// The newest unit among the runs that were last taken; 0 for none.
+    /// The newest unit among the runs that were last given to the host; 0 for none.
     last_unit: u64,
     /// Whether there may be a record about all keys.
     has_of_all: bool,
@@ -117,8 +101,8 @@ struct SpareRuns {
 }
 
 impl SpareRuns {
-    fn push(&mut self, published: PublishedRun) {
-        let PublishedRun { mut run, mut bytes, .. } = published;
+    /// Adds a run that keeps so many bytes.
+    fn push(&mut self, mut run: Box<OpenRun>, mut bytes: usize) {
         if self.runs.len() >= SPARE_RUNS {
             return;
         }
@@ -141,7 +125,7 @@ pub(super) struct PublishedRun {
     pub(super) run: Box<OpenRun>,
     /// What it counts for in the tail.
     bytes: usize,
-    at: Instant,
+    pub(super) at: Instant,
 }
 
 impl PublishedRun {
@@ -150,54 +134,14 @@ impl PublishedRun {
     }
 }
 
-/// What has happened so far.
-#[derive(Default)]
-pub(super) struct Counts {
-    pub(super) batches: AtomicU64,
-    runs: AtomicU64,
-    records: AtomicU64,
-    text_bytes: AtomicU64,
-    until_logged_us: AtomicU64,
-    until_safe_us: AtomicU64,
-    safe_steps: AtomicU64,
-    pub(super) taken_back: AtomicU64,
-}
-
-/// What is known of the log, for INFO.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogCounts {
-    /// Runs that the host does not have yet.
-    pub tail_runs: usize,
-    /// Their bytes.
-    pub tail_bytes: usize,
-    /// How long the oldest of them has waited.
-    pub tail_age: Duration,
-    /// Texts given to the host so far.
-    pub batches: u64,
-    /// Runs logged so far.
-    pub runs: u64,
-    /// Records logged so far.
-    pub records: u64,
-    /// Bytes of texts so far.
-    pub text_bytes: u64,
-    /// Microseconds from a run to its place in the host's log, all runs of ports added up.
-    pub until_logged_us: u64,
-    /// Microseconds from the host's log to safety, all steps added up.
-    pub until_safe_us: u64,
-    /// How often more became safe.
-    pub safe_steps: u64,
-    /// Runs that were taken back so far, by saves and demotions.
-    pub taken_back: u64,
-    /// The last positions: given, logged, safe.
-    pub positions: (u64, u64, u64),
-}
-
 impl Default for Log {
     fn default() -> Self {
         Log {
             tail: Mutex::default(),
             logged: AtomicU64::new(0),
             safe: AtomicU64::new(0),
+            undone: Mutex::default(),
+            last_undone: AtomicU64::new(0),
             before_sleep: AtomicU64::new(0),
             slept_at: Mutex::default(),
             bytes: AtomicUsize::new(0),
@@ -225,6 +169,33 @@ impl Log {
     /// The last position that the host has in its log.
     pub fn logged(&self) -> u64 {
         self.logged.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run of a position that has become safe was taken back instead of logged: its
+    /// reply must not be sent.
+    #[inline]
+    pub fn is_undone(&self, position: u64) -> bool {
+        position != 0
+            && position <= self.last_undone.load(Ordering::Relaxed)
+            && self.undone.lock().iter().any(|(first, last)| (first..=last).contains(&&position))
+    }
+
+    /// Takes all runs out of the tail.
+    pub(super) fn take_tail(&self) -> VecDeque<PublishedRun> {
+        let mut tail = self.tail.lock();
+        (tail.is_announced, tail.has_of_all) = (false, false);
+        std::mem::take(&mut tail.runs)
+    }
+
+    /// The host will never have these runs. Who waits for them need not wait longer.
+    pub(super) fn forget(&self, runs: &VecDeque<PublishedRun>) {
+        let (Some(first), Some(last)) = (runs.front(), runs.back()) else { return };
+        let (first, last) = (first.run.position, last.run.position);
+        self.undone.lock().push((first, last));
+        self.last_undone.store(last, Ordering::Relaxed);
+        self.bytes.fetch_sub(runs.iter().map(|published| published.bytes).sum(), Ordering::Relaxed);
+        // Who sees that it is safe sees that it is undone: `safe` is stored later, with Release.
+        self.logged.store(last, Ordering::Relaxed);
     }
 
     /// Whether replies to reads wait until what they saw is safe.
@@ -298,6 +269,43 @@ impl Log {
         });
     }
 
+    /// Gives a run of one record to `write` at once, if there is no tail. Returns whether that has
+    /// taken it, or else it is the tail now, and its position.
+    ///
+    /// # Errors
+    /// There is a tail, or the run is of another kind: gives it back.
+    pub(super) fn log_one(
+        &self,
+        mut run: Box<OpenRun>,
+        write: &mut dyn FnMut(Logged<'_>) -> Wrote,
+    ) -> Result<(bool, u64), Box<OpenRun>> {
+        let Some((db, _)) = run.databases.filter(|_| run.records == 1) else { return Err(run) };
+        {
+            let mut tail = self.tail.lock();
+            if !tail.runs.is_empty() {
+                return Err(run);
+            }
+            tail.last += 1;
+            tail.last_unit = run.unit;
+            run.position = tail.last;
+        }
+        let position = run.position;
+        if write(Logged::Record { db, text: &run.text }) == Wrote::Refused {
+            let refused = PublishedRun::new(run);
+            self.bytes.fetch_add(refused.bytes, Ordering::Relaxed);
+            let mut tail = self.tail.lock();
+            tail.has_of_all |= refused.run.ends_text();
+            tail.runs.push_front(refused);
+            return Ok((false, position));
+        }
+        self.logged.store(position, Ordering::Relaxed);
+        self.counts.add_one(run.text.len());
+        self.keep_flushed(&mut run);
+        let bytes = run.bytes();
+        self.spare.lock().push(run, bytes);
+        Ok((true, position))
+    }
+
     /// Gives runs of the tail, the oldest first, and then `own`, to `write`: as many as make up
     /// `most` bytes, but at least one. With `own` all are given. If it refuses, they stay in the
     /// tail, and `own` joins them. Returns whether anything was taken, and the position of `own`.
@@ -314,12 +322,10 @@ impl Log {
         };
         let mut text = self.text.lock();
         write_text(&batch, &mut text);
-        let is_own_only = is_own && batch.len() == 1;
-        let command = if is_own_only { only_record(&text, &batch[0].run) } else { None };
         let wrote = if batch.iter().all(|published| published.run.records == 0) {
             Wrote::Taken
         } else {
-            write(Logged { text: &text, command, is_own_only })
+            write(Logged::Text { text: &text, is_own_only: is_own && batch.len() == 1 })
         };
         let text_bytes = text.len();
         text.clear();
@@ -332,8 +338,10 @@ impl Log {
             return (false, last);
         }
         self.logged.store(last, Ordering::Relaxed);
-        self.count(&batch, text_bytes);
-        self.keep_flushed(&mut batch);
+        let bytes = batch.iter().map(|published| published.bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.counts.add(&batch, text_bytes);
+        batch.iter_mut().for_each(|published| self.keep_flushed(&mut published.run));
         self.reuse(&mut batch);
         (true, last)
     }
@@ -348,34 +356,16 @@ impl Log {
             return tail.take(count);
         };
         tail.last += 1;
+        tail.last_unit = own.run.unit;
         own.run.position = tail.last;
         self.bytes.fetch_add(own.bytes, Ordering::Relaxed);
         tail.runs.push_back(own);
         tail.runs.drain(..).collect()
     }
 
-    fn count(&self, batch: &[PublishedRun], text_bytes: usize) {
-        let now = Instant::now();
-        let waited: Duration = batch.iter().map(|published| now - published.at).sum();
-        let records: u64 = batch.iter().map(|published| u64::from(published.run.records)).sum();
-        let bytes: usize = batch.iter().map(|published| published.bytes).sum();
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        for (count, number) in [
-            (&self.counts.batches, 1),
-            (&self.counts.runs, batch.len() as u64),
-            (&self.counts.records, records),
-            (&self.counts.text_bytes, text_bytes as u64),
-            (&self.counts.until_logged_us, waited.as_micros() as u64),
-        ] {
-            count.fetch_add(number, Ordering::Relaxed);
-        }
-    }
-
-    fn keep_flushed(&self, batch: &mut [PublishedRun]) {
-        for published in batch {
-            if let Some(ChangeOfAll::Emptied(tables)) = published.run.of_all.take() {
-                self.flushed.lock().extend(tables.into_iter().map(|(.., table)| table));
-            }
+    fn keep_flushed(&self, run: &mut OpenRun) {
+        if let Some(ChangeOfAll::Emptied(tables)) = run.of_all.take() {
+            self.flushed.lock().extend(tables.into_iter().map(|(.., table)| table));
         }
     }
 
@@ -386,7 +376,7 @@ impl Log {
 
     fn reuse(&self, batch: &mut Vec<PublishedRun>) {
         let mut spare = self.spare.lock();
-        batch.drain(..).for_each(|published| spare.push(published));
+        batch.drain(..).for_each(|published| spare.push(published.run, published.bytes));
     }
 
     /// The main loop is about to sleep, and the host will write its log before. True if it should
@@ -408,10 +398,8 @@ impl Log {
         let more = logged > self.safe();
         if more {
             self.safe.store(logged, Ordering::Release);
-            let waited =
-                self.slept_at.lock().take().map_or(0, |at| at.elapsed().as_micros() as u64);
-            self.counts.until_safe_us.fetch_add(waited, Ordering::Relaxed);
-            self.counts.safe_steps.fetch_add(1, Ordering::Relaxed);
+            let waited = self.slept_at.lock().take().map_or(Duration::ZERO, |at| at.elapsed());
+            self.counts.add_safe_step(waited);
         }
         more
     }
@@ -422,20 +410,12 @@ impl Log {
             let tail = self.tail.lock();
             (tail.runs.len(), tail.runs.front().map(|published| published.at), tail.last)
         };
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         LogCounts {
             tail_runs,
             tail_bytes: self.tail_bytes(),
             tail_age: oldest.map_or(Duration::ZERO, |at| at.elapsed()),
-            batches: read(&self.counts.batches),
-            runs: read(&self.counts.runs),
-            records: read(&self.counts.records),
-            text_bytes: read(&self.counts.text_bytes),
-            until_logged_us: read(&self.counts.until_logged_us),
-            until_safe_us: read(&self.counts.until_safe_us),
-            safe_steps: read(&self.counts.safe_steps),
-            taken_back: read(&self.counts.taken_back),
             positions: (last, self.logged(), self.safe()),
+            ..self.counts.read()
         }
     }
 }
@@ -465,17 +445,5 @@ fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
         if is_group {
             Record::Exec.write(text);
         }
-    }
-}
-
-/// The record of a run that has no other, if a command of midi's can say it.
-fn only_record<'a>(text: &'a [u8], run: &OpenRun) -> Option<(u32, Record<'a>)> {
-    let (db, _) = run.databases.filter(|_| run.records == 1)?;
-    let record = Records::new(text).ok()?.filter_map(Result::ok).last()?;
-    match record {
-        Record::Set { origin, .. } if origin != Origin::Given => None,
-        // The command does nothing then, the record changes how the value came about.
-        Record::SetRange { bytes: [], .. } => None,
-        record => Some((db, record)),
     }
 }

@@ -3,13 +3,31 @@
 //! What a run keeps of its keys is exchanged for what they are now. So doing it once takes the run
 //! back, and doing it again makes it again.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::open_run::{Change, ChangeOfAll, OpenRun};
+use crate::command::Event;
+use crate::engine::call::Author;
 use crate::engine::slot::ThreadSlot;
 use crate::engine::{AllHeld, Engine};
 use crate::store::{Census, Done, Edit, Keeping, KeyHash, Now, Store, UnixMs};
 use crate::sync::Locked;
+
+impl Engine {
+    /// Takes back all runs of the tail for good: the host will not log them. Their clients are
+    /// answered an error. Returns how many runs there were.
+    pub fn drop_tail(&self, locked: Locked<'_>) -> usize {
+        if self.log.is_tail_empty() {
+            return 0;
+        }
+        let mut all = self.hold_all(locked);
+        let dropped = all.drop_tail(locked);
+        all.release();
+        self.open_gate_if_room();
+        dropped
+    }
+}
 
 impl AllHeld<'_> {
     /// Takes back all runs of the tail, the newest first: the keyspace is then what the host's log
@@ -21,6 +39,54 @@ impl AllHeld<'_> {
         for published in tail.runs.iter_mut().rev() {
             self.exchange(slot, &mut published.run);
             engine.log.counts.taken_back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back all runs of the tail for good. Clients that watch or cache their keys learn of
+    /// it. Returns how many runs there were.
+    fn drop_tail(&mut self, locked: Locked<'_>) -> usize {
+        let engine = self.engine();
+        let slot = engine.main_slot(locked);
+        let mut runs = engine.log.take_tail();
+        for published in runs.iter_mut().rev() {
+            self.exchange(slot, &mut published.run);
+            self.tell_changed(locked, &published.run);
+        }
+        if let Some(first) = runs.front() {
+            let before = first.run.position - 1;
+            for shard in 0..engine.shard_count() {
+                let Some(store) = self.store_mut(shard) else { continue };
+                store.log.position = store.log.position.min(before);
+            }
+        }
+        engine.log.forget(&runs);
+        engine.log.counts.taken_back.fetch_add(runs.len() as u64, Ordering::Relaxed);
+        runs.len()
+    }
+
+    /// Tells those who watch or cache keys that an undone run has changed them.
+    fn tell_changed(&mut self, locked: Locked<'_>, run: &OpenRun) {
+        let engine = self.engine();
+        for change in &run.changes {
+            let (db, key) = (change.db, run.name(change.name));
+            let at = engine.key_at(db, key);
+            let Some(store) = self.store_mut(at.shard) else { continue };
+            engine.changed(Some(locked), &mut store.watched, db, key);
+            if engine.is_listening() {
+                let is_there = store.table(db).is_some_and(|it| it.find(at.hash, key).is_some());
+                let event = if is_there { Event::SET } else { Event::DEL };
+                engine.leave_notification(Author::Nobody, db, key, event);
+            }
+        }
+        let databases: BTreeSet<u32> = match &run.of_all {
+            Some(ChangeOfAll::Swapped(a, b)) => [*a, *b].into(),
+            Some(ChangeOfAll::Emptied(tables)) => tables.iter().map(|&(_, db, _)| db).collect(),
+            None => return,
+        };
+        for shard in 0..engine.shard_count() {
+            let Some(store) = self.store_mut(shard) else { continue };
+            let keys = store.watched.names();
+            engine.databases_changed(locked, &mut store.watched, &databases, keys);
         }
     }
 
@@ -72,9 +138,7 @@ impl AllHeld<'_> {
             engine.note_due(shard, table);
         }
     }
-}
 
-impl AllHeld<'_> {
     /// Changes whole databases of a shard, and counts what they gain.
     fn change_databases(
         &mut self,
@@ -85,16 +149,10 @@ impl AllHeld<'_> {
     ) {
         let engine = self.engine();
         let Some(store) = self.store_mut(shard) else { return };
-        let census = |store: &Store, db| {
-            // The count of expired keys does not move with a database.
-            store
-                .table(db)
-                .map_or(Census::default(), |table| Census { expired: 0, ..table.census() })
-        };
-        let before: Vec<Census> = databases.iter().map(|&db| census(store, db)).collect();
+        let before: Vec<Census> = databases.iter().map(|&db| store.census(db)).collect();
         change(store);
         for (&db, before) in databases.iter().zip(before) {
-            slot.book(db, census(store, db) - before);
+            slot.book(db, store.census(db) - before);
             engine.note_due(shard, store.db(db));
         }
     }

@@ -5,9 +5,12 @@
 //! * taking back and making again is the identity, and the counters go with it;
 //! * a reply waits for the position of what it did, and under `always` of what it saw;
 //! * positions have no gaps, and those of a shard grow;
-//! * what is on the disk at a crash has all that was acknowledged.
+//! * what is on the disk at a crash has all that was acknowledged;
+//! * a second node that gets the log has the same at the same offset, in either role.
 
 mod model;
+mod nodes;
+mod roles;
 mod world;
 
 use std::sync::Arc;
@@ -21,6 +24,7 @@ use crate::command::{Action, Reply, Transcript, host_commands};
 use crate::engine::Gates;
 use crate::sync::LOCKED;
 use model::{Door, Model, Step};
+use nodes::{Pair, PairStep};
 use world::{
     CLOCK, DATABASES, Host, Keys, LARGE, Line, SHARDS, logging_engine, new_engine, with_call,
 };
@@ -189,6 +193,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::Always),
         1 => any::<bool>().prop_map(Step::Aof),
         1 => Just(Step::SaveWithoutFork),
+        3 => Just(Step::Demote),
         1 => Just(Step::Crash),
     ]
 }
@@ -205,6 +210,43 @@ proptest! {
         CLOCK.set(1000);
         let mut model = Model::new(Keys::new());
         steps.into_iter().for_each(|step| model.step(step));
+    }
+}
+
+/// Steps of a server that stays what it is.
+fn step_of_master() -> impl Strategy<Value = Step> {
+    step().prop_filter("of one role", |step| {
+        !matches!(step, Step::Aof(_) | Step::Demote | Step::Crash)
+    })
+}
+
+fn pair_step() -> impl Strategy<Value = PairStep> {
+    let steps = || proptest::collection::vec(step_of_master(), 0..6);
+    prop_oneof![
+        24 => step_of_master().prop_map(PairStep::Master),
+        3 => (0..DATABASES, line()).prop_map(|(db, line)| PairStep::Replica(db, line)),
+        8 => (1..8_usize).prop_map(PairStep::Deliver),
+        2 => Just(PairStep::Break),
+        4 => any::<bool>().prop_map(PairStep::Link),
+        3 => steps().prop_map(PairStep::FailOver),
+        2 => Just(PairStep::Promote),
+        2 => (0..2_usize).prop_map(PairStep::Save),
+        1 => (0..2_usize).prop_map(PairStep::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn two_nodes_have_the_same(steps in proptest::collection::vec(pair_step(), 1..60)) {
+        CLOCK.set(1000);
+        let mut pair = Pair::new();
+        steps.into_iter().for_each(|step| pair.step(step));
     }
 }
 
@@ -237,7 +279,7 @@ fn a_unit_is_in_one_text() {
     set(6);
     let mut texts = Vec::new();
     let mut write = |logged: Logged<'_>| {
-        texts.push(Records::new(logged.text).expect("a version").count());
+        texts.push(Records::new(&logged.text()).expect("a version").count());
         Wrote::Taken
     };
     while !engine.log.is_tail_empty() {

@@ -1,6 +1,6 @@
 //! What one thread has of the log.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -13,6 +13,10 @@ pub struct ThreadLog {
     pub(super) run: Mutex<Box<OpenRun>>,
     /// The newest position that the thread's replies must wait for.
     seen: AtomicU64,
+    /// Whether the thread must still tell the main thread that there is a tail.
+    pub(super) announces: AtomicBool,
+    /// Whether the thread has replies that wait until more is safe.
+    holds: AtomicBool,
 }
 
 impl ThreadLog {
@@ -21,6 +25,24 @@ impl ThreadLog {
         if position > self.seen.load(Ordering::Relaxed) {
             self.seen.store(position, Ordering::Relaxed);
         }
+    }
+
+    /// Notes whether the thread has replies that wait until more is safe. It must look at what is
+    /// safe once more before it sleeps.
+    pub fn holds_replies(&self, holds: bool) {
+        self.holds.store(holds, Ordering::Relaxed);
+        // The thread that makes more safe and this one: one of them sees what the other has done.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the thread must be told that more is safe.
+    pub(super) fn is_to_be_told(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread must still tell the main thread that there is a tail.
+    pub(in crate::engine) fn announces(&self) -> bool {
+        self.announces.load(Ordering::Relaxed)
     }
 
     /// The position that what has been run since the last call must wait for; 0 for none.

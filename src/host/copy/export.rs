@@ -1,25 +1,25 @@
 //! MIDI.EXPORT: from midi into the host.
 
 use std::collections::VecDeque;
-use std::ffi::CStr;
-use std::ptr;
 use std::time::Instant;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, Level, api, log, must_not_replicate, reply_text};
+use super::super::api::Ctx;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
-use super::super::rights::Rights;
+use super::super::rights::{Rights, RightsNow};
 use super::job::{Asker, CopyCounts, Copying, start};
+use super::moves::{self, Moving};
+use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Progress, Slice};
-use crate::store::{SharedValue, UnixMs, WrongType};
+use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
 
-/// MIDI.EXPORT pattern [COUNT n] [REPLACE]. `None` if a job will answer.
+/// MIDI.EXPORT pattern [COUNT n] [REPLACE] [MOVE]. `None` if a job will answer.
 ///
 /// # Errors
 /// Why it was refused, or ended early.
@@ -29,6 +29,7 @@ pub fn export(
     call: &Call<'_>,
 ) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
+    moves::check_caller(&args, caller.ctx)?;
     let total = engine.books.census(call.db).keys as u64;
     let export = Export {
         args,
@@ -62,8 +63,26 @@ struct Export {
 
 struct Item {
     key: Vec<u8>,
+    /// `None` if it is to be moved: then what counts is what it is when it leaves midi.
+    found: Option<KeyCopy>,
+}
+
+/// What a key was.
+struct KeyCopy {
     value: Result<Vec<u8>, SharedValue>,
     expire_at: Option<UnixMs>,
+}
+
+impl KeyCopy {
+    fn of(entry: EntryRef<'_>) -> Result<Self, WrongType> {
+        let (expire_at, value) = (entry.expire_at(), entry.string()?);
+        let value = value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
+        Ok(KeyCopy { value, expire_at })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice)
+    }
 }
 
 impl Export {
@@ -81,20 +100,21 @@ impl Export {
             };
             let (pattern, batch, scanned) =
                 (&self.args.pattern, &mut self.batch, &mut self.scanned);
-            let not_strings = &mut self.counts.not_strings;
+            let (not_strings, moves) = (&mut self.counts.not_strings, self.args.moves);
             let next =
                 held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
                     *scanned += 1;
                     if !pattern.matches(entry.key()) || entry.is_expired(&now) {
                         return;
                     }
-                    let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
-                    match entry.string() {
-                        Ok(value) => {
-                            let value =
-                                value.shared().map_or_else(|| Ok(value.bytes().to_vec()), Err);
-                            batch.push_back(Item { key, value, expire_at });
-                        }
+                    let key = entry.key().to_vec();
+                    let found = if moves {
+                        entry.string().map(|_| None)
+                    } else {
+                        KeyCopy::of(entry).map(Some)
+                    };
+                    match found {
+                        Ok(found) => batch.push_back(Item { key, found }),
                         Err(WrongType) => *not_strings += 1,
                     }
                 });
@@ -118,85 +138,40 @@ impl Export {
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_OOM != 0 {
             return self.error = Some(Error::OutOfMemory);
         }
-        let value = item.value.as_ref().map_or_else(|shared| shared.bytes(), Vec::as_slice);
+        match &item.found {
+            Some(found) => drop(self.set(ctx, &item.key, found)),
+            None => {
+                let engine = &instance().engine;
+                engine.as_one(ctx.locked(), || self.move_key(ctx, engine, &item.key));
+            }
+        }
+    }
+
+    /// Moves a key, unless it is gone by now. The shard is held from the read to the removal, so
+    /// what is removed is what was copied.
+    fn move_key(&mut self, ctx: Ctx<'_>, engine: &Engine, key: &[u8]) {
+        let found = engine.read_key(ctx.locked(), self.db, key, KeyCopy::of);
+        if let Some(Ok(found)) = found
+            && self.set(ctx, key, &found)
+        {
+            engine.remove(ctx.locked(), self.db, key);
+        }
+    }
+
+    /// Sets a key of the host. True if it was set.
+    fn set(&mut self, ctx: Ctx<'_>, key: &[u8], found: &KeyCopy) -> bool {
         let condition = if self.args.replace { None } else { Some(c"NX") };
-        match set(ctx, &item.key, value, item.expire_at, condition) {
+        let done = native::set(ctx, key, found.bytes(), found.expire_at, condition);
+        match done {
             Ok(true) => self.counts.copied += 1,
             Ok(false) => self.counts.present += 1,
             Err(error) => self.error = Some(error),
         }
+        done == Ok(true)
     }
-}
 
-/// The host's own SET, replicated as such. False when NX found the key.
-fn set(
-    ctx: Ctx<'_>,
-    key: &[u8],
-    value: &[u8],
-    expire_at: Option<UnixMs>,
-    condition: Option<&CStr>,
-) -> Result<bool, Error> {
-    let (k, kl, v, vl) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
-    let (pxat, nx) = (c"PXAT".as_ptr(), condition.map_or(ptr::null(), |word| word.as_ptr()));
-    // SAFETY: the lock is held; each format names the arguments that follow:
-    // buffers (b), C strings (c), a number (l). The reply is freed once.
-    unsafe {
-        let call = api!(RedisModule_Call);
-        let command = c"SET".as_ptr();
-        let reply = match (expire_at, condition) {
-            (None, None) => call(ctx.raw(), command, c"!MESbb".as_ptr(), k, kl, v, vl),
-            (None, Some(_)) => call(ctx.raw(), command, c"!MESbbc".as_ptr(), k, kl, v, vl, nx),
-            (Some(at), None) => {
-                call(ctx.raw(), command, c"!MESbbcl".as_ptr(), k, kl, v, vl, pxat, at)
-            }
-            (Some(at), Some(_)) => {
-                call(ctx.raw(), command, c"!MESbbclc".as_ptr(), k, kl, v, vl, pxat, at, nx)
-            }
-        };
-        if reply.is_null() {
-            return Err(Error::HostRefused);
-        }
-        let result = match api!(RedisModule_CallReplyType)(reply) as isize {
-            raw::REDISMODULE_REPLY_NULL => Ok(false),
-            raw::REDISMODULE_REPLY_ERROR => Err(refusal(ctx, reply)),
-            _ => Ok(true),
-        };
-        api!(RedisModule_FreeCallReply)(reply);
-        result
-    }
-}
-
-/// # Safety
-/// `reply` must be an error reply of the host.
-unsafe fn refusal(ctx: Ctx<'_>, reply: *mut raw::RedisModuleCallReply) -> Error {
-    // SAFETY: the caller vouches for the reply, which lives as long.
-    let text = unsafe { reply_text(reply) };
-    if text.starts_with(b"OOM") {
-        return Error::OutOfMemory;
-    }
-    let text = String::from_utf8_lossy(text);
-    log(ctx, Level::Warning, &format!("MIDI.EXPORT stopped: {text}"));
-    Error::HostRefused
-}
-
-impl LockWork for Export {
-    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
-        if must_not_replicate(ctx.locked()) {
-            // Clients are paused, and so are jobs. A client that cannot wait is refused.
-            if deadline.is_none() {
-                self.error = Some(Error::HostRefused);
-            }
-            return;
-        }
-        let rights = match self.rights.now(ctx.locked()) {
-            Ok(rights) => rights,
-            Err(error) => return self.error = Some(error),
-        };
-        if self.age != instance().engine.age() {
-            self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
-        }
-        let previous = ctx.selected_db();
-        ctx.select_db(self.db);
+    /// Writes the batch to the host, until `deadline`.
+    fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow<'_>, deadline: Option<Instant>) {
         while let Some(item) = self.batch.pop_front() {
             if rights.allow_bytes(&item.key) {
                 self.put(ctx, &item);
@@ -210,10 +185,39 @@ impl LockWork for Export {
                 break;
             }
         }
+    }
+}
+
+impl LockWork for Export {
+    fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
+        match moves::is_paused(ctx, deadline) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return self.error = Some(error),
+        }
+        let rights = match self.rights.now(ctx.locked()) {
+            Ok(rights) => rights,
+            Err(error) => return self.error = Some(error),
+        };
+        if self.age != instance().engine.age() {
+            self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
+        }
+        if self.args.moves
+            && let Some(error) = instance().engine.write_refusal(false)
+        {
+            return self.error = Some(error);
+        }
+        let _moving = self.args.moves.then(|| Moving::begin(ctx));
+        let previous = ctx.selected_db();
+        ctx.select_db(self.db);
+        self.put_batch(ctx, &rights, deadline);
         ctx.select_db(previous);
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
+        if self.args.moves && !slice.is_endless() && slice.engine.has_notification_backlog() {
+            return Progress::Blocked;
+        }
         if !self.batch.is_empty() {
             return Progress::Done;
         }

@@ -14,6 +14,8 @@ use super::super::lock::LockWork;
 use super::super::rights::{Rights, RightsNow};
 use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyCounts, Copying, start};
+use super::moves::{self, Moving};
+use super::native;
 use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Progress, Slice};
@@ -23,7 +25,7 @@ use crate::store::{UnixMs, Value};
 /// Reading a shorter one in place would change its encoding.
 const PLAIN_BYTES: usize = 1024;
 
-/// MIDI.IMPORT pattern [COUNT n] [REPLACE]. `None` if a job will answer.
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE] [MOVE]. `None` if a job will answer.
 ///
 /// # Errors
 /// Why it was refused, or ended early.
@@ -33,6 +35,7 @@ pub fn import(
     call: &Call<'_>,
 ) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
+    moves::check_caller(&args, caller.ctx)?;
     let total = keys_of_host(caller.ctx, call.db);
     let import = Import::new(args, call.db, caller.rights());
     start(engine, caller, call, import, total)
@@ -159,25 +162,53 @@ impl Import {
         if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
             return self.error = Some(error);
         }
-        let mut put = |value: &[u8]| {
-            if engine.put(
-                ctx.locked(),
-                self.db,
-                key,
-                Value::Inline(value),
-                expire_at,
-                self.args.replace,
-            ) {
+        if self.args.moves {
+            return engine.as_one(ctx.locked(), || self.move_key(ctx, name, expire_at, len));
+        }
+        with_value(ctx, name, len, &mut |value| {
+            let (db, replace) = (self.db, self.args.replace);
+            let value = Value::Inline(value);
+            if engine.put(ctx.locked(), db, key, value, expire_at, replace) {
                 self.counts.copied += 1;
             } else {
                 self.counts.present += 1;
             }
-        };
-        // If GET is renamed, this changes the encoding of the host's key: better than not copying
-        // it.
-        if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, &mut put) {
-            with_value_in_place(ctx, name, &mut put);
+        });
+    }
+
+    /// Moves a key. The host may refuse to remove it, midi does not refuse to set it: so the host
+    /// is asked first. Nobody sees the key in neither.
+    fn move_key(
+        &mut self,
+        ctx: Ctx<'_>,
+        name: HostString<'_>,
+        expire_at: Option<UnixMs>,
+        len: usize,
+    ) {
+        let (engine, locked, key) = (&instance().engine, ctx.locked(), name.bytes());
+        if !self.args.replace && engine.read_key(locked, self.db, key, |_| ()).is_some() {
+            self.counts.present += 1;
+            return;
         }
+        let mut value = None;
+        with_value(ctx, name, len, &mut |bytes| value = Some(bytes.to_vec()));
+        let Some(value) = value else { return };
+        match native::delete(ctx, name) {
+            Ok(true) => {
+                engine.put(locked, self.db, key, Value::Inline(&value), expire_at, true);
+                self.counts.copied += 1;
+            }
+            Ok(false) => {} // It expired a moment ago.
+            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+/// Calls `put` with the value of a string key, unless that is gone.
+fn with_value(ctx: Ctx<'_>, name: HostString<'_>, len: usize, put: &mut dyn FnMut(&[u8])) {
+    // If GET is renamed, this changes the encoding of the host's key: better than not copying it.
+    if len >= PLAIN_BYTES || !with_value_of_get(ctx, name, put) {
+        with_value_in_place(ctx, name, put);
     }
 }
 
@@ -218,10 +249,18 @@ fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u
 
 impl LockWork for Import {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
+        if self.args.moves {
+            match moves::is_paused(ctx, deadline) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => return self.error = Some(error),
+            }
+        }
         let rights = match self.rights.now(ctx.locked()) {
             Ok(rights) => rights,
             Err(error) => return self.error = Some(error),
         };
+        let _moving = self.args.moves.then(|| Moving::begin(ctx));
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use super::super::api::Ctx;
 use super::super::lock::{LockPart, LockWork};
 use super::super::rights::Rights;
-use crate::command::{Args, Error, Reply, Transcript};
+use crate::command::{Error, Reply, Transcript};
 use crate::engine::{Call, Engine, JobOwner, JobReply, Slice, Task, Work};
 
 /// The counts that a copy replies with.
 #[derive(Default)]
 pub struct CopyCounts {
-    /// Keys that were copied.
+    /// Keys that were copied, or moved.
     pub copied: u64,
     /// Keys that were there already.
     pub present: u64,
@@ -45,7 +45,7 @@ impl<C: Copying> Task for CopyTask<C> {
     fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
         let copy = self.0.lock();
         match copy.error() {
-            Some(error) => reply.error(&error.text("", &Args::new(&[]))),
+            Some(error) => reply.error(&error.bare_text()),
             None => copy.counts().write_to(reply),
         }
         true

@@ -1,8 +1,10 @@
-//! MIDI.IMPORT and MIDI.EXPORT: string keys from the host into midi and back.
+//! MIDI.IMPORT and MIDI.EXPORT: string keys from the host into midi and back, copied or moved.
 
 mod export;
 mod import;
 mod job;
+mod moves;
+mod native;
 
 pub use export::export;
 pub use import::import;

@@ -21,18 +21,12 @@ use super::super::reply::HostReply;
 use super::journal::may_log;
 use crate::command::{DoorCommand, Error, Transcript};
 use crate::engine::{
-    Call, Caller, Engine, ForMain, HostClient, JobOwner, JobReply, Locked, Mode, Origin, Request,
+    Call, Caller, Engine, ForMain, HostClient, JobOwner, JobReply, Locked, Origin, Request,
     WaitsFor,
 };
 
 /// Whether the host answers commands of I/O threads before it has synced its AOF.
 static IS_EARLY: OnceLock<bool> = OnceLock::new();
-
-/// Whether replies at this door must wait for what they show.
-#[inline]
-pub fn applies(engine: &Engine) -> bool {
-    engine.log.reads_wait() && engine.mode() != Mode::Fast
-}
 
 /// Runs a command so that its reply waits for what it shows.
 #[cold]

@@ -7,12 +7,13 @@
 //! AFTER_SLEEP ─► what was logged before is safe ◄──────────────┘
 //! ```
 //!
-//! RM_Replicate is called at most once in a context. The host wraps several in MULTI and EXEC, and
-//! Redis, up to 8.6 at least, cannot repair a file that ends inside of these: it later drops what
-//! was appended. So a command that finds a tail logs it, and its own effect, as one MIDI.JOURNAL.
+//! A context calls RM_Replicate once, unless what it logs must be together and cannot be one text.
+//! The host wraps several calls in MULTI and EXEC, and Redis, up to 8.6 at least, cannot repair a
+//! file that ends inside of these: it later drops what was appended. So a command that finds a tail
+//! logs it, and its own effect, as one MIDI.JOURNAL.
 
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
@@ -21,14 +22,24 @@ use redis_module::raw;
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::config::table::REPLY_AFTER_IGNORED;
 use super::super::instance::instance;
-use super::super::string::OwnString;
+use super::super::string::{HostString, OwnString};
 use super::save_points;
-use crate::command::record::Record;
-use crate::engine::{Gates, Locked, Logged, Mode, Wrote};
+use crate::command::record::{Record, is_text_of};
+use crate::engine::{Gates, Locked, Logged, Mode, Wrote, as_command};
+use crate::limits::GATHERED_BYTES;
 
 thread_local! {
-    /// The context in which this thread may log; null if there is none.
-    static CONTEXT: Cell<*mut RawCtx> = const { Cell::new(std::ptr::null_mut()) };
+    /// Where this thread may log.
+    static PLACE: Cell<Option<LogPlace>> = const { Cell::new(None) };
+}
+
+/// A context in which a thread may log.
+#[derive(Clone, Copy)]
+struct LogPlace {
+    ctx: *mut RawCtx,
+    /// The command that the host has called in it, without its prefix, and its arguments, the name
+    /// included.
+    command: Option<(&'static str, *const [HostString<'static>])>,
 }
 
 /// Whether the clients were paused before the last EXEC began.
@@ -37,27 +48,46 @@ static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
 /// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
 static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
 
+/// Whether the thread that has begun the tail has told the main thread of it.
+static TAIL_IS_DUE: AtomicBool = AtomicBool::new(false);
+
 /// The most arguments of a command that stands for a record.
 const ARGUMENTS: usize = 5;
 
 /// While it lives, this thread logs in this context.
 pub struct Logging {
-    outer: *mut RawCtx,
+    outer: Option<LogPlace>,
 }
 
 impl Logging {
-    /// What the thread does from now on is logged in the context of a command, or of an event in
-    /// which midi may log. `None` if nothing is logged.
+    /// What the thread does from now on is logged in the context of an event in which midi may log.
+    /// `None` if nothing is logged.
     #[inline]
     pub fn begin(ctx: Ctx<'_>) -> Option<Self> {
-        (instance().engine.mode() != Mode::Fast)
-            .then(|| Logging { outer: CONTEXT.replace(ctx.raw()) })
+        Self::at(LogPlace { ctx: ctx.raw(), command: None })
+    }
+
+    /// As [`Logging::begin`], in the context of a command of midi's: its name without the prefix,
+    /// and its arguments.
+    #[inline]
+    pub fn begin_command(
+        ctx: Ctx<'_>,
+        name: &'static str,
+        argv: &[HostString<'_>],
+    ) -> Option<Self> {
+        let argv: *const [HostString<'_>] = argv;
+        Self::at(LogPlace { ctx: ctx.raw(), command: Some((name, argv as *const _)) })
+    }
+
+    fn at(place: LogPlace) -> Option<Self> {
+        let is_logged = instance().engine.mode() != Mode::Fast;
+        is_logged.then(|| Logging { outer: PLACE.replace(Some(place)) })
     }
 }
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        CONTEXT.set(self.outer);
+        PLACE.set(self.outer);
     }
 }
 
@@ -78,32 +108,63 @@ pub fn may_log(ctx: Ctx<'_>) -> bool {
 
 /// Whether there is a context in which this thread may log.
 pub fn may_log_here(_: Locked<'_>) -> bool {
-    let ctx = CONTEXT.get();
-    // SAFETY: as in `write`.
-    !ctx.is_null() && may_log(unsafe { Ctx::new(ctx) })
+    // SAFETY: `Logging` was made of a context that is valid while it lives.
+    PLACE.get().is_some_and(|place| may_log(unsafe { Ctx::new(place.ctx) }))
 }
 
 /// Writes to the host's log.
-pub fn write(locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
-    let ctx = CONTEXT.get();
-    if ctx.is_null() {
+pub fn write(_: Locked<'_>, logged: Logged<'_>) -> Wrote {
+    let Some(place) = PLACE.get() else { return Wrote::Refused };
+    // SAFETY: as in `may_log_here`.
+    let ctx = unsafe { Ctx::new(place.ctx) };
+    if !may_log(ctx) || !logged.is_own_only() && is_called_by_module(ctx) {
         return Wrote::Refused;
     }
-    let _ = locked;
-    // SAFETY: `Logging` was made of a context that is valid while it lives.
-    let ctx = unsafe { Ctx::new(ctx) };
-    if !may_log(ctx) || !logged.is_own_only && is_called_by_module(ctx) {
+    let as_command = match logged {
+        Logged::Record { db, text } if db == ctx.selected_db() => {
+            if place.is_command(text) {
+                return replicate_command(ctx);
+            }
+            as_command(text)
+        }
+        _ => None,
+    };
+    match as_command {
+        Some(record) => replicate_record(ctx, record),
+        None => replicate(ctx, c"MIDI.JOURNAL", &[&logged.text()]),
+    }
+}
+
+impl LogPlace {
+    /// Whether the command that the host has called says just what this record says.
+    fn is_command(&self, record: &[u8]) -> bool {
+        let Some((name, argv)) = self.command else { return false };
+        // SAFETY: `Logging` was made of arguments that are valid while it lives.
+        let argv = unsafe { &*argv };
+        is_text_of(record, name, argv.iter().skip(1).map(|arg| arg.bytes()))
+    }
+}
+
+/// Has the host log the command that it has called, as it stands: that takes a tenth of what
+/// another command takes.
+pub fn replicate_command(ctx: Ctx<'_>) -> Wrote {
+    // SAFETY: the context is that of a command.
+    let done = unsafe { api!(RedisModule_ReplicateVerbatim)(ctx.raw()) };
+    wrote(done)
+}
+
+/// What an answer of the host to a call for its log says.
+fn wrote(done: c_int) -> Wrote {
+    if done != raw::REDISMODULE_OK as c_int {
         return Wrote::Refused;
     }
-    match logged.command.filter(|&(db, _)| db == ctx.selected_db()) {
-        Some((_, record)) => replicate_record(ctx, record),
-        None => replicate(ctx, c"MIDI.JOURNAL", &[logged.text]),
-    }
+    save_points::host_logged();
+    Wrote::Taken
 }
 
 /// Whether another module has called the command. If it did not ask for replication, the host
 /// logs nothing of what is done here, and reports nothing: that is not for the writes of others.
-fn is_called_by_module(ctx: Ctx<'_>) -> bool {
+pub fn is_called_by_module(ctx: Ctx<'_>) -> bool {
     const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
     ctx.flags() & (UNIT | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
         == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
@@ -160,11 +221,7 @@ fn replicate(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Wrote {
             strings.len(),
         )
     };
-    if done != raw::REDISMODULE_OK as i32 {
-        return Wrote::Refused;
-    }
-    save_points::host_logged();
-    Wrote::Taken
+    wrote(done)
 }
 
 /// The main loop is about to sleep: logs the tail, as far as it may, and what follows at once.
@@ -176,8 +233,44 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
         // What the host cannot write now, a rewrite of the AOF would write twice.
         return engine.log.before_sleep();
     }
-    let left = engine.log_tail(ctx.locked());
+    let logs = logs_in_this_turn();
+    let left = logs && engine.log_tail(ctx.locked());
+    if logs && engine.log.is_tail_empty() {
+        TAIL_IS_DUE.store(false, Ordering::Relaxed);
+    }
     engine.log.before_sleep() | left
+}
+
+/// The thread that has begun the tail gathers no more for it.
+pub fn tail_is_due() {
+    TAIL_IS_DUE.store(true, Ordering::Relaxed);
+}
+
+/// Whether the tail is to be logged when this turn ends: not while a worker gathers more for it.
+pub fn logs_in_this_turn() -> bool {
+    let bytes = instance().engine.log.tail_bytes();
+    bytes >= GATHERED_BYTES || bytes > 0 && TAIL_IS_DUE.load(Ordering::Relaxed)
+}
+
+/// A task of a port has ended. A command that moved keys of the host's has logged its own part:
+/// what its EXEC did after it belongs to that.
+pub fn after_task(locked: Locked<'_>) {
+    if let Some(_logging) = Logging::begin(instance().ctx(locked)) {
+        instance().engine.log_rest_of_unit(locked);
+    }
+}
+
+/// The host has become a replica. What it does not have in its stream by now will never be there:
+/// that is taken back, so that the keys are what the stream says at the host's offset.
+pub fn became_replica(ctx: Ctx<'_>) {
+    let lost = instance().engine.drop_tail(ctx.locked());
+    if lost > 0 {
+        let text = format!(
+            "This server is a replica now: {lost} runs of writes that were not in its stream yet \
+             were taken back. Their clients are answered -UNBLOCKED."
+        );
+        log_line(ctx, Level::Warning, &text);
+    }
 }
 
 /// The main loop has slept, and the host has written its log before.

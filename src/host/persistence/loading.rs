@@ -135,8 +135,8 @@ pub fn end(locked: Locked<'_>) {
     let mut state = STATE.lock();
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
-    if std::mem::take(&mut state.is_sync) {
-        SYNC.completed(distrusted);
+    if std::mem::take(&mut state.is_sync) || distrusted {
+        SYNC.loaded(distrusted);
     }
 }
 
@@ -153,7 +153,7 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
     engine.free_later(old);
     let mut state = STATE.lock();
     state.is_sync = false;
-    SYNC.completed(std::mem::take(&mut state.distrusted));
+    SYNC.loaded(std::mem::take(&mut state.distrusted));
 }
 
 /// The load has failed.

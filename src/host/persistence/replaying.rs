@@ -1,13 +1,17 @@
 //! Writes that come back: from the host's AOF when it is loaded, and from its master.
 //!
-//! In the AOF, MIDI.JOURNAL has texts of records, which the workers replay. Other MIDI.* commands
-//! stand for what the main thread itself has done; they run here, at a time at which nothing has
-//! expired, past gates and limits, and to their end. Before each of them, before the host's own
-//! FLUSHALL and SWAPDB, and at the end, all texts have been replayed: so the order is that of the
-//! file.
+//! MIDI.JOURNAL has texts of records. Other MIDI.* commands stand for what a main thread itself has
+//! done; they run at a time at which nothing has expired, past gates and limits, and to their end.
 //!
-//! What cannot be replayed is never skipped: it ends the load, and with it the process, as the host
-//! does with commands that it does not know.
+//! While an AOF is loaded, the workers replay the texts. Before each other command, before the
+//! host's own FLUSHALL and SWAPDB, and at the end, all texts have been replayed: so the order is
+//! that of the file. What a master sends the main thread applies as it comes, groups under all
+//! their tokens, and has the host log as it stands in its own AOF. Its own replicas get the
+//! master's stream from the host.
+//!
+//! What cannot be replayed is never skipped. It ends the load, and with it the process, as the host
+//! does with commands that it does not know. A replica does not follow its master any more: see
+//! `sync`.
 
 use parking_lot::Mutex;
 use redis_module::raw;
@@ -19,9 +23,11 @@ use super::super::kept::HostArgs;
 use super::super::reply::HostReply;
 use super::super::string::HostString;
 use super::super::unit;
+use super::journal::replicate_command;
 use super::loading;
+use super::sync::SYNC;
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
-use crate::engine::{Author, Call, Locked};
+use crate::engine::{Author, Call, Gates, Locked};
 use crate::journal::replay::{Replay, TextError, may_be_of_all, replay_here};
 use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 use crate::store::{Now, UnixMs};
@@ -43,17 +49,22 @@ const UNLIMITED: Limits = Limits {
     max_bytes_at_once: usize::MAX,
 };
 
-/// Runs a command if it comes from the AOF, or a MIDI.JOURNAL from the master. False for others.
+/// Runs a command if it comes from the AOF, or from the master. False for others.
 #[cold]
 pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
     let is_journal = matches!(COMMANDS[number].action, Action::Door(DoorCommand::Journal));
-    let is_from_aof = ctx.client_id() == AOF_CLIENT;
-    if is_from_aof && is_journal {
-        journal(ctx, argv);
-    } else if is_from_aof {
-        command(number, ctx, argv);
-    } else if is_journal && ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
-        from_master(ctx, argv);
+    if ctx.client_id() == AOF_CLIENT {
+        if is_journal {
+            journal(ctx, argv);
+        } else {
+            loading::take_effect(ctx.locked());
+            command(number, ctx, argv).unwrap_or_else(|reason| give_up(&reason));
+        }
+    } else if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
+        if !SYNC.is_untrusted() {
+            follow(number, is_journal, ctx, argv);
+        }
+        HostReply::new(ctx).ok();
     } else {
         return false;
     }
@@ -88,13 +99,15 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     offered.unwrap_or_else(|error| refuse(&error));
 }
 
-/// Another MIDI.* command of the AOF.
-fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
-    let (engine, row, locked) = (&*instance().engine, COMMANDS[number], ctx.locked());
-    loading::take_effect(locked);
+/// Another MIDI.* command of the AOF, or of the master.
+///
+/// # Errors
+/// It cannot be replayed, and why.
+fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> Result<(), String> {
+    let (engine, row) = (&*instance().engine, COMMANDS[number]);
     unit::is_inside(ctx);
     let keep_bytes = engine.settings.limits(usize::MAX).keep_bytes;
-    let host_args = HostArgs::new(locked, argv);
+    let host_args = HostArgs::new(ctx.locked(), argv);
     let text =
         |index| if index == 0 { row.name.as_bytes() } else { host_args.text(index, keep_bytes) };
     let list: Vec<&[u8]> = (0..argv.len()).map(text).collect();
@@ -103,14 +116,14 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         return run_call(number, ctx, Args::with_keeper(&list, &host_args), keep_bytes);
     }
     // In one go it would be a job, whose keys expire by the clock.
-    for keys in list[1..].chunks(KEYS_AT_ONCE) {
+    list[1..].chunks(KEYS_AT_ONCE).try_for_each(|keys| {
         let part = [&list[..1], keys].concat();
-        run_call(number, ctx, Args::new(&part), keep_bytes);
-    }
+        run_call(number, ctx, Args::new(&part), keep_bytes)
+    })
 }
 
-/// Runs a command of the AOF to its end. Its reply is only looked at.
-fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) {
+/// Runs a command to its end. Its reply is only looked at.
+fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) -> Result<(), String> {
     let call = Call {
         command: number,
         args,
@@ -125,24 +138,28 @@ fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) {
         Ok(()) => instance().engine.run_waiting(ctx.locked(), &call, &mut reply),
         Err(error) => call.refuse(error, &mut reply),
     }
-    if let Some(error) = reply.first_error() {
+    reply.first_error().map_or(Ok(()), |error| {
         let (name, error) = (call.row().name.to_uppercase(), error.escape_ascii());
-        give_up(&format!("MIDI.{name} answers '{error}'"));
-    }
+        Err(format!("MIDI.{name} answers '{error}'"))
+    })
 }
 
-/// A MIDI.JOURNAL of the master's.
-fn from_master(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
+/// Applies a command of the master's.
+fn follow(number: usize, is_journal: bool, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let engine = &*instance().engine;
-    unit::is_inside(ctx);
-    let text = argv.get(1).map_or(&[][..], |text| text.bytes());
-    match replay_here(engine, ctx.locked(), text) {
-        Ok(()) => HostReply::new(ctx).ok(),
-        Err(error) => {
-            let text = format!("A MIDI.JOURNAL from the master cannot be replayed: {error}");
-            instance().log(Level::Warning, &text);
-            HostReply::new(ctx).error(format!("ERR {text}").as_bytes());
-        }
+    let applied = if is_journal {
+        unit::is_inside(ctx);
+        let text = argv.get(1).map_or(&[][..], |text| text.bytes());
+        replay_here(engine, ctx.locked(), text)
+            .map_err(|error| format!("a MIDI.JOURNAL cannot be applied: {error}"))
+    } else {
+        command(number, ctx, argv)
+    };
+    if let Err(reason) = applied {
+        return SYNC.refuse(ctx, &reason);
+    }
+    if engine.gates().has(Gates::AOF_ON) {
+        replicate_command(ctx);
     }
 }
 

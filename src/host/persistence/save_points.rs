@@ -6,20 +6,17 @@
 //! to that log, and RM_Replicate is told to leave out both the AOF and the replicas. That costs
 //! forty times as much, so it is done only until the save point with the most changes is reached.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
 use super::super::api::{Ctx, api};
 use super::super::instance::instance;
+use super::backlog;
 use crate::limits::{CHANGES_AT_ONCE, CHANGES_AT_ONCE_WITH_BACKLOG};
 
 /// Changes that the host has counted. It may be ahead of midi's own count: see [`host_logged`].
 static COUNTED: AtomicU64 = AtomicU64::new(0);
-
-/// Whether the host may have a replication backlog. It gets one from a replica's PSYNC, as a
-/// replica, and from an RDB.
-static MAY_HAVE_BACKLOG: AtomicBool = AtomicBool::new(true);
 
 /// The most changes that a save point of the host's waits for. At least 1: one may be set later,
 /// and INFO says whether there is anything to save.
@@ -47,17 +44,6 @@ pub fn host_logged() {
     SINCE_SAVE.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Something has happened that may give the host a replication backlog.
-pub fn may_have_backlog() {
-    MAY_HAVE_BACKLOG.store(true, Ordering::Relaxed);
-}
-
-/// Asks the host whether it has a replication backlog.
-pub fn look(ctx: Ctx<'_>) {
-    let active = ctx.info_number(c"replication", c"repl_backlog_active");
-    MAY_HAVE_BACKLOG.store(active != Some(0), Ordering::Relaxed);
-}
-
 /// The host has saved everything, without a fork: nobody could write meanwhile.
 pub fn all_is_saved() {
     COUNTED.store(instance().engine.books.changes(), Ordering::Relaxed);
@@ -75,14 +61,15 @@ pub fn add_changes(ctx: Ctx<'_>) {
 
 #[cold]
 fn add(ctx: Ctx<'_>, new: u64) {
-    let consumed = MAY_HAVE_BACKLOG.load(Ordering::Relaxed)
-        || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
+    let consumed = backlog::may_be_there() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
     let most = if consumed { CHANGES_AT_ONCE_WITH_BACKLOG } else { CHANGES_AT_ONCE };
     if consumed && SINCE_SAVE.load(Ordering::Relaxed) >= NEEDED.load(Ordering::Relaxed) {
         COUNTED.fetch_add(new, Ordering::Relaxed);
         return;
     }
-    let now = new.min(most);
+    // The host counts one when it logs the tail.
+    let is_one_to_come = consumed && instance().engine.log.tail_bytes() > 0;
+    let now = (new - u64::from(is_one_to_come)).min(most);
     for _ in 0..now {
         // SAFETY: an event's context; nothing is written to any log, see above. The format names
         // no arguments.

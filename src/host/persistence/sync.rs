@@ -1,10 +1,10 @@
 //! Whether a replica's keys are its master's.
 //!
-//! midi's writes are not in the replication stream yet. A full sync brings all keys, and while
-//! replicas are attached the master refuses writes. But a replica whose link was down may have
-//! missed writes that no partial resync brings: then it does not trust its keys, until the next
-//! full sync or until it becomes a master. No more do its own replicas: those that are attached
-//! must resync, and the section that new ones get says so.
+//! The stream brings every change. But a newer midi may write a record that this one does not know.
+//! It cannot be skipped, and a new sync would end at the next such record. So the replica stops
+//! following: it answers MASTERDOWN, and marks the section that it saves, until a full sync brings
+//! keys that it can follow, or it becomes a master. Its own replicas get the same stream, and judge
+//! for themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,54 +13,49 @@ use super::super::gates::GATES;
 use super::super::instance::instance;
 
 /// What is known of this replica's keys.
-pub static SYNC: Sync = Sync { fresh: AtomicBool::new(false), untrusted: AtomicBool::new(false) };
+pub static SYNC: Sync = Sync { untrusted: AtomicBool::new(false) };
 
 /// See [`SYNC`].
 pub struct Sync {
-    /// A full sync has been completed since the link was last up.
-    fresh: AtomicBool,
-    /// The link is up again without one.
     untrusted: AtomicBool,
 }
 
 impl Sync {
-    /// Whether the master may have changed keys without this replica's knowledge.
+    /// Whether this replica's keys may not be its master's.
     pub fn is_untrusted(&self) -> bool {
         self.untrusted.load(Ordering::Relaxed)
     }
 
-    /// A full sync has been loaded, of keys that the master does not trust if `distrusted`.
-    pub fn completed(&self, distrusted: bool) {
-        self.fresh.store(true, Ordering::Relaxed);
+    /// Keys have been loaded, which their sender does not trust if `distrusted`.
+    pub fn loaded(&self, distrusted: bool) {
         self.untrusted.store(distrusted, Ordering::Relaxed);
         if distrusted {
-            let text = "The master itself does not trust the keys of midi's that it has sent, \
-                        since a partial resync: midi answers MASTERDOWN until the next full sync.";
+            let text = "The keys of midi's that were loaded are of a replica that could not \
+                        follow its master: as a replica, midi answers MASTERDOWN until the next \
+                        full sync.";
             instance().log(Level::Warning, text);
         }
         GATES.may_change();
     }
 
-    /// The link to the master has come up.
-    pub fn link_came_up(&self, ctx: Ctx<'_>) {
-        if !self.fresh.swap(false, Ordering::Relaxed) {
-            self.untrusted.store(true, Ordering::Relaxed);
-            let text = "The link to the master is up again after a partial resync. It does not \
-                        bring what was written to midi's keys meanwhile: midi answers MASTERDOWN \
-                        until a full sync.";
-            instance().log(Level::Warning, text);
-            // They come back with a partial resync, and so learn of it.
-            ctx.call(c"CLIENT", &[b"KILL", b"TYPE", b"replica"]);
+    /// Something in the master's stream cannot be applied.
+    pub fn refuse(&self, ctx: Ctx<'_>, reason: &str) {
+        if !self.untrusted.swap(true, Ordering::Relaxed) {
+            let text = format!(
+                "midi does not follow its master any more, and answers MASTERDOWN until a full \
+                 sync: {reason}. Is the master's midi newer? Then update this one."
+            );
+            instance().log(Level::Warning, &text);
+            GATES.refresh(ctx);
         }
-        GATES.may_change();
     }
 
     /// The server has become a master: its keys are the data.
     pub fn became_master(&self) {
-        self.fresh.store(false, Ordering::Relaxed);
         if self.untrusted.swap(false, Ordering::Relaxed) {
-            let text = "This server is a master now. Its keys of midi's are those of the last full \
-                        sync: what was written on its former master since then is missing.";
+            let text = "This server is a master now. Its keys of midi's are those from before it \
+                        stopped following: what was written on its former master since then is \
+                        missing.";
             instance().log(Level::Warning, text);
         }
     }

@@ -15,9 +15,11 @@
 //!
 //! Any thread may go on with a share. As a rule that is its worker; a thread that waits for all of
 //! them helps. Groups between MULTI and EXEC are not kept together: nobody reads while the host
-//! loads.
+//! loads. What a master sends is replayed by the main thread alone, and is read meanwhile: see
+//! `here`.
 
 mod error;
+mod here;
 mod queue;
 mod share;
 
@@ -27,10 +29,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use error::TextError;
+pub use here::replay_here;
 
 use crate::command::Reply;
-use crate::command::record::{Record, Records};
-use crate::engine::{Engine, Part, Progress, ReplayError, Slice, Taking, Task, Work};
+use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::sync::Locked;
 use queue::Queue;
 use share::{Share, Went};
@@ -144,40 +146,6 @@ impl Task for Unanswered {
     fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
         true
     }
-}
-
-/// Replays a text on this thread, with nothing else under way.
-///
-/// # Errors
-/// The text cannot be replayed; a part of it may have been.
-pub fn replay_here(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(), TextError> {
-    let slot = engine.main_slot(locked);
-    let mut records = Records::new(text)?;
-    let mut db = 0;
-    loop {
-        let offset = records.position().offset();
-        let Some(record) = records.next() else { return Ok(()) };
-        let record = record?;
-        if let Record::Select { db: next } = record {
-            db = next;
-        }
-        let is_last = records.position().offset() == text.len();
-        if is_last && engine.replay_of_all(locked, db, record).map_err(at(offset))? {
-            return Ok(());
-        }
-        let failed = match engine.to_replay(db, record) {
-            Ok(Some(replayed)) => engine.replay(slot, &[replayed], Taking::Wait(locked)).1,
-            Ok(None) => None,
-            Err(error) => Some(error),
-        };
-        if let Some(error) = failed {
-            return Err(at(offset)(error));
-        }
-    }
-}
-
-fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
-    move |error| TextError::Replay { error, offset }
 }
 
 /// Whether the last record of a text may be about all keys: then [`replay_here`] must replay it.

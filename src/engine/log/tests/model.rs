@@ -54,29 +54,33 @@ pub(super) enum Step {
     Always(bool),
     Aof(bool),
     SaveWithoutFork,
+    /// The server becomes a replica, and then a master again.
+    Demote,
     Crash,
 }
 
 pub(super) struct Model {
-    host: Arc<Host>,
-    engine: Engine,
+    pub(super) host: Arc<Host>,
+    pub(super) engine: Engine,
     /// What the host's log begins with: a rewrite.
     base: Keys,
     /// Replays the host's log as it grows.
-    reader: Engine,
+    pub(super) reader: Engine,
     read: usize,
     /// Texts that were logged before the main loop last began to sleep, and that are written.
     before_sleep: usize,
     disk: usize,
     /// What the log held when this was its last position.
-    states: BTreeMap<u64, Keys>,
+    pub(super) states: BTreeMap<u64, Keys>,
     /// A run that last changed a key, or the first of those that did.
-    changed_at: BTreeMap<(u32, Vec<u8>), u64>,
-    now: Keys,
-    shards: Vec<u64>,
+    pub(super) changed_at: BTreeMap<(u32, Vec<u8>), u64>,
+    pub(super) now: Keys,
+    pub(super) shards: Vec<u64>,
     /// Positions that replies still wait for.
-    held: Vec<u64>,
+    pub(super) held: Vec<u64>,
     acknowledged: u64,
+    /// Runs that were taken back for good.
+    pub(super) undone: u64,
     readers: Vec<SharedValue>,
     /// Parts of jobs, with their workers and clients.
     jobs: VecDeque<(usize, Client, Box<dyn JobPart>)>,
@@ -103,6 +107,7 @@ impl Model {
             shards: vec![0; SHARDS],
             held: Vec::new(),
             acknowledged: 0,
+            undone: 0,
             readers: Vec::new(),
             jobs: VecDeque::new(),
         };
@@ -114,7 +119,7 @@ impl Model {
         self.engine.mode() == Mode::Logged
     }
 
-    fn last(&self) -> u64 {
+    pub(super) fn last(&self) -> u64 {
         self.engine.log.counts().positions.0
     }
 
@@ -150,6 +155,7 @@ impl Model {
             Step::Always(wait) => self.engine.log.set_reads_wait(wait),
             Step::Aof(on) => self.set_aof(on),
             Step::SaveWithoutFork => self.save_without_fork(),
+            Step::Demote => self.demote(),
             Step::Crash => self.crash(),
         }
         self.check();
@@ -175,14 +181,14 @@ impl Model {
     /// Under `always`, a reply waits for the last change of the keys that it is about.
     fn has_seen(&self, db: u32, line: &Line, seen: u64) {
         let log = &self.engine.log;
-        let waits = log.reads_wait() && self.engine.mode() != Mode::Fast;
+        let waits = self.engine.reads_wait();
         for word in line.0[1..].iter().filter(|_| waits) {
             let Some(&at) = self.changed_at.get(&(db, word.clone())) else { continue };
             assert!(at <= log.safe() || at <= seen, "{line:?} has seen {at}, waits for {seen}");
         }
     }
 
-    fn run(&mut self, door: Door, db: u32, line: &Line) {
+    pub(super) fn run(&mut self, door: Door, db: u32, line: &Line) {
         let (engine, before) = (&self.engine, self.last());
         let seen = match door {
             Door::Worker(worker) => {
@@ -432,7 +438,7 @@ impl Model {
         *self = Model::new(again);
     }
 
-    fn read_log(&mut self) {
+    pub(super) fn read_log(&mut self) {
         let texts = self.host.texts.lock();
         texts[self.read..].iter().for_each(|text| replay(&self.reader, text));
         self.read = texts.len();
@@ -467,8 +473,9 @@ impl Model {
         }
         let counts = self.engine.log.counts();
         let (last, logged, safe) = counts.positions;
-        assert_eq!(counts.runs + counts.tail_runs as u64, last, "positions have no gaps");
-        assert!(counts.runs == logged && safe <= logged);
+        let ended = counts.runs + self.undone;
+        assert_eq!(ended + counts.tail_runs as u64, last, "positions have no gaps");
+        assert!(ended == logged && safe <= logged);
         assert_eq!(counts.tail_bytes > 0, counts.tail_runs > 0);
         if self.engine.mode() != Mode::Fast {
             self.read_log();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::command::record::{Record, Records, header, select};
+use crate::command::record::{Record, Records};
 use crate::command::{Args, Cluster, Keep, Reply, Transcript, find};
 use crate::engine::call::{Author, Call, Taking};
 use crate::engine::edit::Account;
@@ -63,14 +63,7 @@ pub(super) fn logging_engine(host: &Arc<Host>) -> Engine {
             if host.refuses.load(Ordering::Relaxed) {
                 return Wrote::Refused;
             }
-            let mut text = logged.text.to_vec();
-            if let Some((db, record)) = logged.command {
-                text.clear();
-                header(&mut text);
-                select(db, &mut text);
-                record.write(&mut text);
-            }
-            host.texts.lock().push(text);
+            host.texts.lock().push(logged.text().into_owned());
             Wrote::Taken
         }),
     );

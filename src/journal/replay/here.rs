@@ -1,0 +1,114 @@
+//! Replaying a text on the thread that holds the global lock, while others read.
+
+use arrayvec::ArrayVec;
+
+use super::error::TextError;
+use crate::command::record::{Record, Records};
+use crate::engine::{Engine, ReplayError, Replayed, Taking};
+use crate::limits::AHEAD;
+use crate::sync::Locked;
+
+/// Replays a text on this thread. The records of a group are seen all at once.
+///
+/// # Errors
+/// The text cannot be replayed; a part of it may have been.
+pub fn replay_here(engine: &Engine, locked: Locked<'_>, text: &[u8]) -> Result<(), TextError> {
+    let mut here = Here {
+        engine,
+        locked,
+        text_bytes: text.len(),
+        db: 0,
+        records: ArrayVec::new(),
+        offsets: ArrayVec::new(),
+    };
+    here.all(&mut Records::new(text)?)
+}
+
+/// A text that is being replayed.
+struct Here<'e, 't> {
+    engine: &'e Engine,
+    locked: Locked<'e>,
+    text_bytes: usize,
+    /// The database of the next record.
+    db: u32,
+    /// Records that will be replayed together, so that what the later ones need is fetched from
+    /// memory while the first ones run; and where they begin in the text.
+    records: ArrayVec<Replayed<'t>, AHEAD>,
+    offsets: ArrayVec<usize, AHEAD>,
+}
+
+impl<'t> Here<'_, 't> {
+    fn all(&mut self, records: &mut Records<'t>) -> Result<(), TextError> {
+        loop {
+            let offset = Records::position(records).offset();
+            let Some(record) = records.next() else { return self.replay_gathered() };
+            let record = record?;
+            if record == Record::Multi {
+                self.replay_gathered()?;
+                self.group(records)?;
+                continue;
+            }
+            let is_last = Records::position(records).offset() == self.text_bytes;
+            if is_last {
+                self.replay_gathered()?;
+                let done = self.engine.replay_of_all(self.locked, self.db, record);
+                if done.map_err(at(offset))? {
+                    return Ok(());
+                }
+            }
+            self.gather(record, offset)?;
+        }
+    }
+
+    /// The records up to EXEC. A unit keeps the tokens that it takes until it ends.
+    fn group(&mut self, records: &mut Records<'t>) -> Result<(), TextError> {
+        let (engine, locked) = (self.engine, self.locked);
+        engine.as_one(locked, || self.until_exec(records))
+    }
+
+    fn until_exec(&mut self, records: &mut Records<'t>) -> Result<(), TextError> {
+        loop {
+            let offset = Records::position(records).offset();
+            match records.next().transpose()? {
+                None | Some(Record::Exec) => return self.replay_gathered(),
+                Some(record) => self.gather(record, offset)?,
+            }
+        }
+    }
+
+    /// Adds a record to those that will be replayed together.
+    fn gather(&mut self, record: Record<'t>, offset: usize) -> Result<(), TextError> {
+        let replayed = self.engine.to_replay(self.db, record).map_err(at(offset))?;
+        if let Record::Select { db } = record {
+            self.db = db;
+        }
+        let Some(replayed) = replayed else { return Ok(()) };
+        let is_alone = replayed.is_of_two();
+        if is_alone || self.records.is_full() {
+            self.replay_gathered()?;
+        }
+        self.engine.prefetch_for_replay(&replayed);
+        self.records.push(replayed);
+        self.offsets.push(offset);
+        if is_alone { self.replay_gathered() } else { Ok(()) }
+    }
+
+    fn replay_gathered(&mut self) -> Result<(), TextError> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let (done, error) = self.engine.replay(
+            self.engine.main_slot(self.locked),
+            &self.records,
+            Taking::Wait(self.locked),
+        );
+        let offset = self.offsets.get(done).copied().unwrap_or(self.text_bytes);
+        self.records.clear();
+        self.offsets.clear();
+        error.map_or(Ok(()), |error| Err(at(offset)(error)))
+    }
+}
+
+fn at(offset: usize) -> impl Fn(ReplayError) -> TextError {
+    move |error| TextError::Replay { error, offset }
+}

@@ -1,0 +1,117 @@
+//! The promise: while the main thread is busy, writes of the port run until `midi.journal-buffer`
+//! bytes wait for the host's log. Then writes wait, and reads go on. All are answered, and are in
+//! the AOF, when the main thread has time again.
+
+use std::time::Duration;
+
+use super::aof::builder;
+use crate::common::aof::survives;
+use crate::common::{Client, Mode, Server, Value, encoded, wait_until};
+
+/// The smallest that there is.
+const BUFFER: i64 = 1 << 20;
+
+/// What runs before writes notice that the buffer is full: a run on each worker.
+const SLACK: i64 = BUFFER / 2;
+
+/// How much each connection writes, in one pipeline: writes, and bytes of each.
+const PIPELINE: (usize, usize) = (8, 10_000);
+
+/// All of them write three times as much as the buffer takes.
+const CONNECTIONS: usize = 40;
+
+/// Keeps the main thread busy, and stops when it is told to.
+struct Busy {
+    client: Client,
+    is_script: bool,
+}
+
+impl Busy {
+    /// With DEBUG SLEEP, or a script that takes too long. INFO comes behind it, before the main
+    /// loop turns.
+    fn begin(server: &Server, is_script: bool) -> Self {
+        let mut client = server.client();
+        let line: &[&str] = if is_script {
+            &["EVAL", "while true do end", "0"]
+        } else {
+            &["DEBUG", "SLEEP", "0.8"]
+        };
+        let info = ["INFO", "midi_persistence"].as_slice();
+        client.send(&[encoded(line), encoded(info)].concat());
+        if is_script {
+            let mut other = server.client();
+            wait_until("the script takes too long", || other.run("PING").is_error());
+        }
+        Busy { client, is_script }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.client.has_reply_within(Duration::from_millis(1))
+    }
+
+    /// The tail's bytes at its end.
+    fn end(mut self, server: &Server) -> i64 {
+        if self.is_script {
+            server.client().ok("SCRIPT KILL");
+        }
+        self.client.read();
+        let text = self.client.read().text();
+        let mut lines = text.lines();
+        let field = lines.find_map(|line| line.strip_prefix("midi_journal_tail_bytes:"));
+        field.expect("a field").parse().expect("a number")
+    }
+}
+
+/// Reads a key until the main thread has time again, or often enough; it has this value meanwhile.
+fn read_beside(busy: &mut Busy, reader: &mut Client, line: &str, value: &Value) -> usize {
+    for reads in 0..30 {
+        let reply = reader.run(line);
+        if busy.is_over() {
+            return reads;
+        }
+        assert_eq!(&reply, value, "{line}");
+    }
+    30
+}
+
+fn write_beside_a_busy_main_thread(is_script: bool, reply_after: &str) {
+    let builder = builder(Mode::Adaptive).config("busy-reply-threshold 50");
+    let load = format!("journal-buffer {BUFFER} reply-after {reply_after}");
+    let mut server = builder.load(&load).start();
+    let mut reader = server.midi_client();
+    reader.ok("SET key 1");
+    let mut writers: Vec<Client> = (0..CONNECTIONS).map(|_| server.midi_client()).collect();
+    let mut busy = Busy::begin(&server, is_script);
+    let value = vec![b'v'; PIPELINE.1];
+    for (number, writer) in writers.iter_mut().enumerate() {
+        for key in 0..PIPELINE.0 {
+            let key = format!("k:{number}:{key}");
+            writer.send(&encoded(&[b"SET", key.as_bytes(), &value]));
+        }
+    }
+    assert!(read_beside(&mut busy, &mut reader, "GET key", &Value::bulk("1")) > 5);
+    // A write behind all those does not run.
+    let mut last = server.midi_client();
+    last.send_line("APPEND last 1");
+    assert!(read_beside(&mut busy, &mut reader, "GET last", &Value::NullBulk) > 5);
+    let tail = busy.end(&server);
+    assert!((BUFFER..BUFFER + SLACK).contains(&tail), "{tail} bytes in the tail");
+    for writer in &mut writers {
+        (0..PIPELINE.0).for_each(|_| assert_eq!(writer.read(), Value::ok()));
+    }
+    assert_eq!(last.read(), Value::Integer(1));
+    let mut client = survives(&mut server, "writes beside a busy main thread");
+    assert_eq!(client.integer("MIDI.DBSIZE"), (CONNECTIONS * PIPELINE.0) as i64 + 2);
+}
+
+#[test]
+fn a_full_buffer_holds_up_writes() {
+    write_beside_a_busy_main_thread(false, "logged");
+    write_beside_a_busy_main_thread(true, "logged");
+}
+
+#[test]
+fn a_full_buffer_holds_up_writes_that_are_answered_early() {
+    write_beside_a_busy_main_thread(false, "run");
+    write_beside_a_busy_main_thread(true, "run");
+}
