@@ -2,6 +2,7 @@
 //! round (A B A B), so that disturbances of the machine affect all of them.
 
 pub mod durable;
+pub mod replica;
 pub mod snapshot;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::durable::AofRestart;
+use self::replica::Replica;
 use self::snapshot::{Forks, Snapshot};
 use crate::load::Summary;
 use crate::process::{Usage, on_processors, peak_bytes};
@@ -179,6 +181,8 @@ pub enum Work {
     Snapshot(Snapshot),
     /// Many BGSAVEs beside a load.
     Forks(Forks),
+    /// A load whose server gets a replica; on a server of its own.
+    Replica(Replica),
     /// redis-benchmark: arguments in addition to host and port.
     RedisBenchmark(String, u64),
     /// Data that a load stores, each key once, and then other work.
@@ -388,6 +392,7 @@ impl Bench {
             }
             Work::Snapshot(what) => self.snapshot(what, server, so_far, round)?,
             Work::Forks(what) => self.forks(what, server, so_far, round)?,
+            Work::Replica(what) => self.replica(what, server, so_far, round)?,
             Work::RedisBenchmark(args, requests) => {
                 self.redis_benchmark(args, *requests, server, round)?;
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::snapshot::{LEAD, PATIENCE, POLL, endless, number};
+use super::snapshot::{LEAD, PATIENCE, POLL, UNTIL_MEASURED, endless, number};
 use super::{Bench, Load};
 use crate::load::Summary;
 use crate::process::{child_of, has_ended};
@@ -82,13 +82,9 @@ impl Bench {
 
     /// Measures the load from the start of a BGREWRITEAOF to the end of its child.
     pub(super) fn rewrite(&self, load: &Load, server: &Server, round: &mut Round) -> Result<()> {
-        let mut args = endless(load, &Outcome::default(), round)?;
-        // Instead of no warm-up.
-        let warmup = args.last_mut().context("no arguments")?;
-        *warmup = LEAD.as_secs_f64().to_string();
+        let args = endless(load, LEAD, &Outcome::default(), round)?;
         let running = self.start(load, server, &args)?;
-        // It counts from when it has connected.
-        std::thread::sleep(LEAD + Duration::from_millis(20));
+        std::thread::sleep(UNTIL_MEASURED);
         let began = Instant::now();
         server.control()?.command("BGREWRITEAOF")?;
         let child = child_of(server.pids()[0])?.context("no child rewrites the AOF")?;

@@ -52,6 +52,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(super) const POLL: Duration = Duration::from_millis(2);
 /// How long the load runs before the server forks.
 pub(super) const LEAD: Duration = Duration::from_millis(300);
+/// How long after its start a load with a warm-up of [`LEAD`] is measured: the warm-up begins when
+/// it has connected.
+pub(super) const UNTIL_MEASURED: Duration = LEAD.saturating_add(Duration::from_millis(20));
 /// The longest that a child may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -119,7 +122,7 @@ impl Bench {
         so_far: &Outcome,
         round: &mut Round,
     ) -> Result<(Saved, u64)> {
-        let running = self.start(load, server, &endless(load, so_far, round)?)?;
+        let running = self.start(load, server, &endless(load, Duration::ZERO, so_far, round)?)?;
         std::thread::sleep(LEAD);
         let before = minor_faults(server.pids()[0])?;
         let saved = Saved::by(server)?;
@@ -160,7 +163,8 @@ impl Bench {
         round: &mut Round,
     ) -> Result<()> {
         port(server)?.command(&what.fill)?;
-        let running = self.start(&what.load, server, &endless(&what.load, so_far, round)?)?;
+        let args = endless(&what.load, Duration::ZERO, so_far, round)?;
+        let running = self.start(&what.load, server, &args)?;
         std::thread::sleep(LEAD);
         let (mut pauses, mut forks) = (Vec::new(), Vec::new());
         for _ in 0..what.count {
@@ -181,9 +185,15 @@ impl Bench {
     }
 }
 
-/// The arguments of a load that runs until it is told to end.
-pub(super) fn endless(load: &Load, so_far: &Outcome, round: &Round) -> Result<Vec<String>> {
-    let window = ["--until-eof", "--warmup", "0"].map(str::to_owned).to_vec();
+/// The arguments of a load that runs until it is told to end, and how long before it is measured.
+pub(super) fn endless(
+    load: &Load,
+    warmup: Duration,
+    so_far: &Outcome,
+    round: &Round,
+) -> Result<Vec<String>> {
+    let warmup = warmup.as_secs_f64().to_string();
+    let window = ["--until-eof", "--warmup", &warmup].map(str::to_owned).to_vec();
     Ok([window, rate_args(load, so_far, round)?].concat())
 }
 

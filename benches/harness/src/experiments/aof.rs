@@ -84,11 +84,8 @@ pub fn experiment(catalogue: &Catalogue, plan: &Plan) -> Experiment {
 
 /// On all cores, with an AOF from the start.
 fn with_aof(server: Spec) -> Spec {
-    // midi's load arguments stand last, so the host's own options go in front.
-    let own = "--appendonly yes --appendfsync always --auto-aof-rewrite-percentage 0";
-    let own = own.split(' ').map(str::to_owned);
-    let args = own.chain(server.args.iter().cloned()).collect();
-    Spec { args, ..server }.on(Cores::Shared).counting_fsyncs()
+    let server = server.with("--appendonly yes --appendfsync always");
+    server.with("--auto-aof-rewrite-percentage 0").on(Cores::Shared).counting_fsyncs()
 }
 
 fn prefix(server: &Spec) -> &'static str {

@@ -15,13 +15,14 @@ pub mod populate;
 pub mod port;
 pub mod port_all_cores;
 pub mod port_large;
+pub mod replicas;
 pub mod snapshots;
 
 use crate::bench::{Experiment, Fill, How, Load, Plan};
 use crate::server::{Catalogue, Kind, Spec};
 
 /// The experiments' names, in the order of the goals.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     host_door::NAME,
     port::NAME,
     port_all_cores::NAME,
@@ -34,6 +35,7 @@ pub const NAMES: [&str; 13] = [
     noisy_neighbour::NAME,
     aof::NAME,
     snapshots::NAME,
+    replicas::NAME,
     hostile::NAME,
 ];
 
@@ -52,6 +54,7 @@ pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
         noisy_neighbour::experiment(catalogue, plan),
         aof::experiment(catalogue, plan),
         snapshots::experiment(catalogue, plan),
+        replicas::experiment(catalogue, plan),
         hostile::experiment(catalogue, plan),
     ]
 }

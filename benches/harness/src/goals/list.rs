@@ -1,6 +1,7 @@
 //! The goals, one by one.
 
 use super::aof::aof_goals;
+use super::replicas::replica_goals;
 use super::{Bound, Goal, Place, over_the_best, ratios, rounds, values};
 use crate::bench::{GROWTH, snapshot};
 use crate::experiments::hostile::Attack;
@@ -25,6 +26,7 @@ pub fn judged(results: &Results) -> Vec<Goal> {
     goals.extend(aof_goals(results));
     goals.extend(hostile_goals(results));
     goals.extend(snapshot_goals(results));
+    goals.extend(replica_goals(results));
     goals.extend(later_goals());
     goals
 }
@@ -421,7 +423,7 @@ fn later_goals() -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Leg, Plan, Work, durable, series_of};
+    use crate::bench::{Leg, Plan, Work, durable, replica, series_of};
     use crate::experiments;
     use crate::goals::Verdict;
     use crate::load::Summary;
@@ -469,6 +471,14 @@ mod tests {
             Work::Forks(forks) => {
                 load(forks.load.role);
                 for name in [snapshot::PAUSE_MEDIAN, snapshot::PAUSE_WORST] {
+                    round.figures.insert(name.into(), 1.0);
+                }
+            }
+            Work::Replica(_) => {
+                let loads = [replica::ALONE, replica::SYNCING, replica::ATTACHED, replica::LAG];
+                let pings = [replica::PING_ALONE, replica::PING_SYNCING, replica::PING_ATTACHED];
+                loads.into_iter().chain(pings).for_each(load);
+                for name in [replica::SYNC, replica::CATCH_UP] {
                     round.figures.insert(name.into(), 1.0);
                 }
             }

@@ -2,6 +2,7 @@
 
 mod aof;
 mod list;
+mod replicas;
 
 pub use list::judged;
 
