@@ -200,7 +200,7 @@ fn section_id(version: u64) -> [u8; 8] {
 fn bad_sections() -> [(Vec<u8>, Vec<u8>, &'static str); 2] {
     [
         (section_id(1).to_vec(), section_id(2).to_vec(), "not loaded: written by a newer midi"),
-        (b"damage-me".to_vec(), b"damage-ME".to_vec(), "(entries): the checksum differs"),
+        (b"spoil-me".to_vec(), b"spoil-ME".to_vec(), "(entries): the checksum differs"),
     ]
 }
 
@@ -213,7 +213,7 @@ fn a_refused_section_is_not_served_and_tried_again() {
             let replica = Builder::new().config(format!("repl-diskless-load {load}")).start();
             let mut client = master.client();
             wait_until("the last one is gone", || {
-                client.run("MIDI.SET damaged damage-me") == Value::ok()
+                client.run("MIDI.SET spoiled spoil-me") == Value::ok()
             });
             replica.client().ok("MIDI.SET own 1");
             link.falsify(&before, &after);
@@ -222,7 +222,7 @@ fn a_refused_section_is_not_served_and_tried_again() {
             let own = Value::Array(vec![Value::bulk("1"), Value::NullBulk, Value::NullBulk]);
             let nothing = Value::Array(vec![Value::NullBulk; 3]);
             wait_until("two tries", || {
-                let reply = client.run("MIDI.MGET own a damaged");
+                let reply = client.run("MIDI.MGET own a spoiled");
                 let is_loading =
                     matches!(&reply, Value::Error(text) if text.starts_with(b"LOADING"));
                 assert!(is_loading || reply == own || reply == nothing, "{reply:?}");
@@ -244,7 +244,7 @@ fn a_refused_section_on_disk_ends_the_replica() {
         let mut replica = Builder::new().config("repl-diskless-load disabled").start();
         let mut client = master.client();
         wait_until("the last one is gone", || {
-            client.run("MIDI.SET damaged damage-me") == Value::ok()
+            client.run("MIDI.SET spoiled spoil-me") == Value::ok()
         });
         link.falsify(&before, &after);
         attach(&replica, link.port());
