@@ -62,13 +62,13 @@ fn durable_writes_have_their_fsyncs_counted() {
     let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
     let [disk, redis] = rounds.as_slice() else { panic!("{rounds:?}") };
     assert!(disk["loads"]["load"]["latency"]["p50"].as_f64() > Some(0.0), "{disk}");
-    // One client that waits for each reply: each SET has an fsync of its own. The two are read at
-    // moments that differ by as much as the machine is busy.
+    // One client that waits for each reply: each SET has an fsync of its own. Figures that are
+    // compared are read at moments that differ by as much as the machine is busy.
     let load = &redis["loads"]["load"];
     let number = |field: &str| load[field].as_u64().expect("a number");
     let (operations, fsyncs) = (number("operations"), number("fsyncs"));
     assert!(operations > 0 && fsyncs > operations / 2 && fsyncs < operations * 2 + 5, "{load}");
-    let server = &load["server"];
-    assert!(server["main_ns"].as_u64() > Some(0), "{server}");
-    assert!(server["main_ns"].as_u64() <= server["cpu_ns"].as_u64(), "{server}");
+    let server = |field: &str| load["server"][field].as_u64().expect("a number");
+    let (main, all) = (server("main_ns"), server("cpu_ns"));
+    assert!(main > 0 && main <= all + all / 10, "{load}");
 }
