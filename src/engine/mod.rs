@@ -84,3 +84,4 @@ pub use work::{Part, Slice, Task, Work};
 pub use workers::Workers;
 
 pub use crate::sync::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom, Waker};
+pub use crate::sync::{Waiting, Watermark};

@@ -1,17 +1,19 @@
 //! The primitives that threads share: the token of a shard, the inbox of a thread, the waker that
-//! it sleeps on, and the proof that the host's global lock is held. They know nothing of the store.
-//! Checked under loom.
+//! it sleeps on, a number that threads wait for, and the proof that the host's global lock is held.
+//! They know nothing of the store. Checked under loom.
 
 mod inbox;
 mod locked;
 mod primitives;
 mod token;
 mod wake;
+mod watermark;
 
 pub use inbox::Inbox;
 pub use locked::Locked;
 pub use token::{Held, Left, Pushed, Released, Token, WaitingRoom};
 pub use wake::Waker;
+pub use watermark::{Waiting, Watermark};
 
 #[cfg(test)]
 pub(crate) use locked::LOCKED;

@@ -297,9 +297,7 @@ impl Engine {
     /// The main loop has slept: replies to what was logged before may be sent.
     pub fn after_sleep(&self, _: Locked<'_>) {
         if self.log.after_sleep() {
-            // See `ThreadLog::holds_replies`.
-            fence(Ordering::SeqCst);
-            let waits = |&worker: &usize| self.worker_slot(worker).log.is_to_be_told();
+            let waits = |&worker: &usize| self.worker_slot(worker).log.holds.is_announced();
             for worker in (0..self.config.workers).filter(waits) {
                 self.workers.send(worker, Message::Safe);
             }

@@ -12,6 +12,7 @@ use super::open_run::{ChangeOfAll, OpenRun};
 use crate::command::record::{Record, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
+use crate::sync::Watermark;
 
 /// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
 /// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
@@ -24,7 +25,7 @@ pub struct Log {
     /// The last position that the host has in its log.
     logged: AtomicU64,
     /// The last position that is written as the host's policy says.
-    safe: AtomicU64,
+    safe: Watermark,
     /// The first and the last positions of runs that were taken back for good, and the last of all.
     undone: Mutex<Vec<(u64, u64)>>,
     last_undone: AtomicU64,
@@ -139,7 +140,7 @@ impl Default for Log {
         Log {
             tail: Mutex::default(),
             logged: AtomicU64::new(0),
-            safe: AtomicU64::new(0),
+            safe: Watermark::default(),
             undone: Mutex::default(),
             last_undone: AtomicU64::new(0),
             before_sleep: AtomicU64::new(0),
@@ -158,7 +159,7 @@ impl Log {
     /// The last position that is written as the host's policy says: replies up to it may be sent.
     #[inline]
     pub fn safe(&self) -> u64 {
-        self.safe.load(Ordering::Acquire)
+        self.safe.get()
     }
 
     /// The last position that was given.
@@ -194,7 +195,7 @@ impl Log {
         self.undone.lock().push((first, last));
         self.last_undone.store(last, Ordering::Relaxed);
         self.bytes.fetch_sub(runs.iter().map(|published| published.bytes).sum(), Ordering::Relaxed);
-        // Who sees that it is safe sees that it is undone: `safe` is stored later, with Release.
+        // Who sees that it is safe sees that it is undone: `safe` is raised later.
         self.logged.store(last, Ordering::Relaxed);
     }
 
@@ -397,7 +398,7 @@ impl Log {
         let logged = self.before_sleep.load(Ordering::Relaxed);
         let more = logged > self.safe();
         if more {
-            self.safe.store(logged, Ordering::Release);
+            self.safe.raise(logged);
             let waited = self.slept_at.lock().take().map_or(Duration::ZERO, |at| at.elapsed());
             self.counts.add_safe_step(waited);
         }

@@ -1,10 +1,11 @@
 //! What one thread has of the log.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::open_run::OpenRun;
+use crate::sync::Waiting;
 
 /// What one thread has of the log. Only that thread uses it.
 #[derive(Default)]
@@ -16,7 +17,7 @@ pub struct ThreadLog {
     /// Whether the thread must still tell the main thread that there is a tail.
     pub(super) announces: AtomicBool,
     /// Whether the thread has replies that wait until more is safe.
-    holds: AtomicBool,
+    pub(super) holds: Waiting,
 }
 
 impl ThreadLog {
@@ -30,14 +31,7 @@ impl ThreadLog {
     /// Notes whether the thread has replies that wait until more is safe. It must look at what is
     /// safe once more before it sleeps.
     pub fn holds_replies(&self, holds: bool) {
-        self.holds.store(holds, Ordering::Relaxed);
-        // The thread that makes more safe and this one: one of them sees what the other has done.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Whether the thread must be told that more is safe.
-    pub(super) fn is_to_be_told(&self) -> bool {
-        self.holds.load(Ordering::Relaxed)
+        self.holds.announce(holds);
     }
 
     /// Whether the thread must still tell the main thread that there is a tail.
