@@ -51,14 +51,27 @@ pub struct Witness {
 
 /// How much the witnesses of a run have been answered.
 #[derive(Default)]
-pub struct Answers(AtomicU64);
+pub struct Answers {
+    acknowledged: AtomicU64,
+    /// What WAIT did not confirm.
+    unconfirmed: AtomicU64,
+}
 
 impl Answers {
-    /// Waits until the witnesses have been answered so often again.
+    /// Waits until so much more is acknowledged to the witnesses.
     pub fn wait_for(&self, more: u64) {
-        let wanted = self.0.load(Ordering::Relaxed) + more;
-        super::wait_until("witnesses are answered", || self.0.load(Ordering::Relaxed) >= wanted);
+        wait_for_more(&self.acknowledged, more);
     }
+
+    /// Waits until WAIT has not confirmed so much more of what was answered.
+    pub fn wait_for_unconfirmed(&self, more: u64) {
+        wait_for_more(&self.unconfirmed, more);
+    }
+}
+
+fn wait_for_more(count: &AtomicU64, more: u64) {
+    let wanted = count.load(Ordering::Relaxed) + more;
+    super::wait_until("witnesses are answered", || count.load(Ordering::Relaxed) >= wanted);
 }
 
 impl Witness {
@@ -135,7 +148,9 @@ impl Witness {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 continue;
             }
-            self.check(&mut client, "at the new master");
+            // It may become a replica meanwhile, and end its connections.
+            let Ok(found) = self.find(&mut client) else { continue };
+            self.compare(&found, "at the new master");
             if self.door != Door::Host {
                 let Ok(other) = Client::connect(ports.midi) else { continue };
                 client = other;
@@ -182,7 +197,9 @@ impl Witness {
         };
         if done && (!self.is_confirming || confirmed(client)?) {
             self.acknowledged[series] = value;
-            answers.0.fetch_add(1, Ordering::Relaxed);
+            answers.acknowledged.fetch_add(1, Ordering::Relaxed);
+        } else if done {
+            answers.unconfirmed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(done)
     }
@@ -217,7 +234,7 @@ impl Witness {
                 }
             }
             self.acknowledged[series] = value;
-            answers.0.fetch_add(1, Ordering::Relaxed);
+            answers.acknowledged.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -236,7 +253,7 @@ impl Witness {
             let reply = client.try_call(&self.command(line, self.begun[series]))?;
             if !reply.is_error() {
                 self.acknowledged[series] = self.begun[series];
-                answers.0.fetch_add(1, Ordering::Relaxed);
+                answers.acknowledged.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
             assert!(reply.text().starts_with("LOADING"), "{line}, {:?}: {reply:?}", self.door);
@@ -247,33 +264,45 @@ impl Witness {
     /// nothing may be there that was not begun. Goes on from there.
     #[track_caller]
     pub fn check(&mut self, client: &mut Client, when: &str) {
-        for (series, Series { name, .. }) in SERIES.iter().enumerate() {
-            let found = match *name {
-                "list" => self.last_of_list(client, name),
-                "exec" => {
-                    let last = self.last_of_list(client, "both");
-                    assert_eq!(self.value(client, "exec"), last, "half of an EXEC, {when}");
-                    assert_eq!(self.value(client, "new"), last, "half of an EXEC, {when}");
-                    assert_eq!(self.value(client, "named"), 0, "half of an EXEC, {when}");
-                    last
-                }
-                _ => self.value(client, name),
-            };
-            if *name == "many" {
-                for name in ["x", "y", "z"] {
-                    assert_eq!(self.value(client, name), found, "half of an MSET, {when}");
-                }
-            }
+        let found = self.find(client).unwrap_or_else(|error| panic!("{error}, {when}"));
+        self.compare(&found, when);
+    }
+
+    #[track_caller]
+    fn compare(&mut self, found: &[u64; SERIES.len()], when: &str) {
+        for (series, &found) in found.iter().enumerate() {
             let known = self.acknowledged[series]..=self.begun[series];
-            assert!(
-                known.contains(&found),
-                "{:?}, {name}: {found} not in {known:?}, {when}",
-                self.door
-            );
+            let (door, name) = (self.door, SERIES[series].name);
+            assert!(known.contains(&found), "{door:?}, {name}: {found} not in {known:?}, {when}");
             self.lost += self.answered[series].saturating_sub(found);
             (self.begun[series], self.acknowledged[series]) = (found, found);
             self.answered[series] = found;
         }
+    }
+
+    /// The last number of each series. Nothing may be there by half.
+    #[track_caller]
+    fn find(&self, client: &mut Client) -> io::Result<[u64; SERIES.len()]> {
+        let mut found = [0; SERIES.len()];
+        for (found, Series { name, .. }) in found.iter_mut().zip(&SERIES) {
+            *found = match *name {
+                "list" => self.last_of_list(client, name)?,
+                "exec" => {
+                    let last = self.last_of_list(client, "both")?;
+                    for (name, expected) in [("exec", last), ("new", last), ("named", 0)] {
+                        assert_eq!(self.value(client, name)?, expected, "half of an EXEC");
+                    }
+                    last
+                }
+                _ => self.value(client, name)?,
+            };
+            if *name == "many" {
+                for name in ["x", "y", "z"] {
+                    assert_eq!(self.value(client, name)?, *found, "half of an MSET");
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Takes what is there for what was acknowledged, and goes on from there.
@@ -282,20 +311,24 @@ impl Witness {
         self.check(client, "before it begins");
     }
 
-    fn text(&self, client: &mut Client, name: &str) -> String {
-        let value = client.run(&format!("MIDI.GET {name}:{}", self.number));
-        if value.is_null() { String::new() } else { value.text() }
+    fn text(&self, client: &mut Client, name: &str) -> io::Result<String> {
+        let line = format!("MIDI.GET {name}:{}", self.number);
+        match client.try_call(&words(&line))? {
+            Value::NullBulk => Ok(String::new()),
+            value if value.is_error() => Err(io::Error::other(format!("{line}: {}", value.text()))),
+            value => Ok(value.text()),
+        }
     }
 
-    fn value(&self, client: &mut Client, name: &str) -> u64 {
-        let text = self.text(client, name);
-        if text.is_empty() { 0 } else { text.parse().expect("a number") }
+    fn value(&self, client: &mut Client, name: &str) -> io::Result<u64> {
+        let text = self.text(client, name)?;
+        Ok(if text.is_empty() { 0 } else { text.parse().expect("a number") })
     }
 
     /// The last number of a list, which must have each number once, in order.
     #[track_caller]
-    fn last_of_list(&self, client: &mut Client, name: &str) -> u64 {
-        let text = self.text(client, name);
+    fn last_of_list(&self, client: &mut Client, name: &str) -> io::Result<u64> {
+        let text = self.text(client, name)?;
         let last = text.matches(',').count() as u64;
         let expected: String = (1..=last).map(|number| format!("{number},")).collect();
         let same = text.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
@@ -306,7 +339,7 @@ impl Witness {
             self.number,
             &text[same.saturating_sub(20)..text.len().min(same + 40)]
         );
-        last
+        Ok(last)
     }
 }
 

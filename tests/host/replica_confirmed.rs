@@ -24,14 +24,15 @@ fn forced_failovers_keep_what_was_confirmed() {
 }
 
 fn forced_failover(mode: Mode) {
+    const WITNESSES: u64 = 6;
     let (pair, link) = Pair::start_linked(&builder(mode));
     let mut witnesses: Vec<Witness> =
-        (0..6).map(|number| Witness::new(Door::Host, number).confirming()).collect();
+        (0..WITNESSES as usize).map(|n| Witness::new(Door::Host, n).confirming()).collect();
     beside_pair(&pair, &mut witnesses, |answers| {
         answers.wait_for(60);
         link.swallow();
-        // Writes go on. No WAIT confirms them.
-        std::thread::sleep(Duration::from_millis(100));
+        // Writes go on. No WAIT confirms them; each witness may have one of before.
+        answers.wait_for_unconfirmed(2 * WITNESSES);
         let port = pair.replica().port();
         let failover = format!("FAILOVER TO 127.0.0.1 {port} FORCE TIMEOUT 50");
         pair.master().client().ok(&failover);
