@@ -42,7 +42,7 @@ impl fmt::Display for ReplayError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReplayError::Database { db, there } => {
-                write!(out, "a record of database {db}, but the server has {there} databases")
+                write!(out, "a record of database {db}, but there are {there}: raise `databases`")
             }
             ReplayError::TooLong => write!(out, "a record makes a value too long"),
             ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),

@@ -9,6 +9,7 @@ use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::journal::Logging;
+use super::persistence::loading::Origin;
 use super::persistence::sync::SYNC;
 use super::persistence::{backlog, fork, journal, loading, save_points, saving};
 use super::users::USERS;
@@ -110,7 +111,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
             budget::renew();
             notifications::awake();
             save_points::add_changes(ctx);
-            journal::after_sleep(ctx.locked());
+            journal::after_sleep(ctx);
             turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
@@ -191,7 +192,8 @@ unsafe extern "C" fn on_replica_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, 
     let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
     if is_online && !IS_SAID.swap(true, Ordering::Relaxed) {
         let text = "A replica is attached. It must have midi loaded too: without it, it drops what \
-                    is written to midi's keys, and cannot be synced once there are any.";
+                    is written to midi's keys, and whole transactions with such writes, the \
+                    server's own keys included. It cannot be synced once midi has keys.";
         log(ctx, Level::Notice, text);
     }
 }
@@ -207,7 +209,7 @@ unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         }
         GATES.refresh(ctx);
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-            journal::became_replica(ctx);
+            journal::drop_tail(ctx, "This server is a replica now");
         }
     });
 }
@@ -257,8 +259,13 @@ unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut
         match sub {
             raw::REDISMODULE_SUBEVENT_LOADING_ENDED => loading::end(ctx.locked()),
             raw::REDISMODULE_SUBEVENT_LOADING_FAILED => loading::fail(ctx.locked()),
-            raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => loading::begin(ctx.locked(), true),
-            _ => loading::begin(ctx.locked(), false),
+            raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
+                loading::begin(ctx.locked(), Origin::Master);
+            }
+            raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => {
+                loading::begin(ctx.locked(), Origin::Aof);
+            }
+            _ => loading::begin(ctx.locked(), Origin::Rdb),
         }
         GATES.loading(ctx);
     });
@@ -284,7 +291,12 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             loading::take_effect(ctx.locked());
             let engine = &instance().engine;
             loading::before_flush(ctx);
-            if !saving::is_reload() {
+            if saving::loads_aof() {
+                // What is written from here on would be in the AOF behind what it is made of, and
+                // what the AOF does not have yet would be in it, but not be loaded.
+                GATES.begin_saving(ctx);
+                journal::drop_tail(ctx, "DEBUG LOADAOF");
+            } else if !saving::is_reload() {
                 GATES.check(ctx);
             }
             let _logging = Logging::begin(ctx);

@@ -22,7 +22,7 @@ use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, journal, save_points};
+use super::persistence::{backlog, journal, loading, save_points};
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
@@ -208,8 +208,8 @@ impl HostGates {
         let has = |flag| flags & flag != 0;
         let seen = |fact: &AtomicBool| fact.load(Ordering::Relaxed);
         // Loading beside the old data does not block commands.
-        let loading = has(raw::REDISMODULE_CTX_FLAGS_LOADING)
-            && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
+        let beside = has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
+        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || loading::is_of_aof();
         let paused = must_not_replicate(ctx.locked());
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         // A replica may be set to ignore the limit; its flag for being above the limit is set all
@@ -217,7 +217,7 @@ impl HostGates {
         let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
         let aof = has(raw::REDISMODULE_CTX_FLAGS_AOF);
         let gates = Gates::OPEN
-            .and_if(loading, Gates::LOADING)
+            .and_if(loads, Gates::LOADING)
             .and_if(
                 has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_STALE) && !seen(&self.serves_stale),
                 Gates::STALE,

@@ -19,6 +19,7 @@ use super::{
     config, count_panic, descriptors, door, events, eviction, info, kept, log_panics,
     notifications, output, register, renamed, reply, unit, watch,
 };
+use crate::command::Cluster;
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 
 /// Versions with the functions that midi needs.
@@ -116,6 +117,11 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     eviction::look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);
+    if engine_config.cluster != Cluster::Off {
+        let text = "midi's keys do not move with the slots of a cluster. Before a slot moves, have \
+                    its keys leave midi: MIDI.EXPORT … MOVE.";
+        log(ctx, Level::Warning, text);
+    }
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let (workers, shards) =
         (counted(engine_config.workers, "worker"), counted(engine_config.shards, "shard"));

@@ -101,6 +101,8 @@ fn before_debug(command: Filtered<'_>) {
         let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
         saving::before_reload();
         loading::before_reload((2..command.count()).any(merges));
+    } else if command.arg(1).eq_ignore_ascii_case(b"loadaof") {
+        saving::before_load_aof();
     }
 }
 

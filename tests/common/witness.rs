@@ -181,8 +181,8 @@ impl Witness {
             let reply = client.try_read()?;
             if reply.is_error() {
                 let text = reply.text();
-                let is_of_role =
-                    ["READONLY", "UNBLOCKED", "EXECABORT"].iter().any(|it| text.starts_with(it));
+                let of_role = ["READONLY", "UNBLOCKED", "LOADING", "EXECABORT"];
+                let is_of_role = of_role.iter().any(|it| text.starts_with(it));
                 assert!(is_of_role, "{line}, {:?}: {text}", self.door);
                 done = false;
             } else if *line == "INCR count" {
@@ -351,7 +351,7 @@ pub fn beside<R>(
     body: impl FnOnce(&mut Server, &Answers) -> R,
 ) -> R {
     let (stop, answers) = (AtomicBool::new(false), Answers::default());
-    let ports = Ports { host: server.port(), midi: server.midi_port() };
+    let ports = Ports::of(server);
     std::thread::scope(|scope| {
         for witness in witnesses {
             let (stop, answers) = (&stop, &answers);
@@ -378,11 +378,27 @@ pub fn beside_pair<R>(
     witnesses: &mut [Witness],
     body: impl FnOnce(&Answers) -> R,
 ) -> R {
+    beside_roles(&|| Ports::of(pair.master()), witnesses, body)
+}
+
+/// Runs witnesses beside `body`, which may have the server end connections and refuse commands.
+pub fn beside_interruptions<R>(
+    server: &Server,
+    witnesses: &mut [Witness],
+    body: impl FnOnce(&Answers) -> R,
+) -> R {
+    beside_roles(&|| Ports::of(server), witnesses, body)
+}
+
+fn beside_roles<R>(
+    masters: &(impl Fn() -> Ports + Sync),
+    witnesses: &mut [Witness],
+    body: impl FnOnce(&Answers) -> R,
+) -> R {
     let (stop, answers) = (AtomicBool::new(false), Answers::default());
-    let masters = || Ports { host: pair.master().port(), midi: pair.master().midi_port() };
     std::thread::scope(|scope| {
         for witness in &mut *witnesses {
-            let (stop, answers, masters) = (&stop, &answers, &masters);
+            let (stop, answers) = (&stop, &answers);
             scope.spawn(move || witness.roam(masters, stop, answers));
         }
         let _stop = super::StopAtEnd(&stop);
@@ -400,4 +416,10 @@ pub fn at_both_doors(count: usize) -> Vec<Witness> {
 struct Ports {
     host: u16,
     midi: u16,
+}
+
+impl Ports {
+    fn of(server: &Server) -> Self {
+        Ports { host: server.port(), midi: server.midi_port() }
+    }
 }

@@ -234,3 +234,24 @@ fn a_full_disk_stops_writes_on_every_door() {
     server.restart(crate::common::redis_server());
     assert_eq!(server.client().run("MIDI.GET k"), Value::bulk("after"));
 }
+
+/// The host refuses the first write after the one that it could not write; so does the port. With
+/// `no`, the host holds no write() back.
+#[test]
+fn a_full_disk_is_known_at_once() {
+    let disk = Disk::with_delay(Duration::ZERO);
+    let builder = Builder::new().with_port().config("appendonly yes").config("appendfsync no");
+    let mut server = disk.under(builder).start();
+    let mut port = server.midi_client();
+    for round in 0..20 {
+        port.ok(&format!("SET k {round}"));
+        disk.fail_writes(Failure::Full);
+        let replies = [1, 2].map(|number| port.run(&format!("SET k {round}.{number}")));
+        assert!(replies[1].is_error(), "in round {round}: {replies:?}");
+        disk.repair();
+        wait_until("the port accepts writes", || port.run("SET k after") == Value::ok());
+    }
+    server.crash();
+    server.restart(crate::common::redis_server());
+    assert_eq!(server.client().run("MIDI.GET k"), Value::bulk("after"));
+}

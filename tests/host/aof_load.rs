@@ -380,8 +380,8 @@ fn what_cannot_be_replayed_ends_the_start() {
         (
             journal(&text(16, &[])),
             format!(
-                "a MIDI.JOURNAL cannot be replayed: a record of database 16, but the server has \
-                 16 databases, at byte {}",
+                "a MIDI.JOURNAL cannot be replayed: a record of database 16, but there are 16: \
+                 raise `databases`, at byte {}",
                 version.len()
             ),
         ),

@@ -21,6 +21,7 @@ use redis_module::raw;
 
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::config::table::REPLY_AFTER_IGNORED;
+use super::super::gates::GATES;
 use super::super::instance::instance;
 use super::super::string::{HostString, OwnString};
 use super::save_points;
@@ -260,25 +261,39 @@ pub fn after_task(locked: Locked<'_>) {
     }
 }
 
-/// The host has become a replica. What it does not have in its stream by now will never be there:
-/// that is taken back, so that the keys are what the stream says at the host's offset.
-pub fn became_replica(ctx: Ctx<'_>) {
+/// What the host does not have in its log by now will never be there, for this reason: that is
+/// taken back. So the keys of a new replica are what the stream says at the host's offset.
+pub fn drop_tail(ctx: Ctx<'_>, reason: &str) {
     let lost = instance().engine.drop_tail(ctx.locked());
     if lost > 0 {
         let text = format!(
-            "This server is a replica now: {lost} runs of writes that were not in its stream yet \
-             were taken back. Their clients are answered -UNBLOCKED."
+            "{reason}: {lost} runs of writes that were not logged yet were taken back. Their \
+             clients are answered -UNBLOCKED."
         );
         log_line(ctx, Level::Warning, &text);
     }
 }
 
-/// The main loop has slept, and the host has written its log before.
-pub fn after_sleep(locked: Locked<'_>) {
+/// The main loop has slept, and the host has written its log before. If it could not, the doors
+/// refuse writes from now on, as the host does. (With `always` it has ended its process.)
+pub fn after_sleep(ctx: Ctx<'_>) {
     let engine = &*instance().engine;
-    if engine.mode() != Mode::Fast {
-        engine.after_sleep(locked);
+    if engine.mode() == Mode::Fast {
+        return;
     }
+    let log = &engine.log;
+    if log.logged() > log.safe() && !log.reads_wait() && has_aof_error(ctx) {
+        GATES.refresh(ctx);
+    }
+    engine.after_sleep(ctx.locked());
+}
+
+/// Whether the host has just become unable to write to its AOF.
+fn has_aof_error(ctx: Ctx<'_>) -> bool {
+    let gates = instance().engine.gates();
+    gates.has(Gates::AOF_ON)
+        && !gates.has(Gates::AOF_ERROR)
+        && ctx.refusal_of(c"MIDI.JOURNAL").starts_with(b"MISCONF Errors writing to the AOF")
 }
 
 /// The system's number of the error that keeps the host from writing to its AOF; 0 if it is not

@@ -13,7 +13,7 @@
 //! find the keyspaces exchanged.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -35,6 +35,10 @@ static STATE: Mutex<LoadState> = Mutex::new(LoadState {
     distrusted: false,
     replaces: false,
 });
+
+/// How many loads are under way of which the outermost is that of an AOF. A host may log a DEBUG
+/// RELOAD: then there are two, and the host forgets the outer one when the inner one ends.
+static AOF_DEPTH: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a section is being read, and what has been read of it.
 static IS_READING: AtomicBool = AtomicBool::new(false);
@@ -62,18 +66,45 @@ struct LoadState {
     replaces: bool,
 }
 
+/// Where data comes from that the host loads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Its own RDB.
+    Rdb,
+    /// Its own AOF.
+    Aof,
+    /// Its master.
+    Master,
+}
+
 /// DEBUG RELOAD is about to be executed or refused; whether it replaces keys that exist.
 pub fn before_reload(replaces: bool) {
     STATE.lock().replaces = replaces;
 }
 
-/// The host begins to load data, from its master if `is_sync`.
-pub fn begin(locked: Locked<'_>, is_sync: bool) {
+/// The host begins to load data.
+pub fn begin(locked: Locked<'_>, origin: Origin) {
     replaying::end();
     drop_loaded(locked);
     let mut state = STATE.lock();
-    state.is_sync = is_sync;
+    state.is_sync = origin == Origin::Master;
     state.keeps_old = state.is_swap;
+    if origin == Origin::Aof || is_of_aof() {
+        AOF_DEPTH.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A load is over.
+fn leave() {
+    if is_of_aof() {
+        AOF_DEPTH.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether an AOF is being loaded.
+#[inline]
+pub fn is_of_aof() -> bool {
+    AOF_DEPTH.load(Ordering::Relaxed) > 0
 }
 
 /// `repl-diskless-load swapdb` begins: the old data stays until the new is complete.
@@ -132,6 +163,7 @@ pub fn end(locked: Locked<'_>) {
     }
     take_effect(locked);
     replaying::end();
+    leave();
     let mut state = STATE.lock();
     state.replaces = false;
     let distrusted = std::mem::take(&mut state.distrusted);
@@ -160,6 +192,7 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
 pub fn fail(locked: Locked<'_>) {
     replaying::end();
     drop_loaded(locked);
+    leave();
     let mut state = STATE.lock();
     state.replaces = false;
     if std::mem::take(&mut state.is_sync) && !state.keeps_old {

@@ -22,6 +22,9 @@ static TAIL_IS_BACK: AtomicBool = AtomicBool::new(false);
 /// Whether DEBUG RELOAD has been called in this turn of the main loop.
 static RELOADS: AtomicBool = AtomicBool::new(false);
 
+/// Whether DEBUG LOADAOF has.
+static LOADS_AOF: AtomicBool = AtomicBool::new(false);
+
 /// The last save that succeeded: milliseconds since the epoch (0: none yet), keys, bytes,
 /// microseconds.
 static LAST: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
@@ -50,9 +53,20 @@ pub fn is_reload() -> bool {
     RELOADS.load(Ordering::Relaxed)
 }
 
+/// DEBUG LOADAOF is about to be executed or refused.
+pub fn before_load_aof() {
+    LOADS_AOF.store(true, Ordering::Relaxed);
+}
+
+/// Whether DEBUG LOADAOF may be running.
+pub fn loads_aof() -> bool {
+    LOADS_AOF.load(Ordering::Relaxed)
+}
+
 /// The main loop turns: no command is running.
 pub fn turn_ends() {
     RELOADS.store(false, Ordering::Relaxed);
+    LOADS_AOF.store(false, Ordering::Relaxed);
 }
 
 /// What the host's log does not have yet must not be in the file either: a log that is read after

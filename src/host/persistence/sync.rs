@@ -43,7 +43,7 @@ impl Sync {
         if !self.untrusted.swap(true, Ordering::Relaxed) {
             let text = format!(
                 "midi does not follow its master any more, and answers MASTERDOWN until a full \
-                 sync: {reason}. Is the master's midi newer? Then update this one."
+                 sync: {reason}. If the master's midi is newer, update this one."
             );
             instance().log(Level::Warning, &text);
             GATES.refresh(ctx);
