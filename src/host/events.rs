@@ -9,7 +9,7 @@ use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::journal::Logging;
-use super::persistence::loading::Origin;
+use super::persistence::loading::LoadedFrom;
 use super::persistence::sync::SYNC;
 use super::persistence::{backlog, fork, journal, loading, save_points, saving};
 use super::users::USERS;
@@ -111,7 +111,10 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
             budget::renew();
             notifications::awake();
             save_points::add_changes(ctx);
-            journal::after_sleep(ctx);
+            if journal::is_aof_to_be_looked_at() {
+                GATES.look_at_aof(ctx);
+            }
+            journal::after_sleep(ctx.locked());
             turn::turn(ctx.locked());
         } else {
             before_sleep(ctx);
@@ -260,14 +263,14 @@ unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut
             raw::REDISMODULE_SUBEVENT_LOADING_ENDED => loading::end(ctx.locked()),
             raw::REDISMODULE_SUBEVENT_LOADING_FAILED => loading::fail(ctx.locked()),
             raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
-                loading::begin(ctx.locked(), Origin::Master);
+                loading::begin(ctx.locked(), LoadedFrom::Master);
             }
             raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => {
-                loading::begin(ctx.locked(), Origin::Aof);
+                loading::begin(ctx.locked(), LoadedFrom::Aof);
             }
-            _ => loading::begin(ctx.locked(), Origin::Rdb),
+            _ => loading::begin(ctx.locked(), LoadedFrom::Rdb),
         }
-        GATES.loading(ctx);
+        GATES.loading(ctx, loading::is_of_aof());
     });
 }
 

@@ -22,7 +22,7 @@ use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, journal, loading, save_points};
+use super::persistence::{backlog, journal, save_points};
 use crate::engine::{Gates, Locked};
 
 /// What is known of the host's gates.
@@ -35,6 +35,7 @@ pub static GATES: HostGates = HostGates {
     aof_error: AtomicBool::new(false),
     few_replicas: AtomicBool::new(false),
     saving: AtomicBool::new(false),
+    loading_aof: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
     rewrites_all: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
@@ -57,6 +58,8 @@ pub struct HostGates {
     few_replicas: AtomicBool,
     /// The host saves, or has saved, without a fork, and nothing else has run since.
     saving: AtomicBool,
+    /// The host loads an AOF. It may have forgotten that: see `loading`.
+    loading_aof: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
     /// A rewritten AOF begins with an RDB, which has midi's keys.
@@ -82,8 +85,10 @@ impl HostGates {
         self.may_change();
     }
 
-    /// The host begins or ends loading data; meanwhile its main loop does not turn.
-    pub fn loading(&self, ctx: Ctx<'_>) {
+    /// The host begins or ends loading data; meanwhile its main loop does not turn. `of_aof`:
+    /// whether it is loading an AOF now.
+    pub fn loading(&self, ctx: Ctx<'_>, of_aof: bool) {
+        self.loading_aof.store(of_aof, Ordering::Relaxed);
         self.look(ctx);
         self.may_change();
     }
@@ -157,23 +162,33 @@ impl HostGates {
                 .is_some_and(|text| text == b"err")
         };
         self.disk_error.store(stops && failed(), Ordering::Relaxed);
-        self.look_at_aof(ctx);
+        self.read_aof_status(ctx);
         self.look(ctx);
         let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
         instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
-    /// Whether the host can write to its AOF. Like the host, midi's doors refuse writes if it
-    /// cannot.
-    fn look_at_aof(&self, ctx: Ctx<'_>) {
-        let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
-        let status = || ctx.info_text(c"persistence", c"aof_last_write_status");
-        let has_failed = is_on && status().is_some_and(|text| text == b"err");
+    /// Reads whether the host can write to its AOF, and everything else if that has changed. Like
+    /// the host, midi's doors refuse writes if it cannot.
+    pub fn look_at_aof(&self, ctx: Ctx<'_>) {
+        if self.aof_has_failed(ctx) != self.aof_error.load(Ordering::Relaxed) {
+            self.refresh(ctx);
+        }
+    }
+
+    fn read_aof_status(&self, ctx: Ctx<'_>) {
+        let has_failed = self.aof_has_failed(ctx);
         if has_failed && !self.aof_error.load(Ordering::Relaxed) {
             let errno = journal::error_number(ctx);
             instance().engine.settings.aof_errno.store(errno, Ordering::Relaxed);
         }
         self.aof_error.store(has_failed, Ordering::Relaxed);
+    }
+
+    fn aof_has_failed(&self, ctx: Ctx<'_>) -> bool {
+        let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
+        let status = || ctx.info_text(c"persistence", c"aof_last_write_status");
+        is_on && status().is_some_and(|text| text == b"err")
     }
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
@@ -209,7 +224,7 @@ impl HostGates {
         let seen = |fact: &AtomicBool| fact.load(Ordering::Relaxed);
         // Loading beside the old data does not block commands.
         let beside = has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING);
-        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || loading::is_of_aof();
+        let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || seen(&self.loading_aof);
         let paused = must_not_replicate(ctx.locked());
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
         // A replica may be set to ignore the limit; its flag for being above the limit is set all

@@ -15,23 +15,26 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use redis_module::raw;
 
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::config::table::REPLY_AFTER_IGNORED;
-use super::super::gates::GATES;
 use super::super::instance::instance;
 use super::super::string::{HostString, OwnString};
 use super::save_points;
 use crate::command::record::{Record, is_text_of};
 use crate::engine::{Gates, Locked, Logged, Mode, Wrote, as_command};
-use crate::limits::GATHERED_BYTES;
+use crate::limits::{AOF_LOOKED_AT_EVERY, GATHERED_BYTES};
 
 thread_local! {
     /// Where this thread may log.
     static PLACE: Cell<Option<LogPlace>> = const { Cell::new(None) };
+
+    /// When the main thread last looked whether the host can write to its AOF.
+    static LOOKED_AT_AOF: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// A context in which a thread may log.
@@ -274,26 +277,29 @@ pub fn drop_tail(ctx: Ctx<'_>, reason: &str) {
     }
 }
 
-/// The main loop has slept, and the host has written its log before. If it could not, the doors
-/// refuse writes from now on, as the host does. (With `always` it has ended its process.)
-pub fn after_sleep(ctx: Ctx<'_>) {
+/// The main loop has slept, and the host has written its log before.
+pub fn after_sleep(locked: Locked<'_>) {
     let engine = &*instance().engine;
-    if engine.mode() == Mode::Fast {
-        return;
+    if engine.mode() != Mode::Fast {
+        engine.after_sleep(locked);
     }
-    let log = &engine.log;
-    if log.logged() > log.safe() && !log.reads_wait() && has_aof_error(ctx) {
-        GATES.refresh(ctx);
-    }
-    engine.after_sleep(ctx.locked());
 }
 
-/// Whether the host has just become unable to write to its AOF.
-fn has_aof_error(ctx: Ctx<'_>) -> bool {
-    let gates = instance().engine.gates();
-    gates.has(Gates::AOF_ON)
-        && !gates.has(Gates::AOF_ERROR)
-        && ctx.refusal_of(c"MIDI.JOURNAL").starts_with(b"MISCONF Errors writing to the AOF")
+/// Whether the host's AOF must be looked at: the host has written to it, if it could, and the last
+/// look was some time ago. To be asked before [`after_sleep`]: who has a reply then finds the doors
+/// closed. (With `always` the host ends its process if it cannot write.)
+pub fn is_aof_to_be_looked_at() -> bool {
+    let engine = &instance().engine;
+    let log = &engine.log;
+    if !engine.gates().has(Gates::AOF_ON) || log.reads_wait() || log.logged() <= log.safe() {
+        return false;
+    }
+    let now = Instant::now();
+    let is_due = LOOKED_AT_AOF.get().is_none_or(|last| now - last >= AOF_LOOKED_AT_EVERY);
+    if is_due {
+        LOOKED_AT_AOF.set(Some(now));
+    }
+    is_due
 }
 
 /// The system's number of the error that keeps the host from writing to its AOF; 0 if it is not

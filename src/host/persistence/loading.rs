@@ -68,7 +68,7 @@ struct LoadState {
 
 /// Where data comes from that the host loads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum LoadedFrom {
     /// Its own RDB.
     Rdb,
     /// Its own AOF.
@@ -83,13 +83,13 @@ pub fn before_reload(replaces: bool) {
 }
 
 /// The host begins to load data.
-pub fn begin(locked: Locked<'_>, origin: Origin) {
+pub fn begin(locked: Locked<'_>, from: LoadedFrom) {
     replaying::end();
     drop_loaded(locked);
     let mut state = STATE.lock();
-    state.is_sync = origin == Origin::Master;
+    state.is_sync = from == LoadedFrom::Master;
     state.keeps_old = state.is_swap;
-    if origin == Origin::Aof || is_of_aof() {
+    if from == LoadedFrom::Aof || is_of_aof() {
         AOF_DEPTH.fetch_add(1, Ordering::Relaxed);
     }
 }
