@@ -35,7 +35,7 @@ impl ThreadSlot {
     /// Notes whether this thread has replies that wait until more of the log is safe. It must look
     /// at what is safe once more before it sleeps.
     pub fn holds_replies(&self, holds: bool) {
-        self.log.holds_replies(holds);
+        self.log.holds.announce(holds);
     }
 
     /// The proof, if this is the slot of the holder of the global lock.

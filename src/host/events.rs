@@ -295,8 +295,8 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             let engine = &instance().engine;
             loading::before_flush(ctx);
             if saving::loads_aof() {
-                // What is written from here on would be in the AOF behind what it is made of, and
-                // what the AOF does not have yet would be in it, but not be loaded.
+                // What is not logged yet, or is written from here on, would get into the AOF, but
+                // is not in what is loaded from it.
                 GATES.begin_saving(ctx);
                 journal::drop_tail(ctx, "DEBUG LOADAOF");
             } else if !saving::is_reload() {

@@ -162,7 +162,7 @@ impl Witness {
         }
     }
 
-    /// Sends one number. False if the server has become a replica.
+    /// Sends one number. False if the server has become a replica, or loads data.
     fn one_number(
         &mut self,
         client: &mut Client,
@@ -181,9 +181,9 @@ impl Witness {
             let reply = client.try_read()?;
             if reply.is_error() {
                 let text = reply.text();
-                let of_role = ["READONLY", "UNBLOCKED", "LOADING", "EXECABORT"];
-                let is_of_role = of_role.iter().any(|it| text.starts_with(it));
-                assert!(is_of_role, "{line}, {:?}: {text}", self.door);
+                let expected = ["READONLY", "UNBLOCKED", "LOADING", "EXECABORT"];
+                let is_expected = expected.iter().any(|it| text.starts_with(it));
+                assert!(is_expected, "{line}, {:?}: {text}", self.door);
                 done = false;
             } else if *line == "INCR count" {
                 assert_eq!(reply, Value::Integer(value as i64), "{:?}", self.door);

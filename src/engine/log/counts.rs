@@ -41,7 +41,7 @@ pub struct LogCounts {
     pub until_safe_us: u64,
     /// How often more became safe.
     pub safe_steps: u64,
-    /// Runs that were taken back so far, by saves and demotions.
+    /// Runs that were taken back so far: for saves, by demotions, and by DEBUG LOADAOF.
     pub taken_back: u64,
     /// The last positions: given, logged, safe.
     pub positions: (u64, u64, u64),

@@ -17,7 +17,7 @@ pub struct ThreadLog {
     /// Whether the thread must still tell the main thread that there is a tail.
     pub(super) announces: AtomicBool,
     /// Whether the thread has replies that wait until more is safe.
-    pub(super) holds: Waiting,
+    pub(in crate::engine) holds: Waiting,
 }
 
 impl ThreadLog {
@@ -26,12 +26,6 @@ impl ThreadLog {
         if position > self.seen.load(Ordering::Relaxed) {
             self.seen.store(position, Ordering::Relaxed);
         }
-    }
-
-    /// Notes whether the thread has replies that wait until more is safe. It must look at what is
-    /// safe once more before it sleeps.
-    pub fn holds_replies(&self, holds: bool) {
-        self.holds.announce(holds);
     }
 
     /// Whether the thread must still tell the main thread that there is a tail.

@@ -102,7 +102,6 @@ fn leave() {
 }
 
 /// Whether an AOF is being loaded.
-#[inline]
 pub fn is_of_aof() -> bool {
     AOF_DEPTH.load(Ordering::Relaxed) > 0
 }

@@ -5,20 +5,15 @@
 //! stands for none. The reply has theirs. `CALLS.READ` does the same, but tells the host that it
 //! only reads: clients that are paused do not keep the host from it.
 
+#[path = "../../start.rs"]
+mod start;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
 
 use redis_module::raw;
 use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
 
-/// A function of the module API of Redis 7.0.
-macro_rules! api {
-    ($name:ident) => {
-        raw::$name.expect("a function of Redis 7.0")
-    };
-}
-
-const OK: c_int = raw::REDISMODULE_OK as c_int;
-const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+use start::{Command, OK, api, start};
 
 /// Called by the host when it loads the module.
 ///
@@ -30,21 +25,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     _: *mut *mut HostString,
     _: c_int,
 ) -> c_int {
-    const COMMANDS: [(&CStr, &CStr); 2] = [(c"calls.run", c"write"), (c"calls.read", c"readonly")];
-    // SAFETY: in OnLoad, with its context; Init fills in the API's functions.
-    unsafe {
-        let version = raw::REDISMODULE_APIVER_1 as c_int;
-        if raw::Export_RedisModule_Init(ctx, c"calls".as_ptr(), 1, version) == ERR {
-            return ERR;
-        }
-        for (name, flags) in COMMANDS {
-            let create = api!(RedisModule_CreateCommand);
-            if create(ctx, name.as_ptr(), Some(run), flags.as_ptr(), 0, 0, 0) == ERR {
-                return ERR;
-            }
-        }
-    }
-    OK
+    const COMMANDS: [(&CStr, Command, &CStr); 2] =
+        [(c"calls.run", run, c"write"), (c"calls.read", run, c"readonly")];
+    // SAFETY: in OnLoad, with its context.
+    unsafe { start(ctx, c"calls", &COMMANDS) }
 }
 
 unsafe extern "C" fn run(ctx: *mut Ctx, args: *mut *mut HostString, count: c_int) -> c_int {

@@ -7,21 +7,16 @@
 //! * `FORKS.ENDED`: how many children of `CHILD`, threads of `SAVE_ELSEWHERE` and children of
 //!   `PLAIN` have ended well, and how many in some other way.
 
+#[path = "../../start.rs"]
+mod start;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::raw;
 use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
 
-/// A function of the module API of Redis 7.0.
-macro_rules! api {
-    ($name:ident) => {
-        raw::$name.expect("a function of Redis 7.0")
-    };
-}
-
-const OK: c_int = raw::REDISMODULE_OK as c_int;
-const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+use start::{Command, OK, api, start};
 
 static ENDED_WELL: AtomicI64 = AtomicI64::new(0);
 static ENDED_BADLY: AtomicI64 = AtomicI64::new(0);
@@ -29,8 +24,6 @@ static ENDED_BADLY: AtomicI64 = AtomicI64::new(0);
 fn ended(well: bool) {
     if well { &ENDED_WELL } else { &ENDED_BADLY }.fetch_add(1, Ordering::Relaxed);
 }
-
-type Command = unsafe extern "C" fn(*mut Ctx, *mut *mut HostString, c_int) -> c_int;
 
 /// Called by the host when it loads the module.
 ///
@@ -42,27 +35,15 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     _: *mut *mut HostString,
     _: c_int,
 ) -> c_int {
-    const COMMANDS: [(&CStr, Command); 5] = [
-        (c"forks.child", child),
-        (c"forks.save", save),
-        (c"forks.save_elsewhere", save_elsewhere),
-        (c"forks.plain", plain),
-        (c"forks.ended", say_ended),
+    const COMMANDS: [(&CStr, Command, &CStr); 5] = [
+        (c"forks.child", child, c""),
+        (c"forks.save", save, c""),
+        (c"forks.save_elsewhere", save_elsewhere, c""),
+        (c"forks.plain", plain, c""),
+        (c"forks.ended", say_ended, c""),
     ];
-    // SAFETY: in OnLoad, with its context; Init fills in the API's functions.
-    unsafe {
-        let version = raw::REDISMODULE_APIVER_1 as c_int;
-        if raw::Export_RedisModule_Init(ctx, c"forks".as_ptr(), 1, version) == ERR {
-            return ERR;
-        }
-        for (name, command) in COMMANDS {
-            let create = api!(RedisModule_CreateCommand);
-            if create(ctx, name.as_ptr(), Some(command), c"".as_ptr(), 0, 0, 0) == ERR {
-                return ERR;
-            }
-        }
-    }
-    OK
+    // SAFETY: in OnLoad, with its context.
+    unsafe { start(ctx, c"forks", &COMMANDS) }
 }
 
 unsafe extern "C" fn child(ctx: *mut Ctx, _: *mut *mut HostString, _: c_int) -> c_int {

@@ -1,0 +1,41 @@
+//! What the modules for midi's tests begin with.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
+
+/// A function of the module API of Redis 7.0.
+macro_rules! api {
+    ($name:ident) => {
+        raw::$name.expect("a function of Redis 7.0")
+    };
+}
+pub(crate) use api;
+
+pub const OK: c_int = raw::REDISMODULE_OK as c_int;
+pub const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+pub type Command = unsafe extern "C" fn(*mut Ctx, *mut *mut HostString, c_int) -> c_int;
+
+/// Tells the host of a module of this name, and of its commands: their names, functions and flags.
+/// Returns what OnLoad returns.
+///
+/// # Safety
+/// Only OnLoad may call this, with its context.
+pub unsafe fn start(ctx: *mut Ctx, name: &CStr, commands: &[(&CStr, Command, &CStr)]) -> c_int {
+    // SAFETY: in OnLoad, with its context; Init fills in the API's functions.
+    unsafe {
+        let version = raw::REDISMODULE_APIVER_1 as c_int;
+        if raw::Export_RedisModule_Init(ctx, name.as_ptr(), 1, version) == ERR {
+            return ERR;
+        }
+        for (name, command, flags) in commands {
+            let create = api!(RedisModule_CreateCommand);
+            if create(ctx, name.as_ptr(), Some(*command), flags.as_ptr(), 0, 0, 0) == ERR {
+                return ERR;
+            }
+        }
+    }
+    OK
+}
