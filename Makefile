@@ -8,7 +8,7 @@ help: ## this list
 build: ## build target/release/libmidi.so
 	@bash scripts/cargo.sh build --release --locked
 
-run: ## build, then start redis-server with midi in the foreground; PORT= and MIDI_PORT= choose the ports
+run: ## build, then start redis-server with midi in the foreground; PORT=, MIDI_PORT= and DATA= choose ports and data folder
 	@bash scripts/run.sh
 
 test: ## all tests on Redis 7.0, and those that talk to a host on Redis 8.6 and Valkey 9.1
@@ -36,5 +36,5 @@ bench-quick: ## the same with short rounds, for a look: below five minutes
 bench-engine: ## micro-benchmarks of the engine alone
 	@bash scripts/cargo.sh bench --locked
 
-clean: ## remove everything that was built, downloaded or written by a run
+clean: ## remove everything that was built or downloaded; the data of `make run` stays
 	rm -rf target

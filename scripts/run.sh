@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds midi and starts a redis-server with it, in the foreground. PORT= chooses the server's port,
-# MIDI_PORT= midi's own.
+# MIDI_PORT= midi's own, DATA= the folder that keeps the data (data/PORT if unset).
 . "$(dirname "$0")/setup.sh"
 
 # bash opens this path itself: ss, nc and the like are not needed.
@@ -43,7 +43,9 @@ and midi's own port, which serves the same keys under the standard names:
     redis-cli -p $midi_port GET key:7
     redis-cli -p $midi_port SET greeting hello
     redis-benchmark -p $midi_port -t get,set -P 16 -q
-Ctrl-C here stops the server; midi's keys are gone then.
+Ctrl-C here stops the server. The data stays, for the next \`make run\`, in
+    $data
+Stop the server and remove that folder to be rid of it.
 
 EOF
 }
@@ -62,14 +64,18 @@ midi_port=${MIDI_PORT:-$(free_port 6390 "$port")}
 [ -n "${MIDI_PORT:-}" ] || [ "$midi_port" = 6390 ] ||
     echo "Port 6390 is taken: midi uses $midi_port. MIDI_PORT= chooses another."
 
-# A directory for this run, and a copy of the example: CONFIG REWRITE must not change the repository.
-mkdir -p target/run
-cp redis.conf.example target/run/redis.conf
-cd target/run
+mkdir -p "${DATA:=data/$port}" || die "DATA=$DATA: this folder cannot be made."
+data=$(cd "$DATA" && pwd)
+# Two servers must not write to the same files. The lock ends with the server.
+exec 9>"$data/lock"
+! have flock || flock -n 9 || die "A server that still runs keeps its data in $data. DATA= chooses another folder."
+# A copy of the example: CONFIG REWRITE must not change the repository.
+cp redis.conf.example "$data/redis.conf"
+cd "$data"
 
 # The server replaces this shell, so another process must wait until it answers. The outer
 # subshell ends at once, so redis-server does not get a child that it never started.
 ( (hints) & )
 
-exec "$MIDI_REDIS_SERVER" "$PWD/redis.conf" --port "$port" \
+exec "$MIDI_REDIS_SERVER" "$data/redis.conf" --dir "$data" --port "$port" \
     --loadmodule "$root/target/release/libmidi.so" port "$midi_port"
