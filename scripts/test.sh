@@ -9,8 +9,12 @@ setup_python_client
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.
 cargo build --release --locked
-failed=()
+begin_counting
+# Some tests on the first host look for the others.
+for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "$name" >/dev/null || true; done
+: >"$MIDI_SKIPS"
+[ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip_test any redis-py "there is no python3 with venv, or no redis-py"
 echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
-cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
+count_tests cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
-[ ${#failed[@]} = 0 ] || die "FAILED on: ${failed[*]}"
+tell_counts

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::client::{Client, Value, shown};
+use super::hosts::host;
 use super::server::{Server, redis_server};
 use super::twin::Words;
 use super::wait_until;
@@ -203,4 +204,14 @@ pub fn survives(server: &mut Server, what: &str) -> Client {
     let mut client = crash(server);
     before.must_equal(&State::of(&mut client), what);
     client
+}
+
+/// The host's tool that checks and repairs an AOF: the server under another name.
+pub fn check_tool(server: &Server) -> PathBuf {
+    let name = if host().valkey { "valkey-check-aof" } else { "redis-check-aof" };
+    let path = server.dir().join(name);
+    if !path.exists() {
+        std::os::unix::fs::symlink(redis_server(), &path).expect("a link");
+    }
+    path
 }

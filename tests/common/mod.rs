@@ -2,7 +2,8 @@
 //! shows replies as they are on the wire, and the three modes.
 //!
 //! Environment: `MIDI_REDIS_SERVER` (server binary), `MIDI_MODULE` (libmidi.so),
-//! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers).
+//! `MIDI_SERVER_PRELOAD` (LD_PRELOAD of the server, for sanitizers), `MIDI_SKIPS` (the file that
+//! names tests that cannot run).
 
 #![allow(dead_code, unused_imports)] // Every test file uses its own part of this.
 
@@ -22,6 +23,7 @@ pub mod proxy;
 mod random;
 pub mod replicas;
 mod server;
+mod skip;
 mod twin;
 pub mod witness;
 
@@ -30,6 +32,7 @@ pub use door::Door;
 pub use free_port::free_port;
 pub use random::Random;
 pub use server::{Builder, Server, module, own_library, redis_server};
+pub use skip::skip;
 pub use twin::{Difference, Step, Twin, Words, prefixed, words};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,7 @@ use super::aof::builder;
 use crate::common::aof;
 use crate::common::hosts::host;
 use crate::common::witness::{at_both_doors, beside_interruptions};
-use crate::common::{Mode, Value, encoded, redis_server, words};
+use crate::common::{Mode, Value, encoded, redis_server, skip, words};
 
 /// What the AOF does not have when it is loaded is taken back, and nothing is written from then on
 /// until it is loaded: else that would stand in the AOF behind what it is made of.
@@ -37,7 +37,7 @@ fn loadaof_beside_writes() {
 fn a_logged_reload_is_replayed() {
     let host = host();
     if !host.valkey && host.version.0 >= 8 {
-        return println!("SKIPPED: Redis 8 does not come to the end of such a file, without midi");
+        return skip("Redis 8 does not come to the end of such a file, without midi");
     }
     let mut server = builder(Mode::Adaptive).start();
     let (mut port, mut client) = (server.midi_client(), server.client());

@@ -5,12 +5,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::aof::builder;
 use crate::common::aof::{self, State};
-use crate::common::{Client, Door, Mode, Server, hosts, redis_server, words};
+use crate::common::{Client, Door, Mode, Server, redis_server, words};
 
 fn cuts() -> usize {
     let text = std::env::var("MIDI_AOF_CUTS");
@@ -81,33 +80,11 @@ fn a_torn_end() {
     assert!(last < 5, "{last} are left of a file that ends behind number 3");
 }
 
-/// The host's tool: the server under another name. That may be a script, which gives the name to
-/// the program.
-fn tool(server: &Server) -> PathBuf {
-    let (of_server, name) = if hosts::host().valkey {
-        ("\"valkey-server\"", "valkey-check-aof")
-    } else {
-        ("\"redis-server\"", "redis-check-aof")
-    };
-    let path = server.dir().join(name);
-    if !path.exists() {
-        let program = fs::read(redis_server()).expect("the server");
-        match String::from_utf8(program) {
-            Ok(script) => {
-                fs::copy(redis_server(), &path).expect("a copy");
-                fs::write(&path, script.replace(of_server, name)).expect("the tool");
-            }
-            Err(_) => std::os::unix::fs::symlink(redis_server(), &path).expect("a link"),
-        }
-    }
-    path
-}
-
 /// What the host's tool makes of a file.
 fn fixed(server: &Server, text: &[u8]) -> Vec<u8> {
     let path = server.dir().join("torn.aof");
     fs::write(&path, text).expect("a file");
-    let mut command = Command::new(tool(server));
+    let mut command = Command::new(aof::check_tool(server));
     command.arg("--fix").arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the host's tool");
     // It asks first, if there is something to repair.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    Client, Mode, Random, Server, Value, at_once, beside, encoded, text, wait_until,
+    Client, Mode, Random, Server, Value, at_once, beside, encoded, skip, text, wait_until,
 };
 
 const MIB: usize = 1 << 20;
@@ -423,8 +423,7 @@ fn killed_programs_leave_nothing() {
         .output()
         .is_ok_and(|out| out.status.success())
     {
-        println!("skipped: no redis-benchmark");
-        return;
+        return skip("there is no redis-benchmark");
     }
     in_all_modes(|server| {
         let port = server.midi_port().to_string();

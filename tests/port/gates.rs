@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Mode, Value, encoded, redis_server, wait_until};
+use crate::common::{Builder, Client, Mode, Value, encoded, redis_server, skip, wait_until};
 
 fn ported() -> Ported {
     Ported::start(Mode::Adaptive.builder())
@@ -484,7 +484,7 @@ fn told(address: IpAddr, port: u16) -> String {
 #[test]
 fn strangers_are_kept_out_in_protected_mode() {
     let Some(address) = outer_address() else {
-        return println!("skipped: no address but 127.0.0.1");
+        return skip("there is no address but 127.0.0.1");
     };
     let ported = Ported::start(Mode::Adaptive.builder().config("bind 0.0.0.0"));
     let (there, here) = (told(address, ported.server.port()), told(address, ported.number()));

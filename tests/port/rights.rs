@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Value};
+use crate::common::{Client, Mode, Value, skip};
 use midi::command::{Command, Doors, host_commands};
 
 /// Rules on commands, each set with all keys. Sets after the first are selectors.
@@ -198,8 +198,7 @@ fn who_is_another_user_has_other_rights() {
         let ported = Ported::start(mode.builder());
         let mut admin = ported.host();
         if knows_categories(&mut admin) {
-            println!("the host's own verdict holds");
-            return;
+            return skip("this host knows the categories of midi's commands: its verdict holds");
         }
         admin.ok("ACL SETUSER reader on >reader ~* +@all -@write");
         admin.ok("ACL SETUSER writer on >writer ~* +@all");
@@ -259,8 +258,7 @@ fn renamed_commands_change_users_too() {
         );
         let mut client = ported.host();
         if knows_categories(&mut client) {
-            println!("the host's own verdict holds");
-            return;
+            return skip("this host knows the categories of midi's commands: its verdict holds");
         }
         let auth = if renamed.starts_with("AUTH") { "login" } else { "AUTH" };
         for (user, allowed) in

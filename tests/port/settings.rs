@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Builder, Client, Server, Value, free_port, redis_server};
+use crate::common::{Builder, Client, Server, Value, free_port, redis_server, skip};
 
 #[track_caller]
 fn setting(client: &mut Client, name: &str) -> String {
@@ -163,7 +163,7 @@ fn there_is_room_for_all_clients() {
     let mut client = server.client();
     if setting(&mut client, "maxclients") != "500" {
         assert!(server.log().contains("no room for 500 clients"), "{}", server.log());
-        return println!("skipped: this process may not raise its file limit");
+        return skip("this process may not raise its file limit");
     }
     assert!(file_limit(&server) >= 1128 + 500, "{}", file_limit(&server));
     let more = file_limit(&server) + 1000;

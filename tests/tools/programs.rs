@@ -9,7 +9,7 @@
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::common::{Mode, Server, Value, wait_until};
+use crate::common::{Mode, Server, Value, skip, wait_until};
 
 /// The modes to run programs in; in SAFEMODE the main thread serves the port's commands.
 const MODES: [Mode; 2] = [Mode::Adaptive, Mode::Safe];
@@ -24,8 +24,7 @@ fn servers() -> impl Iterator<Item = Server> {
 /// Runs a program of `clients/` against a server in each mode.
 fn run(variable: &str) {
     let Some(line) = std::env::var(variable).ok().filter(|line| !line.is_empty()) else {
-        println!("skipped: {variable} is not set");
-        return;
+        return skip(&format!("{variable} is not set; make test-clients sets it"));
     };
     for server in servers() {
         let mut words = line.split_whitespace();
@@ -96,7 +95,7 @@ fn have(program: &str) -> bool {
     let found =
         Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        println!("skipped: no {program}");
+        skip(&format!("there is no {program}"));
     }
     found
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Words, proxy};
+use crate::common::{Client, Mode, Words, proxy, skip};
 
 /// Tests that use other types indirectly, or rely on the effects of such a test.
 const SKIPPED: [&str; 3] = [
@@ -62,8 +62,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[test]
 fn transactions_on_the_port() {
     let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
-        println!("skipped: MIDI_REDIS_TESTS is not set");
-        return;
+        return skip("MIDI_REDIS_TESTS is not set; make test-long sets it");
     };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let ported = Ported::start(Mode::Adaptive.builder());
@@ -98,8 +97,7 @@ const OF_THE_HOST: [&str; 6] = [
 
 fn run(mode: Mode) {
     let Some(tests) = std::env::var_os("MIDI_REDIS_TESTS").map(PathBuf::from) else {
-        println!("skipped: MIDI_REDIS_TESTS is not set");
-        return;
+        return skip("MIDI_REDIS_TESTS is not set; make test-long sets it");
     };
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let server = mode.server();
