@@ -208,6 +208,33 @@ fn a_failing_disk_ends_the_server() {
     }
 }
 
+/// With `everysec` an fsync that fails stops writes on every door, in the host's words, until one
+/// succeeds.
+#[test]
+fn a_failing_fsync_of_everysec_stops_writes_on_every_door() {
+    const BROKEN: &str = "MISCONF Errors writing to the AOF file: Input/output error";
+    let disk = Disk::with_delay(Duration::ZERO);
+    let builder = Builder::new().with_port().config("appendonly yes");
+    let mut server = disk.under(builder).start();
+    let (mut port, mut host) = (server.midi_client(), server.client());
+    port.ok("SET k before");
+    disk.fail_fsyncs(Failure::Broken);
+    // The host begins an fsync when it has something to sync.
+    wait_until("the host refuses writes", || host.run("SET native value").is_error());
+    assert_eq!(host.run("MIDI.SET k value"), Value::error(BROKEN));
+    wait_until("the port refuses writes", || port.run("SET k value") == Value::error(BROKEN));
+    assert!(!port.run("GET k").is_error(), "reads go on");
+    disk.repair();
+    wait_until("the port accepts writes", || port.run("SET k after") == Value::ok());
+    assert_eq!(host.run("MIDI.SET h after"), Value::ok());
+    // The host may hold its write() back while an fsync runs.
+    wait_until("it is written", || host.info_number("persistence", "aof_buffer_length") == 0);
+    server.crash();
+    server.restart(crate::common::redis_server());
+    let after = || Value::bulk("after");
+    assert_eq!(server.client().run("MIDI.MGET k h").array(), [after(), after()]);
+}
+
 /// With `everysec` a full disk stops writes on every door, in the host's words, until it has room.
 #[test]
 fn a_full_disk_stops_writes_on_every_door() {
