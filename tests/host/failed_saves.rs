@@ -26,8 +26,6 @@ fn long_save(server: &Server) -> i32 {
     let child = server.children()[0];
     let file = server.dir().join(format!("temp-{child}.rdb"));
     wait_until("the child writes", || file.exists());
-    // Only after this does the child say what it is for.
-    std::thread::sleep(std::time::Duration::from_millis(200));
     child
 }
 

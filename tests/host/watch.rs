@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::common::clock::Clock;
 use crate::common::{
     Client, Mode, Random, Server, Value, at_once, beside, encoded, in_all_modes, wait_until,
 };
@@ -224,15 +225,16 @@ fn ones_own_changes() {
 /// A watched key that expires has changed, unless it had expired before.
 #[test]
 fn expiry_is_a_change() {
-    in_all_modes(|mode, server| {
+    for mode in Mode::ALL {
+        let clock = Clock::new();
+        let server = clock.of(mode.builder()).start();
         let mut client = server.client();
         for touch in [false, true] {
-            // In one pipeline, so that the key still exists.
-            let lines =
-                ["MIDI.SET k 1 PX 400", "WATCH k", "MULTI", "MIDI.SET done 1", "EXEC", "WATCH k"];
+            let lines = ["MIDI.SET k 1 EX 500", "WATCH k", "MULTI", "MIDI.SET done 1", "EXEC"];
             let replies = client.pipeline(&lines.map(words));
             assert!(!replies[4].is_null(), "{mode:?}: still there");
-            std::thread::sleep(std::time::Duration::from_millis(450));
+            client.ok("WATCH k");
+            clock.pass(500_001);
             if touch {
                 assert!(server.client().run("MIDI.GET k").is_null());
             }
@@ -240,22 +242,22 @@ fn expiry_is_a_change() {
             client.ok("WATCH k");
             assert!(exec(&mut client), "{mode:?}: gone before");
         }
-        client.ok("MIDI.SET k 1 PX 30");
+        client.ok("MIDI.SET k 1 EX 500");
         client.ok("WATCH k");
         client.ok("UNWATCH");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        clock.pass(500_001);
         client.ok("MIDI.SET k 1");
         client.ok("WATCH k");
         assert!(exec(&mut client), "{mode:?}: an expiry of another time");
-        client.ok("MIDI.SET k 1 PX 30");
+        client.ok("MIDI.SET k 1 EX 500");
         client.ok("WATCH k");
-        server.client().ok("MIDI.SET k 1 PX 100000");
+        server.client().ok("MIDI.SET k 1 EX 100000");
         let mut second = server.client();
         second.ok("WATCH k");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        clock.pass(500_001);
         assert!(!exec(&mut client), "{mode:?}: changed");
         assert!(exec(&mut second), "{mode:?}: it lives on");
-    });
+    }
 }
 
 /// Changes made by jobs on the workers.

@@ -1,14 +1,18 @@
-//! A library that a server is started with (LD_PRELOAD): the time of day is wrong by
-//! `CLOCK_AHEAD_MS` milliseconds of the environment, which may be negative. Clocks that only count
-//! go on as they are.
+//! A library that a server is started with (LD_PRELOAD): the time of day is wrong by as many
+//! milliseconds as the file `CLOCK_FILE` of the environment says, in its first eight bytes. The
+//! number may be negative, and may change while the server runs. Clocks that only count go on as
+//! they are.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use libc::{clockid_t, time_t, timespec, timeval};
 
-/// What the environment said when the program began. Servers overwrite theirs.
-static AHEAD_MS: OnceLock<i64> = OnceLock::new();
+/// The file, which the environment has named when the program began. Servers overwrite theirs.
+static AHEAD_MS: OnceLock<&'static AtomicI64> = OnceLock::new();
 
 /// Runs before the program's main().
 #[used]
@@ -16,13 +20,28 @@ static AHEAD_MS: OnceLock<i64> = OnceLock::new();
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
+    static RIGHT: AtomicI64 = AtomicI64::new(0);
     AHEAD_MS.get_or_init(|| {
-        std::env::var("CLOCK_AHEAD_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+        let file = std::env::var_os("CLOCK_FILE").and_then(|path| File::open(path).ok());
+        file.and_then(|file| mapped(&file)).unwrap_or(&RIGHT)
     });
 }
 
+/// The number in the file, as others change it.
+fn mapped(file: &File) -> Option<&'static AtomicI64> {
+    // SAFETY: new memory, which is never unmapped; a page is aligned for the number. The file has
+    // one: reading beyond its end would end the process.
+    unsafe {
+        let (size, shared) = (size_of::<AtomicI64>(), libc::MAP_SHARED);
+        let at =
+            libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, shared, file.as_raw_fd(), 0);
+        (at != libc::MAP_FAILED).then(|| &*at.cast::<AtomicI64>())
+    }
+}
+
 fn shift(time: &mut timespec) {
-    let ns = time.tv_nsec + AHEAD_MS.get().copied().unwrap_or(0) * 1_000_000;
+    let ahead_ms = AHEAD_MS.get().map_or(0, |ahead| ahead.load(Ordering::Relaxed));
+    let ns = time.tv_nsec + ahead_ms * 1_000_000;
     time.tv_sec += ns.div_euclid(1_000_000_000);
     time.tv_nsec = ns.rem_euclid(1_000_000_000);
 }
@@ -34,6 +53,21 @@ fn now() -> timespec {
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME, &mut time) };
     shift(&mut time);
     time
+}
+
+/// libc's dlopen(), without RTLD_DEEPBIND: with it modules of Valkey would call libc's clocks.
+///
+/// # Safety
+/// As dlopen()'s.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void {
+    type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+    // SAFETY: the next function of that name is libc's, which has this type; its caller's promise.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
+        let next: Dlopen = std::mem::transmute(next);
+        next(name, flags & !libc::RTLD_DEEPBIND)
+    }
 }
 
 /// libc's clock_gettime().
