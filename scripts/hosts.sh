@@ -8,6 +8,9 @@ all_hosts=(redis-7.0 redis-8.0 redis-8.2 redis-8.6 valkey-8.1 valkey-9.1)
 # "Redis server v=8.6.3 …" as "Redis 8.6.3"; nothing if the program is not a server.
 host_version() { "$1" --version </dev/null 2>/dev/null | sed -n 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/p'; }
 
+# "Redis 8.6.3" as "redis-8.6".
+host_name() { host_version "$1" | sed -E 's/^(.*) ([0-9]+\.[0-9]+).*/\L\1-\2/'; }
+
 # Whether this server runs and has the version in its name, or a newer one.
 host_runs() { # NAME PATH
     local got
@@ -200,7 +203,8 @@ test_on() { # NAME
     find_host "$1" || return 0
     echo "Testing on $1: $(host_version "$host_server"), $host_server"
     # Left out: the engine alone, the sources, and Redis's own tests, which are those of 7.0.
-    MIDI_REDIS_SERVER=$host_server count_tests cargo test --release --locked --workspace --no-fail-fast \
+    MIDI_REDIS_SERVER=$host_server MIDI_HOST=$(host_name "$host_server") \
+        count_tests cargo test --release --locked --workspace --no-fail-fast \
         --test host --test port --test engine --test tools -- \
         --skip interleavings:: --skip _threads:: --skip inputs:: --skip layout:: --skip redis_suite:: || failed+=("$1")
 }

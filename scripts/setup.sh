@@ -89,7 +89,7 @@ setup_python_client() {
     export MIDI_CLIENT_PYTHON="$venv/bin/python tests/clients/python/redis_py.py"
 }
 
-# memcached, in $MIDI_MEMCACHED, for benchmarks only. Debian's package would start a system
+# memcached, in $MIDI_MEMCACHED, for benchmarks and the load generator's test. Debian's package would start a system
 # service, so the program is extracted from it, and only its library is installed.
 setup_memcached() {
     [ -z "${MIDI_MEMCACHED:-}" ] || return 0

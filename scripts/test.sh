@@ -5,6 +5,7 @@
 . "$(dirname "$0")/hosts.sh"
 setup redis
 setup_python_client
+setup_memcached
 # Tests mostly wait, so run more of them at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 # The integration tests load this into a server.
@@ -15,6 +16,8 @@ for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || find_host "
 : >"$MIDI_SKIPS"
 [ -n "${MIDI_CLIENT_PYTHON:-}" ] || skip_test any redis-py "there is no python3 with venv, or no redis-py"
 echo "Testing on $(host_version "$MIDI_REDIS_SERVER"), $MIDI_REDIS_SERVER"
+export MIDI_HOST
+MIDI_HOST=$(host_name "$MIDI_REDIS_SERVER")
 count_tests cargo test --release --locked --workspace --no-fail-fast || failed+=("$MIDI_REDIS_SERVER")
 for name in ${HOSTS:-redis-8.6 valkey-9.1}; do [ "$name" = none ] || test_on "$name"; done
 tell_counts

@@ -18,12 +18,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// As the scripts call it: `redis-7.0`.
-    pub fn name(self) -> String {
-        let (major, minor) = self.version;
-        format!("{}-{major}.{minor}", if self.valkey { "valkey" } else { "redis" })
-    }
-
     /// Newer than the host whose replies midi gives.
     pub fn is_newer(self) -> bool {
         self.version > (7, 0)

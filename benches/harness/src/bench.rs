@@ -115,13 +115,9 @@ pub struct Leg {
 }
 
 impl Experiment {
-    /// Keeps the legs whose series and point contain one of these texts each (no texts: all), and
-    /// the servers that they need.
-    pub fn retain(&mut self, series: &[String], points: &[String]) {
-        let is_wanted = |texts: &[String], name: &str| {
-            texts.is_empty() || texts.iter().any(|text| name.contains(text))
-        };
-        self.legs.retain(|leg| is_wanted(series, &leg.series) && is_wanted(points, &leg.point));
+    /// Keeps these legs, and the servers that they need.
+    pub fn retain(&mut self, is_wanted: impl FnMut(&Leg) -> bool) {
+        self.legs.retain(is_wanted);
         let legs = &self.legs;
         let is_used = |server: &str| {
             legs.iter().any(|leg| matches!(&leg.on, On::Shared(name) if name == server))

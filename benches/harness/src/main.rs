@@ -66,7 +66,7 @@ struct RunOptions {
     /// Only points whose names contain this
     #[arg(long)]
     point: Vec<String>,
-    /// Short rounds: for a look
+    /// Short rounds, and fewer of them: for a look
     #[arg(long)]
     quick: bool,
     /// Rounds of each leg
@@ -151,8 +151,14 @@ fn run(options: &RunOptions) -> Result<()> {
     let mut experiments = experiments::all(&catalogue, &plan);
     experiments.retain(|experiment| wanted(experiment.number, experiment.name));
     if !options.series.is_empty() || !options.point.is_empty() {
+        let is_wanted = |texts: &[String], name: &str| {
+            texts.is_empty() || texts.iter().any(|text| name.contains(text))
+        };
         let (series, points) = (&options.series, &options.point);
-        experiments.iter_mut().for_each(|experiment| experiment.retain(series, points));
+        for experiment in &mut experiments {
+            experiment
+                .retain(|leg| is_wanted(series, &leg.series) && is_wanted(points, &leg.point));
+        }
         experiments.retain(|experiment| !experiment.legs.is_empty());
     }
     ensure!(

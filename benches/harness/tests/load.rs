@@ -14,6 +14,10 @@ use serde_json::Value;
 mod free_port;
 use free_port::free_port;
 
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+use skip::skip;
+
 const BENCH: &str = env!("CARGO_BIN_EXE_midi-bench");
 
 /// A process on a port of its own. Ends when dropped.
@@ -237,7 +241,7 @@ fn the_echo_server_answers_every_request() {
 #[test]
 fn memcached_if_there_is_one() {
     let Ok(program) = std::env::var("MIDI_MEMCACHED") else {
-        return println!("SKIPPED: MIDI_MEMCACHED names no memcached");
+        return skip("MIDI_MEMCACHED names no memcached");
     };
     let server = Running::start(&program, |port| {
         ["-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "root"].map(str::to_owned).into()

@@ -34,13 +34,11 @@ fn run(experiment: &str, more: &[&str], module: &Path) -> (Value, PathBuf) {
 #[test]
 fn an_experiment_of_the_port_has_figures_for_every_leg() {
     let module = Path::new(BENCH).with_file_name("libmidi.so");
-    if !module.exists() {
-        return println!("SKIPPED: {} is not built", module.display());
-    }
+    assert!(module.exists(), "{} is not built: make build", module.display());
     let (results, report) = run(EXPERIMENT, &[], &module);
     let rounds = results["outcomes"][0]["rounds"].as_array().expect("rounds");
-    // Two commands on two servers at three depths, and GETs of the floor.
-    assert_eq!(rounds.len(), 15);
+    // Two commands on two servers at one depth, and GETs of the floor.
+    assert_eq!(rounds.len(), 5);
     for round in rounds {
         assert!(round["loads"]["load"]["operations"].as_u64() > Some(0), "{round}");
         assert!(round["loads"]["load"]["server"]["cpu_ns"].as_u64() > Some(0), "{round}");
@@ -53,9 +51,7 @@ fn an_experiment_of_the_port_has_figures_for_every_leg() {
 #[test]
 fn durable_writes_have_their_fsyncs_counted() {
     let module = Path::new(BENCH).with_file_name("libmidi.so");
-    if !module.exists() {
-        return println!("SKIPPED: {} is not built", module.display());
-    }
+    assert!(module.exists(), "{} is not built: make build", module.display());
     let (series, point) = (["--series", "redis", "--series", "fdatasync"], "one connection");
     let wanted = [&series[..], &["--point", point, "--keys", "10000"]].concat();
     let (results, _) = run("aof", &wanted, &module);

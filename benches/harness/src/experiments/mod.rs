@@ -39,8 +39,36 @@ pub const NAMES: [&str; 14] = [
     hostile::NAME,
 ];
 
-/// Every experiment, in that order.
+/// Every experiment, in that order; in a quick run with fewer legs.
 pub fn all(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
+    let mut experiments = whole(catalogue, plan);
+    if plan.quick {
+        for experiment in &mut experiments {
+            let name = experiment.name;
+            experiment.retain(|leg| is_quick(name, &leg.point));
+        }
+    }
+    experiments
+}
+
+/// Whether a quick run has the legs of this point: one depth of pipelines, one size of values, one
+/// kind of load, so that all experiments take less than five minutes.
+fn is_quick(experiment: &str, point: &str) -> bool {
+    match experiment {
+        host_door::NAME => point == "10",
+        port::NAME | port_all_cores::NAME | port_large::NAME => {
+            point.contains("pipeline 10") && !point.contains(Mix::Both.name())
+        }
+        contention::NAME => !point.starts_with(contention::LIGHT[1].0),
+        noisy_neighbour::NAME => !point.contains("open loop"),
+        aof::NAME => !point.contains("6000 B") && !point.contains("mean below"),
+        snapshots::NAME => point == snapshots::RANDOM || point == snapshots::forks(1024),
+        hostile::NAME => !point.ends_with(&format!("{} connections", hostile::SHAPES[1].0)),
+        _ => true,
+    }
+}
+
+fn whole(catalogue: &Catalogue, plan: &Plan) -> Vec<Experiment> {
     vec![
         host_door::experiment(catalogue, plan),
         port::experiment(catalogue, plan),
