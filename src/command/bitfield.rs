@@ -6,8 +6,8 @@ use super::bitmap::bit_offset;
 use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys,
-    Limits, OneKey, Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
+    Reply, Run, arg, parse_integer, word,
 };
 use crate::store::Origin;
 
@@ -39,12 +39,7 @@ pub(super) static BITFIELD: Command = Command {
     name: "bitfield",
     arity: -2,
     flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
-    keys: Keys::ByOptions(ByOptions {
-        most: Access::ReadOverwrite,
-        plain: Access::Read,
-        words: &[("set", Access::ReadOverwrite), ("incrby", Access::ReadOverwrite)],
-        first: 2,
-    }),
+    keys: Keys::Fields,
     categories: "write bitmap slow",
     group: "bitmap",
     docs: Docs {

@@ -23,6 +23,8 @@ pub enum Keys {
     CountedPairs(Access),
     /// Argument 1; what happens to it depends on the options.
     ByOptions(ByOptions),
+    /// Argument 1; it is only read if all of BITFIELD's operations are GET.
+    Fields,
 }
 
 /// The access to a key if it depends on options.
@@ -89,7 +91,7 @@ impl Keys {
     ) -> impl ExactSizeIterator<Item = usize> + Clone + use<> {
         let (end, step) = match self {
             Keys::None => (1, 1),
-            Keys::One(_) | Keys::ByOptions(_) => (2, 1),
+            Keys::One(_) | Keys::ByOptions(_) | Keys::Fields => (2, 1),
             Keys::Second(_) | Keys::Two(..) => (3, 1),
             Keys::MadeOf(..) | Keys::All(_) => (usize::MAX, 1),
             Keys::Pairs(_) => (usize::MAX, 2),
@@ -102,6 +104,7 @@ impl Keys {
     pub fn access(self, number: usize, args: &Args<'_>) -> Access {
         match self {
             Keys::ByOptions(options) => options.access(args),
+            Keys::Fields => field_access(args),
             Keys::Two(_, others) | Keys::MadeOf(_, others) if number > 0 => others,
             Keys::One(access)
             | Keys::Second(access)
@@ -125,6 +128,21 @@ impl Access {
     pub fn writes(self) -> bool {
         !matches!(self, Access::Look | Access::Read)
     }
+}
+
+/// What BITFIELD's operations do to its key. Where they are wrong that is the most they could do,
+/// as on the host: who may not write the key learns that, and not what is wrong.
+fn field_access(args: &Args<'_>) -> Access {
+    let mut at = 2;
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        at += match () {
+            _ if args.is(at, "get") && left >= 2 => 3,
+            _ if args.is(at, "overflow") && left >= 1 => 2,
+            _ => return Access::ReadOverwrite,
+        };
+    }
+    Access::Read
 }
 
 /// MSETEX's number of pairs. Fails if it is invalid or there are fewer arguments.

@@ -54,7 +54,7 @@ impl Keys {
     pub fn range(self) -> (i32, i32, i32) {
         match self {
             Keys::None | Keys::CountedPairs(_) => (0, 0, 0),
-            Keys::One(_) | Keys::ByOptions(_) => (1, 1, 1),
+            Keys::One(_) | Keys::ByOptions(_) | Keys::Fields => (1, 1, 1),
             Keys::Second(_) => (2, 2, 1),
             Keys::Two(..) => (1, 2, 1),
             Keys::MadeOf(..) => (2, -1, 1),
@@ -90,6 +90,9 @@ impl Keys {
             }
             Keys::ByOptions(options) => {
                 vec![KeySpec { varies: true, ..spec(options.most, 1, 0, 1) }]
+            }
+            Keys::Fields => {
+                vec![KeySpec { varies: true, ..spec(Access::ReadOverwrite, 1, 0, 1) }]
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::command::{Access, Args, Command, Keys};
 
 /// Whether the host asks for a command's keys this way.
 pub fn are_asked_for(keys: Keys) -> bool {
-    matches!(keys, Keys::CountedPairs(_) | Keys::ByOptions(_))
+    matches!(keys, Keys::CountedPairs(_) | Keys::ByOptions(_) | Keys::Fields)
 }
 
 /// Reports a call's keys if the host asks for them; false if this is a call to run.

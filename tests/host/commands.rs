@@ -492,8 +492,19 @@ fn the_documentation_names_the_same_words() {
 const SETS: [&str; 5] = ["key1 v", "key1 v NX", "key1 GET", "key1 v get", "key1 v EX 10 XX GET"];
 
 /// The same for BITFIELD.
-const BITFIELDS: [&str; 4] =
-    ["key1", "key1 GET u8 0", "key1 GET u8 0 set u8 0 1", "key1 OVERFLOW FAIL INCRBY u8 0 1"];
+const BITFIELDS: [&str; 10] = [
+    "key1",
+    "key1 GET u8 0",
+    "key1 GET u8 0 set u8 0 1",
+    "key1 OVERFLOW FAIL INCRBY u8 0 1",
+    "key1 OVERFLOW FAIL GET u8 0",
+    // Wrong ones.
+    "key1 GET REPLACE",
+    "key1 GET set 0",
+    "key1 OVERFLOW set",
+    "key1 SET u8 0",
+    "key1 GET u8 0 NOSUCH",
+];
 
 /// On both doors and in ACL rules, a command reads or writes the same keys as the host's command.
 #[test]
