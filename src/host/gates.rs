@@ -37,7 +37,6 @@ pub static GATES: HostGates = HostGates {
     saving: AtomicBool::new(false),
     loading_aof: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
-    rewrites_all: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
     replicas_wanted: AtomicI64::new(0),
 };
@@ -62,8 +61,6 @@ pub struct HostGates {
     loading_aof: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
-    /// A rewritten AOF begins with an RDB, which has midi's keys.
-    rewrites_all: AtomicBool,
     stops_at_disk_error: AtomicBool,
     replicas_wanted: AtomicI64,
 }
@@ -202,7 +199,6 @@ impl HostGates {
     /// that it wants is then taken for 1: INFO counts the good ones only if it wants some.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
-        self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
         journal::settings_are(
             ctx,
             is(c"appendfsync", b"always"),
@@ -249,7 +245,6 @@ impl HostGates {
             .and_if(seen(&self.saving), Gates::SAVING)
             .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
             .and_if(aof, Gates::AOF_ON)
-            .and_if(aof && !seen(&self.rewrites_all), Gates::NO_PREAMBLE)
             .and_if(backlog::may_be_there(), Gates::BACKLOG);
         instance().engine.set_gates(ctx.locked(), gates);
     }

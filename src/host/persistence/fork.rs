@@ -16,6 +16,7 @@ use super::super::instance::{if_in_use, instance};
 use super::super::{guarded, kept};
 use crate::engine::{AllHeld, Locked};
 use crate::limits::FORK_PATIENCE;
+use crate::store::Store;
 
 thread_local! {
     /// All tokens, while this thread forks.
@@ -50,6 +51,19 @@ pub fn is_child() -> bool {
 /// All tokens, if this is a forked child whose memory is the state at one moment.
 pub fn held_in_child() -> Option<&'static AllHeld<'static>> {
     IN_CHILD.get()
+}
+
+/// Why a child holds no tokens, for the log.
+pub const NOT_HELD: &str = "a thread that is not the server's main thread has forked, and did not \
+                            get hold of all shards in time";
+
+/// Lends the shards that a child holds to whoever saves them.
+pub fn lend(all: &'static AllHeld<'static>) -> impl FnMut(u32, &mut dyn FnMut(&Store)) + use<> {
+    |shard, look| {
+        if let Some(store) = all.store(shard) {
+            look(store);
+        }
+    }
 }
 
 /// Forks so far; and how many microseconds midi added to the last one, and to the one to which it
