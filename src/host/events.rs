@@ -194,9 +194,9 @@ unsafe extern "C" fn on_replica_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, 
     let ctx = unsafe { Ctx::new(ctx) };
     let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
     if is_online && !IS_SAID.swap(true, Ordering::Relaxed) {
-        let text = "A replica is attached. It must have midi loaded too: without it, it drops what \
-                    is written to midi's keys, and whole transactions with such writes, the \
-                    server's own keys included. It cannot be synced once midi has keys.";
+        let text = "A replica is attached. It must have midi loaded too: without it, it ends at a \
+                    full sync, and after a partial one drops what is written to midi's keys, and \
+                    whole transactions with such writes, the server's own keys included.";
         log(ctx, Level::Notice, text);
     }
 }

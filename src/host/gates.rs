@@ -190,7 +190,7 @@ impl HostGates {
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
     pub fn before_fork(&self, ctx: Ctx<'_>) {
-        backlog::look(ctx);
+        backlog::before_fork(ctx);
         self.look(ctx);
         self.may_change();
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::super::gates::GATES;
 use super::super::instance::{if_in_use, instance};
 use super::super::{guarded, kept};
+use super::backlog;
 use crate::engine::{AllHeld, Locked};
 use crate::limits::FORK_PATIENCE;
 use crate::store::Store;
@@ -96,6 +97,7 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
 /// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Option<AllHeld<'static>> {
+    backlog::before_unknown_fork();
     instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
 }
 
