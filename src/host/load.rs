@@ -83,6 +83,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
+    warn_of_config(ctx);
     let (databases, cluster) = config::databases(ctx);
     let engine_config = config::engine_config(databases, cluster);
     let waker: &'static Waker =
@@ -172,12 +173,24 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
         log(
             ctx,
             Level::Warning,
-            "The server does not report its settings, because CONFIG has been renamed. So midi's \
-             port does not know its bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: \
-             set midi.bind (127.0.0.1 and ::1 until then), midi.protected-mode, midi.timeout and \
-             midi.tcp-keepalive. midi assumes that stop-writes-on-bgsave-error and \
-             replica-serve-stale-data are yes.",
+            "midi's port does not know the server's bind, protected-mode, timeout, tcp-keepalive \
+             and tcp-backlog: set midi.bind (127.0.0.1 and ::1 until then), midi.protected-mode, \
+             midi.timeout and midi.tcp-keepalive. It assumes that stop-writes-on-bgsave-error is \
+             yes and replica-serve-stale-data no.",
         );
+    }
+}
+
+/// Warns of what midi does not know if the host does not report its settings.
+fn warn_of_config(ctx: Ctx<'_>) {
+    if !config::are_told(ctx) {
+        let policy = config::assumed_policy();
+        let text = format!(
+            "The server does not report its settings, because CONFIG has been renamed. midi \
+             assumes appendfsync {policy}: if that is wrong, set midi.assume-appendfsync. It does \
+             not know whether no-appendfsync-on-rewrite takes syncs away."
+        );
+        log(ctx, Level::Warning, &text);
     }
 }
 
