@@ -123,6 +123,12 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
                     its keys leave midi: MIDI.EXPORT … MOVE.";
         log(ctx, Level::Warning, text);
     }
+    // Valkey 9.2 and later. A save without a fork has no moment at which midi's keys hold still.
+    if ctx.config_text(c"forkless-infrastructure-enabled").is_some_and(|text| text == b"yes") {
+        let text = "This server saves with a fork while midi is loaded, whatever \
+                    bgsave-default-method says, and refuses BGSAVE FORKLESS.";
+        log(ctx, Level::Warning, text);
+    }
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
     let (workers, shards) =
         (counted(engine_config.workers, "worker"), counted(engine_config.shards, "shard"));
