@@ -100,6 +100,10 @@ pub const SNAPSHOT_FRAME_BYTES: usize = 64 << 10;
 /// From this size on, a value is a string of its own in a snapshot, which is not copied.
 pub const SNAPSHOT_LARGE_BYTES: usize = 64 << 10;
 
+/// How much of an AOF's base midi writes before it syncs that, as the hosts do with their own part:
+/// one fsync of all of it would hold up those of the log beside it.
+pub const BASE_SYNCED_EVERY: usize = 4 << 20;
+
 /// Bytes of a snapshot, or of an AOF's records, that have been read and wait for a worker, while it
 /// is loaded; a single frame may be larger. A worker that naps, or has others to serve, misses some
 /// milliseconds of reading: a few MiB.

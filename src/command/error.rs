@@ -83,8 +83,6 @@ pub enum Error {
     JobLeft(u64),
     /// A long command reached the host's `maxmemory`.
     OutOfMemory,
-    /// The host's AOF is on, and would be rewritten without midi's keys.
-    NoPreamble,
     /// The host cannot write to its AOF; the system's number of the error, 0 if it is not known.
     AofError(i32),
     /// What a unit would read is not in the AOF yet, and cannot be logged during a pause.
@@ -264,11 +262,6 @@ impl Error {
                 format!("ERR job {id} was cancelled by MIDI.JOBS CANCEL").into()
             }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-            Error::NoPreamble => {
-                "MISCONF with aof-use-rdb-preamble no a rewrite of the AOF loses midi's keys, so \
-                 midi refuses writes while appendonly is on. Set aof-use-rdb-preamble to yes."
-                    .into()
-            }
             Error::AofError(0) => "MISCONF Errors writing to the AOF file".into(),
             Error::AofError(errno) => {
                 let reason = std::io::Error::from_raw_os_error(errno).to_string();

@@ -25,7 +25,6 @@ const FOR_HOST_WRITES: Gates = Gates::WRITES_PAUSED
 const FOR_WRITES: Gates = FOR_HOST_WRITES
     .and(Gates::READ_ONLY)
     .and(Gates::SAVING)
-    .and(Gates::NO_PREAMBLE)
     .and(Gates::NOTIFICATIONS)
     .and(Gates::JOURNAL);
 
@@ -120,14 +119,12 @@ impl Engine {
     /// need more memory.
     #[inline]
     pub fn write_refusal(&self, needs_memory: bool) -> Option<Error> {
-        const ALL: Gates = Gates::READ_ONLY.and(Gates::NO_PREAMBLE).and(Gates::OUT_OF_MEMORY);
+        const ALL: Gates = Gates::READ_ONLY.and(Gates::OUT_OF_MEMORY);
         let gates = self.gates();
         if !gates.has(ALL) {
             None
         } else if gates.has(Gates::READ_ONLY) {
             Some(Error::ReadOnly)
-        } else if gates.has(Gates::NO_PREAMBLE) {
-            Some(Error::NoPreamble)
         } else {
             needs_memory.then_some(Error::OutOfMemory)
         }

@@ -43,8 +43,6 @@ impl Gates {
 
     /// Too much of the log waits for the main thread. Set by workers.
     pub const JOURNAL: Gates = Gates(1 << 16);
-    /// The host has AOF on, but would rewrite it without midi's keys.
-    pub const NO_PREAMBLE: Gates = Gates(1 << 17);
     /// The host could not write to its AOF.
     pub const AOF_ERROR: Gates = Gates(1 << 18);
 

@@ -33,7 +33,7 @@ pub enum Mode {
     /// Writes take effect at once, and are logged: see `log`.
     Logged,
     /// Nobody may write, and keys that are due are hidden, not removed: the host loads data, saves
-    /// without a fork, is a replica, or has a log that midi cannot write to.
+    /// without a fork, or is a replica.
     Closed,
 }
 
@@ -49,8 +49,7 @@ impl Mode {
 }
 
 /// The gates that close the keyspace.
-const CLOSING: Gates =
-    Gates::LOADING.and(Gates::READ_ONLY).and(Gates::SAVING).and(Gates::NO_PREAMBLE);
+const CLOSING: Gates = Gates::LOADING.and(Gates::READ_ONLY).and(Gates::SAVING);
 
 /// The gates that say that the host has a log of writes.
 const LOGGING: Gates = Gates::AOF_ON.and(Gates::BACKLOG);

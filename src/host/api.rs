@@ -212,28 +212,12 @@ impl Ctx<'_> {
 
     /// A numeric field of the host's INFO; `None` if there is no such field.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        let mut error = 0;
-        // SAFETY: the data lives until it is freed at the end of this block.
-        let number = unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let number =
-                api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
-            api!(RedisModule_FreeServerInfo)(self.raw(), data);
-            number
-        };
-        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+        self.info(section).number(field)
     }
 
     /// A text field of the host's INFO; `None` if there is no such field.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the data lives until it is freed at the end of this block, after the copy.
-        unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let text = api!(RedisModule_ServerInfoGetFieldC)(data, field.as_ptr());
-            let copy = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
-            api!(RedisModule_FreeServerInfo)(self.raw(), data);
-            copy
-        }
+        self.info(section).text(field)
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -297,6 +281,49 @@ impl Ctx<'_> {
             }
             answer
         }
+    }
+}
+
+/// A section of the host's INFO, taken at one moment.
+pub struct InfoSection<'a> {
+    ctx: Ctx<'a>,
+    data: *mut raw::RedisModuleServerInfoData,
+}
+
+impl<'a> Ctx<'a> {
+    /// A section of the host's INFO, as it is now.
+    pub fn info(self, section: &CStr) -> InfoSection<'a> {
+        // SAFETY: a valid context; what it makes is freed when it is dropped.
+        let data = unsafe { api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr()) };
+        InfoSection { ctx: self, data }
+    }
+}
+
+impl InfoSection<'_> {
+    /// A numeric field; `None` if there is no such field.
+    pub fn number(&self, field: &CStr) -> Option<u64> {
+        let mut error = 0;
+        // SAFETY: the data lives as long as `self`.
+        let number = unsafe {
+            api!(RedisModule_ServerInfoGetFieldUnsigned)(self.data, field.as_ptr(), &mut error)
+        };
+        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+    }
+
+    /// A text field; `None` if there is no such field.
+    pub fn text(&self, field: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the data lives as long as `self`, and the text as long as the data.
+        unsafe {
+            let text = api!(RedisModule_ServerInfoGetFieldC)(self.data, field.as_ptr());
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec())
+        }
+    }
+}
+
+impl Drop for InfoSection<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by [`Ctx::info`], and freed once.
+        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx.raw(), self.data) };
     }
 }
 

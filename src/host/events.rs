@@ -11,7 +11,7 @@ use super::instance::instance;
 use super::persistence::journal::Logging;
 use super::persistence::loading::LoadedFrom;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, fork, journal, loading, save_points, saving};
+use super::persistence::{backlog, base, fork, journal, loading, save_points, saving};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -194,9 +194,9 @@ unsafe extern "C" fn on_replica_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, 
     let ctx = unsafe { Ctx::new(ctx) };
     let is_online = sub == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE;
     if is_online && !IS_SAID.swap(true, Ordering::Relaxed) {
-        let text = "A replica is attached. It must have midi loaded too: without it, it drops what \
-                    is written to midi's keys, and whole transactions with such writes, the \
-                    server's own keys included. It cannot be synced once midi has keys.";
+        let text = "A replica is attached. It must have midi loaded too: without it, it ends at a \
+                    full sync, and after a partial one drops what is written to midi's keys, and \
+                    whole transactions with such writes, the server's own keys included.";
         log(ctx, Level::Notice, text);
     }
 }
@@ -235,11 +235,20 @@ unsafe extern "C" fn on_persistence(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_RDB_START => base::begin(false),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START => base::begin(true),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED if fork::is_child() => base::end_in_child(),
         // A child's parent is told of its birth and its death.
         _ if fork::is_child() => {}
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START
-        | raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START => saving::begin(ctx),
-        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(ctx, true),
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_RDB_START => {
+            base::begin(false);
+            saving::begin(ctx);
+        }
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START => {
+            base::begin(true);
+            saving::begin(ctx);
+        }
+        raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED => saving::end(ctx, base::end_here()),
         raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED => saving::end(ctx, false),
         _ => {}
     });
@@ -249,8 +258,9 @@ unsafe extern "C" fn on_fork_child(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN => saving::child_was_born(ctx),
         raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED => saving::child_died(ctx),
-        _ => saving::child_was_born(ctx),
+        _ => {}
     });
 }
 

@@ -18,12 +18,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use redis_module::raw;
 
 use super::api::{Ctx, must_not_replicate};
-use super::guarded;
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
 use super::persistence::{backlog, journal, save_points};
+use super::{config, guarded};
 use crate::engine::{Gates, Locked};
+
+/// The number of replicas that the host wants for writes, if it does not report that.
+const UNKNOWN: i64 = -1;
 
 /// What is known of the host's gates.
 pub static GATES: HostGates = HostGates {
@@ -37,7 +40,6 @@ pub static GATES: HostGates = HostGates {
     saving: AtomicBool::new(false),
     loading_aof: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
-    rewrites_all: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
     replicas_wanted: AtomicI64::new(0),
 };
@@ -62,8 +64,6 @@ pub struct HostGates {
     loading_aof: AtomicBool,
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
-    /// A rewritten AOF begins with an RDB, which has midi's keys.
-    rewrites_all: AtomicBool,
     stops_at_disk_error: AtomicBool,
     replicas_wanted: AtomicI64,
 }
@@ -147,19 +147,11 @@ impl HostGates {
         }
         self.stale.store(false, Ordering::Relaxed);
         backlog::look(ctx);
-        let wanted = self.replicas_wanted.load(Ordering::Relaxed);
-        if ports && wanted > 0 {
-            // INFO lacks this field if any lag is allowed: then there are never too few.
-            let good = ctx.info_number(c"replication", c"min_slaves_good_slaves");
-            self.few_replicas
-                .store(good.is_some_and(|good| (good as i64) < wanted), Ordering::Relaxed);
-        } else {
-            self.few_replicas.store(false, Ordering::Relaxed);
-        }
+        self.few_replicas.store(ports && self.has_few_replicas(ctx), Ordering::Relaxed);
         let stops = ports && self.stops_at_disk_error.load(Ordering::Relaxed);
         let failed = || {
             ctx.info_text(c"persistence", c"rdb_last_bgsave_status")
-                .is_some_and(|text| text == b"err")
+                .is_none_or(|text| text != b"ok")
         };
         self.disk_error.store(stops && failed(), Ordering::Relaxed);
         self.read_aof_status(ctx);
@@ -188,33 +180,45 @@ impl HostGates {
     fn aof_has_failed(&self, ctx: Ctx<'_>) -> bool {
         let is_on = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
         let status = || ctx.info_text(c"persistence", c"aof_last_write_status");
-        is_on && status().is_some_and(|text| text == b"err")
+        is_on && status().is_none_or(|text| text != b"ok")
     }
 
     /// The host is about to fork, perhaps for a replica or for an AOF: reads no more than that.
     pub fn before_fork(&self, ctx: Ctx<'_>) {
-        backlog::look(ctx);
+        backlog::before_fork(ctx);
         self.look(ctx);
         self.may_change();
     }
 
-    /// If the host does not report a setting, Redis's default is assumed. The number of replicas
-    /// that it wants is then taken for 1: INFO counts the good ones only if it wants some.
+    /// What the host does not report is taken for what lets the least through.
     fn read_settings(&self, ctx: Ctx<'_>) {
         let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
-        self.rewrites_all.store(!is(c"aof-use-rdb-preamble", b"no"), Ordering::Relaxed);
         journal::settings_are(
             ctx,
-            is(c"appendfsync", b"always"),
+            config::syncs_always(ctx),
             is(c"no-appendfsync-on-rewrite", b"yes"),
         );
-        self.serves_stale.store(!is(c"replica-serve-stale-data", b"no"), Ordering::Relaxed);
+        self.serves_stale.store(is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
         let save = ctx.config_text(c"save");
-        save_points::configure(save.as_deref().unwrap_or_default());
+        save_points::configure(save.as_deref());
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && save.as_deref() != Some(b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
-        self.replicas_wanted
-            .store(ctx.config_number(c"min-replicas-to-write").unwrap_or(1), Ordering::Relaxed);
+        let wanted = ctx.config_number(c"min-replicas-to-write").unwrap_or(UNKNOWN);
+        self.replicas_wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    /// Whether the host has fewer replicas than it wants for writes. INFO counts the good ones only
+    /// if it wants some, and any lag is not allowed: else there are never too few.
+    fn has_few_replicas(&self, ctx: Ctx<'_>) -> bool {
+        let wanted = self.replicas_wanted.load(Ordering::Relaxed);
+        if wanted == 0 {
+            return false;
+        }
+        let good = ctx.info_number(c"replication", c"min_slaves_good_slaves");
+        good.is_some_and(|good| match wanted {
+            UNKNOWN => ctx.refusal_of(c"MIDI.JOURNAL").starts_with(b"NOREPLICAS "),
+            wanted => (good as i64) < wanted,
+        })
     }
 
     /// Reads the flags, and combines them with what is known.
@@ -249,7 +253,6 @@ impl HostGates {
             .and_if(seen(&self.saving), Gates::SAVING)
             .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
             .and_if(aof, Gates::AOF_ON)
-            .and_if(aof && !seen(&self.rewrites_all), Gates::NO_PREAMBLE)
             .and_if(backlog::may_be_there(), Gates::BACKLOG);
         instance().engine.set_gates(ctx.locked(), gates);
     }
@@ -257,6 +260,7 @@ impl HostGates {
 
 /// Bytes left below `maxmemory`.
 fn headroom(ctx: Ctx<'_>) -> i64 {
-    let number = |field| ctx.info_number(c"memory", field).unwrap_or(0) as i64;
-    number(c"maxmemory") - number(c"used_memory")
+    let info = ctx.info(c"memory");
+    let limit = info.number(c"maxmemory").zip(info.number(c"used_memory"));
+    limit.map_or(0, |(most, used)| most as i64 - used as i64)
 }

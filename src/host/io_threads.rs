@@ -13,14 +13,15 @@ pub const ANSWERS_EARLY: (u32, u32) = (8, 2);
 /// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
 pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);
 
-/// Whether the host is Redis of this version or a later one, with I/O threads.
+/// Whether the host is Redis of this version or a later one, with I/O threads; both as far as it
+/// reports them.
 pub fn is_redis_since(ctx: Ctx<'_>, first: (u32, u32)) -> bool {
     // Valkey reports a version of Redis's too.
     let is_valkey = ctx.info_text(c"server", c"valkey_version").is_some();
-    if is_valkey || ctx.config_number(c"io-threads").unwrap_or(1) <= 1 {
+    if is_valkey || ctx.config_number(c"io-threads").is_some_and(|threads| threads <= 1) {
         return false;
     }
-    let text = ctx.info_text(c"server", c"redis_version").unwrap_or_default();
+    let Some(text) = ctx.info_text(c"server", c"redis_version") else { return true };
     let text = String::from_utf8_lossy(&text).into_owned();
     let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= first

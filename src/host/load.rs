@@ -83,6 +83,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     kept::this_is_main();
     log_panics();
     config::load(ctx, args)?;
+    warn_of_config(ctx);
     let (databases, cluster) = config::databases(ctx);
     let engine_config = config::engine_config(databases, cluster);
     let waker: &'static Waker =
@@ -120,6 +121,12 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     if engine_config.cluster != Cluster::Off {
         let text = "midi's keys do not move with the slots of a cluster. Before a slot moves, have \
                     its keys leave midi: MIDI.EXPORT … MOVE.";
+        log(ctx, Level::Warning, text);
+    }
+    // Valkey 9.2 and later. A save without a fork has no moment at which midi's keys hold still.
+    if ctx.config_text(c"forkless-infrastructure-enabled").is_some_and(|text| text == b"yes") {
+        let text = "This server saves with a fork while midi is loaded, whatever \
+                    bgsave-default-method says, and refuses BGSAVE FORKLESS.";
         log(ctx, Level::Warning, text);
     }
     let mode = if engine_config.safemode { ", SAFEMODE" } else { "" };
@@ -172,12 +179,24 @@ fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
         log(
             ctx,
             Level::Warning,
-            "The server does not report its settings, because CONFIG has been renamed. So midi's \
-             port does not know its bind, protected-mode, timeout, tcp-keepalive and tcp-backlog: \
-             set midi.bind (127.0.0.1 and ::1 until then), midi.protected-mode, midi.timeout and \
-             midi.tcp-keepalive. midi assumes that stop-writes-on-bgsave-error and \
-             replica-serve-stale-data are yes.",
+            "midi's port does not know the server's bind, protected-mode, timeout, tcp-keepalive \
+             and tcp-backlog: set midi.bind (127.0.0.1 and ::1 until then), midi.protected-mode, \
+             midi.timeout and midi.tcp-keepalive. It assumes that stop-writes-on-bgsave-error is \
+             yes and replica-serve-stale-data no.",
         );
+    }
+}
+
+/// Warns of what midi does not know if the host does not report its settings.
+fn warn_of_config(ctx: Ctx<'_>) {
+    if !config::are_told(ctx) {
+        let policy = config::assumed_policy();
+        let text = format!(
+            "The server does not report its settings, because CONFIG has been renamed. midi \
+             assumes appendfsync {policy}: if that is wrong, set midi.assume-appendfsync. It does \
+             not know whether no-appendfsync-on-rewrite takes syncs away."
+        );
+        log(ctx, Level::Warning, &text);
     }
 }
 

@@ -21,7 +21,8 @@ static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);
 static PUBSUB: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Reads the host's setting. At load, and when a setting has changed. If normal clients have no
-/// limit, or the host reports none, no client has one.
+/// limit, or the host reports none, no client has one: the host then judges whole replies, and a
+/// guess would close clients that it lets live.
 pub fn look(ctx: Ctx<'_>) {
     let text = ctx.config_text(c"client-output-buffer-limit").unwrap_or_default();
     let normal = hard_limit(&text, b"normal").map_or(usize::MAX, reply_limit);

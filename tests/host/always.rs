@@ -286,3 +286,44 @@ fn a_full_disk_is_known_at_once() {
     server.restart(crate::common::redis_server());
     assert_eq!(server.client().run("MIDI.GET k"), Value::bulk("after"));
 }
+
+/// Hosts from about 8.2 on report their policy whatever CONFIG is called. Where it is not known
+/// midi waits, unless `midi.assume-appendfsync` says that it need not; so does a port that would
+/// otherwise answer what has run.
+#[test]
+fn a_policy_that_is_not_known_is_always() {
+    for gone in ["CONFIG \"\"", "CONFIG settings"] {
+        let disk = Disk::with_delay(DELAY);
+        let builder = Builder::new().load("reply-after run").with_port().config("appendonly yes");
+        let builder = builder.config("appendfsync always").config(format!("rename-command {gone}"));
+        let server = disk.under(builder).start();
+        let (mut writer, mut reader) = (server.midi_client(), server.midi_client());
+        let mut seen = Vec::new();
+        for value in 0..10 {
+            let sent = now_ns();
+            writer.send_line(&format!("SET k {value}"));
+            while reader.run("GET k") != Value::bulk(value.to_string()) {}
+            seen.push((sent, now_ns()));
+            assert_eq!(writer.read(), Value::ok());
+            seen.push((sent, now_ns()));
+        }
+        check(&server, &disk, gone, &seen);
+    }
+}
+
+#[test]
+fn a_policy_that_is_assumed() {
+    let reads_wait = |lines: &[&str]| {
+        let builder = Builder::new().load("threads 2").config("rename-command CONFIG \"\"");
+        let server = lines.iter().fold(builder, |builder, line| builder.config(*line)).start();
+        let waits = server.client().info("midi_persistence")["midi_journal_reads_wait"].clone();
+        (waits == "yes", server.log())
+    };
+    let (waits, log) = reads_wait(&["appendfsync everysec", "midi.assume-appendfsync everysec"]);
+    assert!(!waits, "{log}");
+    let (waits, log) = reads_wait(&["appendfsync everysec"]);
+    assert_eq!(waits, log.contains("midi assumes appendfsync always"), "{log}");
+    // What the host reports counts.
+    let (waits, log) = reads_wait(&["appendfsync always", "midi.assume-appendfsync no"]);
+    assert_eq!(waits, !log.contains("midi assumes appendfsync no"), "{log}");
+}

@@ -1,6 +1,6 @@
 //! The promise: the base of an AOF is an RDB, and has midi's keys. What was acknowledged before
-//! the AOF was on is in it; what is acknowledged later stands behind it. Where the base would not
-//! be an RDB, writes are refused while the AOF is on.
+//! the AOF was on is in it; what is acknowledged later stands behind it. `aof_text_base` has the
+//! promise for bases that are no RDB.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::persistence::{contents, fill};
 use crate::common::aof::{survives, wait_for_rewrite, wait_until_written};
 use crate::common::witness::{Witness, beside};
-use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server, wait_until};
+use crate::common::{Client, Door, Mode, Server, Value, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
     let manifest = server.dir().join("appendonlydir/appendonly.aof.manifest");
@@ -167,44 +167,6 @@ fn the_rdb_is_not_loaded_with_aof_on() {
     turn_on(&server, &mut client);
     let mut client = restarted(&mut server);
     assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (1, 1));
-}
-
-/// A base in the form of commands has no room for a module's data: writes are refused before they
-/// could be lost, and say what helps.
-#[test]
-fn a_base_without_rdb_has_no_keys_of_midi() {
-    let builder = Builder::new().load("threads 2").config("aof-use-rdb-preamble no");
-    let mut server = builder.with_port().start();
-    let mut client = server.client();
-    client.ok("MIDI.SET k v");
-    client.ok("SET k v");
-    turn_on(&server, &mut client);
-    let reply = client.run("MIDI.SET l w");
-    assert_eq!(
-        reply,
-        Value::error(
-            "MISCONF with aof-use-rdb-preamble no a rewrite of the AOF loses midi's keys, so midi \
-             refuses writes while appendonly is on. Set aof-use-rdb-preamble to yes."
-        )
-    );
-    let mut port = server.midi_client();
-    assert_eq!(port.run("SET l w"), reply);
-    assert_eq!(port.run("GET k"), Value::bulk("v"), "reads go on");
-    assert_eq!(port.run("GET l"), Value::NullBulk);
-    client.ok("SET l w");
-    wait_until_written(&mut client);
-    let mut client = restarted(&mut server);
-    assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (0, 2));
-    assert_eq!(client.run("MIDI.SET l w"), reply);
-    // The remedy.
-    client.ok("CONFIG SET aof-use-rdb-preamble yes");
-    client.ok("CONFIG REWRITE");
-    client.ok("MIDI.SET l w");
-    server.midi_client().ok("SET m x");
-    wait_until_written(&mut client);
-    let mut client = restarted(&mut server);
-    let values = [Value::bulk("w"), Value::bulk("x")].to_vec();
-    assert_eq!(client.run("MIDI.MGET l m"), Value::Array(values));
 }
 
 /// The host rewrites the AOF by itself, again and again, under load on both doors.

@@ -14,6 +14,7 @@ mod aof_debug;
 mod aof_large;
 mod aof_load;
 mod aof_pauses;
+mod aof_text_base;
 mod aof_torn;
 mod aof_units;
 mod backups;

@@ -3,7 +3,7 @@
 //! it can find out.
 
 use crate::common::port::Ported;
-use crate::common::{Builder, Client, Value, free_port, module};
+use crate::common::{Builder, Client, Value, free_port, module, wait_until};
 
 const RENAMED: [&str; 5] = [
     "rename-command FLUSHALL \"\"",
@@ -134,12 +134,53 @@ fn without_config_the_port_says_what_it_does_not_know() {
     client.ok("SET k v");
     let mut host = ported.host();
     let timeout = host.run("settings GET midi.timeout").array().swap_remove(1).text();
-    let said = ported.server.log().contains("The server does not report its settings");
+    let log = ported.server.log();
+    let said = log.contains("The server does not report its settings");
+    for name in ["midi.assume-appendfsync", "midi.bind", "midi.timeout"] {
+        assert_eq!(log.contains(name), said, "{name}: {log}");
+    }
     assert_eq!(timeout, if said { "0" } else { "77" });
     assert_eq!(host.run("settings GET midi.protected-mode").array().swap_remove(1).text(), "yes");
     assert!(client.run("INFO server").text().contains("redis_version"));
     // On the port CONFIG keeps its name, though midi cannot use it to ask the host.
     assert_eq!(client.run("CONFIG GET maxclients"), Value::Array(vec![]));
+}
+
+/// What the server does not report is taken for what is strictest, or the server is asked to judge.
+#[test]
+fn without_config_the_port_lets_nothing_through_that_the_server_would_not() {
+    let builder = Builder::new().config("rename-command CONFIG \"\"").config("hz 100");
+    let builder = builder.config("min-replicas-to-write 2").config("repl-diskless-sync-delay 0");
+    let ported = Ported::start(builder.config("replica-serve-stale-data no"));
+    let (mut host, mut port) = (ported.host(), ported.client());
+    let replicas: Vec<_> = (0..2).map(|_| Builder::new().start()).collect();
+    let replicaof = format!("REPLICAOF 127.0.0.1 {}", ported.number_of_host());
+    for (good, replica) in (1..).zip(&replicas) {
+        assert!(port.run("SET k v").text().starts_with("NOREPLICAS "), "before replica {good}");
+        replica.client().ok(&replicaof);
+        wait_until("it counts", || {
+            host.info_number("replication", "min_slaves_good_slaves") == good
+        });
+    }
+    wait_until("two are enough", || port.run("SET k v") == Value::ok());
+    host.ok("REPLICAOF 127.0.0.1 1");
+    wait_until("stale data is not served", || port.run("GET k").text().starts_with("MASTERDOWN"));
+    host.ok("REPLICAOF NO ONE");
+    wait_until("a master's is", || port.run("GET k") == Value::bulk("v"));
+}
+
+/// Save points of any size are reached: each change counts.
+#[test]
+fn without_config_each_change_counts() {
+    let builder = Builder::new().config("rename-command CONFIG \"\"").config("appendonly yes");
+    let ported = Ported::start(builder.config("save 3600 1000"));
+    let mut words = vec!["MSET".to_owned()];
+    words.extend((0..200).map(|number| format!("word:{number}")));
+    let mut port = ported.client();
+    assert_eq!(port.call(&words), Value::ok());
+    wait_until("100 keys count", || {
+        ported.host().info_number("persistence", "rdb_changes_since_last_save") >= 100
+    });
 }
 
 #[test]

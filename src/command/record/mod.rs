@@ -15,7 +15,9 @@ mod write;
 pub use apply::ValueTooLong;
 pub use error::RecordError;
 pub use read::{Records, RecordsPosition};
-pub use write::{MULTI, header, is_text_of, select};
+pub use write::{
+    MULTI, header, is_text_of, journal_head, select, set_before_value, set_behind_value,
+};
 
 use crate::store::{Origin, UnixMs};
 

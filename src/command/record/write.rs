@@ -24,10 +24,16 @@ pub fn select(db: u32, out: &mut Vec<u8>) {
 /// Appends a bulk string.
 #[inline]
 fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'$');
-    out.extend_from_slice(itoa::Buffer::new().format(bytes.len()).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    bulk_head(out, bytes.len());
     out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what stands before the bytes of a bulk string.
+#[inline]
+fn bulk_head(out: &mut Vec<u8>, len: usize) {
+    out.push(b'$');
+    out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
@@ -35,6 +41,14 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 #[inline]
 fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     bulk(out, itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// What stands in an AOF before a MIDI.JOURNAL's text of `len` bytes. A line's end stands behind
+/// that.
+pub fn journal_head(len: usize) -> Vec<u8> {
+    let mut out = b"*2\r\n$12\r\nMIDI.JOURNAL\r\n".to_vec();
+    bulk_head(&mut out, len);
+    out
 }
 
 /// Whether this is the text of a record with this name, in whatever case, and these arguments.
@@ -142,14 +156,36 @@ fn write_set(
     expire_at: Option<UnixMs>,
     origin: Origin,
 ) {
+    out.reserve(FRAME_BYTES + key.len() + value.len());
+    set_before_value(out, key, value.len(), expire_at, origin);
+    out.extend_from_slice(value);
+    set_behind_value(out, expire_at, origin);
+}
+
+/// Appends the text of a [`Record::Set`] up to its value, which has `len` bytes.
+#[inline]
+pub fn set_before_value(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    len: usize,
+    expire_at: Option<UnixMs>,
+    origin: Origin,
+) {
     let head: &[u8] = match (expire_at.is_some(), origin != Origin::Given) {
         (false, false) => b"*3\r\n$3\r\nSET\r\n",
         (false, true) => b"*4\r\n$3\r\nSET\r\n",
         (true, false) => b"*5\r\n$3\r\nSET\r\n",
         (true, true) => b"*6\r\n$3\r\nSET\r\n",
     };
-    write_key(out, head, key, value.len());
-    bulk(out, value);
+    out.extend_from_slice(head);
+    bulk(out, key);
+    bulk_head(out, len);
+}
+
+/// Appends the text of a [`Record::Set`] from the end of its value on.
+#[inline]
+pub fn set_behind_value(out: &mut Vec<u8>, expire_at: Option<UnixMs>, origin: Origin) {
+    out.extend_from_slice(b"\r\n");
     if let Some(at) = expire_at {
         out.extend_from_slice(b"$4\r\nPXAT\r\n");
         number(out, at);

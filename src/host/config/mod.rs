@@ -13,8 +13,8 @@ use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, PortConfig, Settings};
 use table::{
-    BIND, CHOICES, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET,
-    UNIXSOCKETPERM, file_mode, numbered,
+    ASSUME_APPENDFSYNC, BIND, CHOICES, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES,
+    UNIXSOCKET, UNIXSOCKETPERM, file_mode, numbered,
 };
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
@@ -56,6 +56,7 @@ pub fn databases(ctx: Ctx<'_>) -> (u32, Cluster) {
     let count = number(c"databases").unwrap_or_else(|| count_databases(|db| ctx.has_db(db)));
     match number(c"cluster-databases") {
         _ if !is_cluster(ctx) => (count, Cluster::Off),
+        // A Valkey that does not report it may have more: their keys stay where they are.
         None => (count, Cluster::OneDatabase),
         // Valkey from 9 on.
         Some(count) => (count, Cluster::ManyDatabases),
@@ -140,6 +141,21 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
 fn bind_of_host(ctx: Ctx<'_>) -> String {
     let text = ctx.config_text(c"bind");
     text.map_or_else(|| "127.0.0.1 -::1".into(), |text| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether the host's `appendfsync` is `always`, or may be. What a host does not report, its
+/// configuration file does not tell either: arguments of its command line come after the file, and
+/// the host has overwritten them with its title by now.
+pub fn syncs_always(ctx: Ctx<'_>) -> bool {
+    let policy = ctx.config_text(c"appendfsync");
+    let policy = policy.unwrap_or_else(|| assumed_policy().into_bytes());
+    policy != b"everysec" && policy != b"no"
+}
+
+/// What `appendfsync` is taken for if the host does not report it.
+pub fn assumed_policy() -> String {
+    let assumed = ASSUME_APPENDFSYNC.value.lock().clone();
+    if assumed.is_empty() { "always".into() } else { assumed }
 }
 
 /// Whether the host reports its settings: CONFIG may have been renamed.

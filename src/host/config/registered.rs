@@ -207,9 +207,7 @@ unsafe extern "C" fn set_text(
     let value = String::from_utf8_lossy(value.map_or(&[], HostString::bytes));
     if !(text.valid)(&value) {
         // SAFETY: the host's own place for an error, which it frees.
-        unsafe {
-            *error = OwnString::new(b"not a file mode in octal digits, 777 at most").into_raw()
-        };
+        unsafe { *error = OwnString::new(text.error.as_bytes()).into_raw() };
         return raw::REDISMODULE_ERR as c_int;
     }
     *text.value.lock() = value.into_owned();

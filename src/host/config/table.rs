@@ -225,20 +225,34 @@ pub struct Text {
     pub told: AtomicPtr<RawString>,
     /// Whether a text is a valid value.
     pub valid: fn(&str) -> bool,
+    /// What CONFIG answers to one that is not.
+    pub error: &'static str,
 }
 
-const fn text(name: &'static str, valid: fn(&str) -> bool) -> Text {
-    Text { name, value: Mutex::new(String::new()), told: AtomicPtr::new(ptr::null_mut()), valid }
+const fn text(name: &'static str, valid: fn(&str) -> bool, error: &'static str) -> Text {
+    let told = AtomicPtr::new(ptr::null_mut());
+    Text { name, value: Mutex::new(String::new()), told, valid, error }
 }
 
 /// `midi.bind`: the addresses of the port; the host's if empty.
-pub static BIND: Text = text("bind", |_| true);
+pub static BIND: Text = text("bind", |_| true, "");
 /// `midi.unixsocket`: the path of a Unix socket; none if empty.
-pub static UNIXSOCKET: Text = text("unixsocket", |_| true);
+pub static UNIXSOCKET: Text = text("unixsocket", |_| true, "");
 /// `midi.unixsocketperm`: the socket's mode. It is octal, and so not a numeric setting.
-pub static UNIXSOCKETPERM: Text = text("unixsocketperm", |text| file_mode(text).is_some());
+pub static UNIXSOCKETPERM: Text = text(
+    "unixsocketperm",
+    |text| file_mode(text).is_some(),
+    "not a file mode in octal digits, 777 at most",
+);
+/// `midi.assume-appendfsync`: the host's `appendfsync`, where the host does not report it; `always`
+/// if empty.
+pub static ASSUME_APPENDFSYNC: Text = text(
+    "assume-appendfsync",
+    |text| matches!(text, "" | "always" | "everysec" | "no"),
+    "not always, everysec or no",
+);
 /// All text settings.
-pub static TEXTS: [&Text; 3] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM];
+pub static TEXTS: [&Text; 4] = [&BIND, &UNIXSOCKET, &UNIXSOCKETPERM, &ASSUME_APPENDFSYNC];
 
 /// Reads a file mode as redis.conf writes it: octal, at most 777. Empty is 0: the umask decides.
 /// `None` if it is not valid.

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 use super::super::gates::GATES;
 use super::super::instance::{if_in_use, instance};
 use super::super::{guarded, kept};
+use super::backlog;
 use crate::engine::{AllHeld, Locked};
 use crate::limits::FORK_PATIENCE;
+use crate::store::Store;
 
 thread_local! {
     /// All tokens, while this thread forks.
@@ -52,6 +54,19 @@ pub fn held_in_child() -> Option<&'static AllHeld<'static>> {
     IN_CHILD.get()
 }
 
+/// Why a child holds no tokens, for the log.
+pub const NOT_HELD: &str = "a thread that is not the server's main thread has forked, and did not \
+                            get hold of all shards in time";
+
+/// Lends the shards that a child holds to whoever saves them.
+pub fn lend(all: &'static AllHeld<'static>) -> impl FnMut(u32, &mut dyn FnMut(&Store)) + use<> {
+    |shard, look| {
+        if let Some(store) = all.store(shard) {
+            look(store);
+        }
+    }
+}
+
 /// Forks so far; and how many microseconds midi added to the last one, and to the one to which it
 /// added the most. The host's own part is not in it.
 pub fn pauses() -> (u64, u64, u64) {
@@ -82,6 +97,7 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
 /// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Option<AllHeld<'static>> {
+    backlog::before_unknown_fork();
     instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
 }
 

@@ -14,6 +14,7 @@
 
 pub mod always;
 pub mod backlog;
+pub mod base;
 pub mod fork;
 pub mod journal;
 pub mod loading;

@@ -25,11 +25,15 @@ static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Changes that the host has counted since it last began to save.
 static SINCE_SAVE: AtomicU64 = AtomicU64::new(0);
 
-/// The host's save points, as its setting `save` lists them: seconds and changes, in turn.
-pub fn configure(save: &[u8]) {
-    let changes = save.split(u8::is_ascii_whitespace).skip(1).step_by(2);
-    let changes = changes.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());
-    NEEDED.store(changes.max().unwrap_or(0).max(1), Ordering::Relaxed);
+/// The host's save points, as its setting `save` lists them: seconds and changes, in turn. `None`
+/// if the host does not report them: then each change counts.
+pub fn configure(save: Option<&[u8]>) {
+    let most = save.map_or(u64::MAX, |save| {
+        let changes = save.split(u8::is_ascii_whitespace).skip(1).step_by(2);
+        let changes = changes.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());
+        changes.max().unwrap_or(0)
+    });
+    NEEDED.store(most.max(1), Ordering::Relaxed);
 }
 
 /// The host begins to save: if it succeeds, it counts from here.

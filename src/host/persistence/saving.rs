@@ -108,7 +108,7 @@ pub fn child_was_born(ctx: Ctx<'_>) {
 pub fn child_died(ctx: Ctx<'_>) {
     let status = CHILD_STATUS.lock().take();
     if let Some(status) = status {
-        note(ctx.info_text(c"persistence", status).is_none_or(|text| text == b"ok"));
+        note(ctx.info_text(c"persistence", status).is_some_and(|text| text == b"ok"));
     }
 }
 

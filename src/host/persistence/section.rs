@@ -8,7 +8,7 @@ use redis_module::raw;
 use super::super::api::{Ctx, Level, RawString, api};
 use super::super::guarded;
 use super::super::instance::instance;
-use super::{fork, loading, report};
+use super::{backlog, base, fork, loading, report};
 use crate::engine::{Gates, Locked};
 use crate::journal::snapshot::{self, SaveStats, Sink, Source};
 use crate::store::Store;
@@ -32,7 +32,7 @@ pub fn register(ctx: Ctx<'_>) -> bool {
         methods.aux_load = Some(aux_load);
         methods.aux_save = Some(aux_save);
         // From Redis 7.2 on it takes the place of `aux_save`, and an RDB into which it writes
-        // nothing can be loaded without midi.
+        // nothing can be loaded without midi. But one that a replica gets must not be.
         methods.aux_save2 = Some(aux_save_if_any);
         // Before the host's keys: the loading process is then told early of what is wrong.
         methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
@@ -94,6 +94,7 @@ impl Source for HostSource {
 }
 
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
+    base::has_section();
     let saved = guarded(false, || save(io));
     if !saved && fork::is_child() {
         // The host then counts the save as failed, and keeps the old file.
@@ -103,17 +104,32 @@ unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
 }
 
 unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
-    // While all tokens are held, and while the keyspace is closed, the count is exact.
-    let is_certain = !fork::is_child() || fork::held_in_child().is_some();
-    let engine = &instance().engine;
-    // Nothing written would mean: no keys, for certain.
-    let is_trusted = !engine.gates().has(Gates::UNSYNCED);
-    if is_certain && is_trusted && engine.books.keys() == 0 {
+    if is_nothing_to_save() && !is_for_replica() {
+        base::has_section();
         report::report().begin();
         return report::report().end(SaveStats::default(), Instant::now());
     }
     // SAFETY: the host's own arguments.
     unsafe { aux_save(io, when) };
+}
+
+/// Whether midi has no keys, for certain, so that a file without a section says all that there is.
+pub fn is_nothing_to_save() -> bool {
+    // While all tokens are held, and while the keyspace is closed, the count is exact.
+    let is_certain = !fork::is_child() || fork::held_in_child().is_some();
+    is_certain && !is_distrusted() && instance().engine.books.keys() == 0
+}
+
+/// Whether the file may be for a replica. That needs a section, also an empty one: a server without
+/// midi would take the file, and later confirm writes that it does not have. Any other file it may
+/// load.
+fn is_for_replica() -> bool {
+    fork::is_child() && !base::is_base() && backlog::is_rdb_awaited()
+}
+
+/// Whether these are keys of a replica that could not follow its master.
+pub fn is_distrusted() -> bool {
+    instance().engine.gates().has(Gates::UNSYNCED)
 }
 
 /// Writes the section. False if it cannot be written.
@@ -123,16 +139,10 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
     let mut sink = HostSink(io);
     let mut progress = |stats| report.progress(stats);
     let stats = if let Some(all) = fork::held_in_child() {
-        let mut visit = |shard, look: &mut dyn FnMut(&Store)| {
-            if let Some(store) = all.store(shard) {
-                look(store);
-            }
-        };
-        snapshot::save(engine, &mut visit, &mut sink, &mut progress)
+        snapshot::save(engine, &mut fork::lend(all), &mut sink, &mut progress)
     } else if fork::is_child() {
-        let text = "The keys cannot be saved: a thread that is not the server's main thread has \
-                    forked, and did not get hold of all shards in time.";
-        instance().log(Level::Warning, text);
+        let text = format!("The keys cannot be saved: {}.", fork::NOT_HELD);
+        instance().log(Level::Warning, &text);
         return false;
     } else {
         // SAFETY: the host saves on the thread that holds the global lock.

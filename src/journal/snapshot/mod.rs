@@ -2,16 +2,18 @@
 //!
 //! `format.rs` says how the strings look. [`save`] makes them of a keyspace that holds still, in a
 //! forked child as a rule; [`load`] fills a [`Staging`](crate::engine::Staging) from them, on all
-//! workers, and refuses all that is not exactly what was saved.
+//! workers, and refuses all that is not exactly what was saved. [`save_records`] writes the same
+//! keys as records, for an AOF.
 
 mod error;
 mod format;
 mod intake;
 mod load;
 mod numbers;
+mod records;
 mod save;
 
 pub use error::{Fault, FramePlace, LoadError};
 pub use load::{LoadStats, Source, load};
 pub use numbers::VERSION;
-pub use save::{SaveStats, Sink, VisitShard, save};
+pub use save::{SaveStats, Sink, VisitShard, save, save_records};

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use super::format::{self, EntryHead, Header, Tally};
 use super::numbers::ENTRIES;
+use super::records;
 use crate::engine::{Engine, Gates};
 use crate::limits::{SNAPSHOT_FRAME_BYTES, SNAPSHOT_LARGE_BYTES};
 use crate::store::{EntryRef, SharedValue, Store, Table, Type};
 
-/// Where a snapshot's strings go: the module's section of the host's RDB.
+/// Where a snapshot's strings go: the module's section of the host's RDB, or its AOF.
 pub trait Sink {
     /// Takes the next string.
     fn put(&mut self, string: &[u8]);
@@ -42,8 +43,7 @@ pub fn save(
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(SaveStats),
 ) -> SaveStats {
-    let mut saving =
-        Saving { engine, visit_shard, sink, progress, frames: 0, tally: Tally::default() };
+    let mut saving = Saving::new(engine, SavedAs::Section, visit_shard, sink, progress);
     let (databases, keys) = saving.databases();
     let needed = databases.last().map_or(0, |&db| u64::from(db) + 1);
     let distrusted = engine.gates().has(Gates::UNSYNCED);
@@ -53,8 +53,63 @@ pub fn save(
     saving.stats()
 }
 
+/// As [`save`], but writes the keys as MIDI.JOURNALs, for the end of an AOF's base that is not an
+/// RDB. A file of these has no end of its own, and cannot say that its keys are not to be trusted.
+pub fn save_records(
+    engine: &Engine,
+    visit_shard: &mut VisitShard<'_>,
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(SaveStats),
+) -> SaveStats {
+    let mut saving = Saving::new(engine, SavedAs::Records, visit_shard, sink, progress);
+    let (databases, _) = saving.databases();
+    databases.into_iter().for_each(|db| saving.database(db));
+    saving.stats()
+}
+
+/// How keys are written.
+#[derive(Clone, Copy)]
+enum SavedAs {
+    /// As frames of a section.
+    Section,
+    /// As texts of records.
+    Records,
+}
+
+impl SavedAs {
+    fn begin(self, frame: &mut Vec<u8>, db: u32) {
+        match self {
+            SavedAs::Section => format::begin(frame, ENTRIES, db),
+            SavedAs::Records => records::begin(frame, db),
+        }
+    }
+
+    fn put_entry(self, frame: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
+        match self {
+            SavedAs::Section => format::put_entry(frame, head, value),
+            SavedAs::Records => records::put_entry(frame, head, value),
+        }
+    }
+
+    fn seal(self, frame: &mut Vec<u8>) {
+        match self {
+            SavedAs::Section => format::seal(frame),
+            SavedAs::Records => records::seal(frame),
+        }
+    }
+
+    /// What stands before and behind a large value.
+    fn large_entry(self, db: u32, head: &EntryHead<'_>, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        match self {
+            SavedAs::Section => (format::large_entry(db, head, value), Vec::new()),
+            SavedAs::Records => records::large_entry(db, head, value.len()),
+        }
+    }
+}
+
 struct Saving<'a> {
     engine: &'a Engine,
+    saved_as: SavedAs,
     visit_shard: &'a mut VisitShard<'a>,
     sink: &'a mut dyn Sink,
     progress: &'a mut dyn FnMut(SaveStats),
@@ -62,7 +117,17 @@ struct Saving<'a> {
     tally: Tally,
 }
 
-impl Saving<'_> {
+impl<'a> Saving<'a> {
+    fn new(
+        engine: &'a Engine,
+        saved_as: SavedAs,
+        visit_shard: &'a mut VisitShard<'a>,
+        sink: &'a mut dyn Sink,
+        progress: &'a mut dyn FnMut(SaveStats),
+    ) -> Self {
+        Saving { engine, saved_as, visit_shard, sink, progress, frames: 0, tally: Tally::default() }
+    }
+
     fn stats(&self) -> SaveStats {
         SaveStats { keys: self.tally.keys, bytes: self.tally.bytes }
     }
@@ -96,7 +161,7 @@ impl Saving<'_> {
 
     /// Saves a database. Its frames run over shards, so that small ones do not make small frames.
     fn database(&mut self, db: u32) {
-        let mut open = OpenFrame::new(db);
+        let mut open = OpenFrame::new(self.saved_as, db);
         for shard in 0..self.engine.shard_count() {
             let mut cursor = Some(0);
             while let Some(at) = cursor.filter(|_| !self.sink.has_failed()) {
@@ -116,7 +181,7 @@ impl Saving<'_> {
     }
 
     fn put_frame(&mut self, open: &mut OpenFrame) {
-        format::seal(&mut open.frame);
+        self.saved_as.seal(&mut open.frame);
         self.put(&open.frame);
         self.tally.add(open.tally);
         open.begin();
@@ -124,10 +189,13 @@ impl Saving<'_> {
     }
 
     fn put_large(&mut self, open: &mut OpenFrame) {
-        for (frame, tally, value) in open.large.drain(..) {
-            self.put(&frame);
-            self.sink.put(value.bytes());
-            self.tally.add(tally);
+        for large in open.large.drain(..) {
+            self.put(&large.before);
+            self.sink.put(large.value.bytes());
+            if !large.behind.is_empty() {
+                self.sink.put(&large.behind);
+            }
+            self.tally.add(large.tally);
             self.report();
         }
     }
@@ -135,24 +203,32 @@ impl Saving<'_> {
 
 /// Keys of one database on their way into frames.
 struct OpenFrame {
+    saved_as: SavedAs,
     db: u32,
     frame: Vec<u8>,
     tally: Tally,
-    /// Keys with large values, each with its frame.
-    large: Vec<(Vec<u8>, Tally, SharedValue)>,
+    large: Vec<LargeEntry>,
+}
+
+/// A key with a large value, which is not copied.
+struct LargeEntry {
+    before: Vec<u8>,
+    value: SharedValue,
+    behind: Vec<u8>,
+    tally: Tally,
 }
 
 impl OpenFrame {
-    fn new(db: u32) -> Self {
-        let mut open =
-            OpenFrame { db, frame: Vec::new(), tally: Tally::default(), large: Vec::new() };
+    fn new(saved_as: SavedAs, db: u32) -> Self {
+        let (frame, large) = (Vec::new(), Vec::new());
+        let mut open = OpenFrame { saved_as, db, frame, tally: Tally::default(), large };
         open.begin();
         open
     }
 
     fn begin(&mut self) {
         self.frame.clear();
-        format::begin(&mut self.frame, ENTRIES, self.db);
+        self.saved_as.begin(&mut self.frame, self.db);
         self.tally = Tally::default();
     }
 
@@ -179,11 +255,11 @@ impl OpenFrame {
         let head = EntryHead { key, expire_at, origin: value.origin(), skipped: false };
         let tally = head.tally(value.len());
         if value.len() < SNAPSHOT_LARGE_BYTES {
-            format::put_entry(&mut self.frame, &head, value.bytes());
+            self.saved_as.put_entry(&mut self.frame, &head, value.bytes());
             self.tally.add(tally);
         } else {
-            let frame = format::large_entry(self.db, &head, value.bytes());
-            self.large.push((frame, tally, value.to_shared()));
+            let (before, behind) = self.saved_as.large_entry(self.db, &head, value.bytes());
+            self.large.push(LargeEntry { before, value: value.to_shared(), behind, tally });
         }
     }
 }

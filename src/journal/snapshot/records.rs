@@ -1,0 +1,39 @@
+//! Keys as texts of records: what the base of an AOF has of midi's if it is not an RDB. Each piece
+//! is a whole MIDI.JOURNAL, as it stands in the file.
+
+use super::format::EntryHead;
+use crate::command::record::{
+    Record, header, journal_head, select, set_before_value, set_behind_value,
+};
+
+const LINE_END: &[u8] = b"\r\n";
+
+/// Begins a text with keys of one database.
+pub(super) fn begin(text: &mut Vec<u8>, db: u32) {
+    header(text);
+    select(db, text);
+}
+
+/// Appends a key.
+pub(super) fn put_entry(text: &mut Vec<u8>, head: &EntryHead<'_>, value: &[u8]) {
+    let EntryHead { key, expire_at, origin, .. } = *head;
+    Record::Set { key, value, expire_at, origin }.write(text);
+}
+
+/// Makes a text a MIDI.JOURNAL.
+pub(super) fn seal(text: &mut Vec<u8>) {
+    text.splice(0..0, journal_head(text.len()));
+    text.extend_from_slice(LINE_END);
+}
+
+/// What stands before and behind a value of `len` bytes in a MIDI.JOURNAL of its own.
+pub(super) fn large_entry(db: u32, head: &EntryHead<'_>, len: usize) -> (Vec<u8>, Vec<u8>) {
+    let EntryHead { key, expire_at, origin, .. } = *head;
+    let (mut before, mut behind) = (Vec::new(), Vec::new());
+    begin(&mut before, db);
+    set_before_value(&mut before, key, len, expire_at, origin);
+    set_behind_value(&mut behind, expire_at, origin);
+    before.splice(0..0, journal_head(before.len() + len + behind.len()));
+    behind.extend_from_slice(LINE_END);
+    (before, behind)
+}
