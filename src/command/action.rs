@@ -175,6 +175,8 @@ pub enum PortCommand {
     LastSave,
     /// `ROLE`.
     Role,
+    /// `WAIT numreplicas timeout`.
+    Wait,
 }
 
 /// CLIENT's subcommands.

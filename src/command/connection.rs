@@ -130,7 +130,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 45] = [
+pub(super) static ROWS: [Command; 46] = [
     connection(
         "ping",
         -1,
@@ -413,6 +413,18 @@ pub(super) static ROWS: [Command; 45] = [
         PortCommand::Role,
         docs("Returns whether the server is a master or a replica."),
     ),
+    Command {
+        group: "generic",
+        ..connection(
+            "wait",
+            3,
+            Flags { noscript: true, ..Flags::NONE },
+            PortCommand::Wait,
+            docs("Waits until replicas have what the connection wrote.")
+                .takes(&[arg("numreplicas", ArgKind::Integer), arg("timeout", ArgKind::Integer)]),
+        )
+    }
+    .tips(&[tips::ALL_SHARDS, tips::LEAST]),
     server("time", 1, FAST, "fast", PortCommand::Time, docs("Returns the server's time."))
         .tips(&[tips::ANY_OUTPUT]),
     transaction(

@@ -91,6 +91,14 @@ pub enum Error {
     LogWaits,
     /// The server became a replica before its master's stream had what the reply tells of.
     Unblocked,
+    /// WAIT on a replica.
+    WaitOnReplica,
+    /// A timeout that is not a 64-bit integer.
+    TimeoutNotAnInteger,
+    /// A timeout below 0.
+    TimeoutNegative,
+    /// A timeout that ends after the last millisecond that there is.
+    TimeoutOutOfRange,
     /// The host is loading its data.
     Loading,
     /// The host is a replica without its master, and is set not to serve stale data.
@@ -281,6 +289,15 @@ impl Error {
             Error::Unblocked => "UNBLOCKED force unblock from blocking operation, instance state \
                                  changed (master -> replica?)"
                 .into(),
+            Error::WaitOnReplica => {
+                "ERR WAIT cannot be used with replica instances. Please also note that since Redis \
+                 4.0 if a replica is configured to be writable (which is not the default) writes \
+                 to replicas are just local and are not propagated."
+                    .into()
+            }
+            Error::TimeoutNotAnInteger => "ERR timeout is not an integer or out of range".into(),
+            Error::TimeoutNegative => "ERR timeout is negative".into(),
+            Error::TimeoutOutOfRange => "ERR timeout is out of range".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             Error::InChild => "ERR midi's keys are not available in a forked child".into(),
             Error::MasterDown => {

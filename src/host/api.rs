@@ -46,7 +46,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
         RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount
         RedisModule_CreateCommand RedisModule_CreateDataType RedisModule_CreateModuleUser
-        RedisModule_CreateString RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
+        RedisModule_CreateString RedisModule_CreateTimer RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
         RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free
         RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
         RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
@@ -212,28 +212,12 @@ impl Ctx<'_> {
 
     /// A numeric field of the host's INFO; `None` if there is no such field.
     pub fn info_number(self, section: &CStr, field: &CStr) -> Option<u64> {
-        let mut error = 0;
-        // SAFETY: the data lives until it is freed at the end of this block.
-        let number = unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let number =
-                api!(RedisModule_ServerInfoGetFieldUnsigned)(data, field.as_ptr(), &mut error);
-            api!(RedisModule_FreeServerInfo)(self.raw(), data);
-            number
-        };
-        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+        self.info(section).number(field)
     }
 
     /// A text field of the host's INFO; `None` if there is no such field.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the data lives until it is freed at the end of this block, after the copy.
-        unsafe {
-            let data = api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr());
-            let text = api!(RedisModule_ServerInfoGetFieldC)(data, field.as_ptr());
-            let copy = (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec());
-            api!(RedisModule_FreeServerInfo)(self.raw(), data);
-            copy
-        }
+        self.info(section).text(field).map(<[u8]>::to_vec)
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -297,6 +281,49 @@ impl Ctx<'_> {
             }
             answer
         }
+    }
+}
+
+impl<'a> Ctx<'a> {
+    /// A section of the host's INFO, to read several fields of it.
+    pub fn info(self, section: &CStr) -> ServerInfo<'a> {
+        // SAFETY: a valid context; the data is freed when it is dropped.
+        let data = unsafe { api!(RedisModule_GetServerInfo)(self.raw(), section.as_ptr()) };
+        ServerInfo { ctx: self, data }
+    }
+}
+
+/// A section of the host's INFO.
+pub struct ServerInfo<'a> {
+    ctx: Ctx<'a>,
+    data: *mut raw::RedisModuleServerInfoData,
+}
+
+impl ServerInfo<'_> {
+    /// A numeric field; `None` if there is no such field.
+    pub fn number(&self, field: &CStr) -> Option<u64> {
+        let mut error = 0;
+        // SAFETY: the data lives as long as `self`.
+        let number = unsafe {
+            api!(RedisModule_ServerInfoGetFieldUnsigned)(self.data, field.as_ptr(), &mut error)
+        };
+        (error == raw::REDISMODULE_OK as c_int).then_some(number)
+    }
+
+    /// A text field; `None` if there is no such field.
+    pub fn text(&self, field: &CStr) -> Option<&[u8]> {
+        // SAFETY: the data, and so the text in it, lives as long as `self`.
+        unsafe {
+            let text = api!(RedisModule_ServerInfoGetFieldC)(self.data, field.as_ptr());
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
+        }
+    }
+}
+
+impl Drop for ServerInfo<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made with this context, and freed once.
+        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx.raw(), self.data) };
     }
 }
 

@@ -14,6 +14,7 @@
 
 pub mod always;
 pub mod backlog;
+pub mod confirmed;
 pub mod fork;
 pub mod journal;
 pub mod loading;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::exec::{Plan, aborted, run_as_unit};
-use crate::command::{Args, Error, Limits, Named, Reply};
+use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
 use crate::engine::{Apart, Gate, Taking};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
@@ -275,13 +275,11 @@ impl<D: Driver> Service<D> {
                     let args = exec_replies.transaction.arguments_of(at);
                     let args = Args::new(&args);
                     let began = self.alone.command_begins();
-                    self.run_own(
-                        connection,
-                        exec_replies.transaction.commands[at].named,
-                        &args,
-                        limits,
-                        output,
-                    );
+                    let named = exec_replies.transaction.commands[at].named;
+                    match named.row().action {
+                        Action::Port(PortCommand::Wait) => self.wait(connection, &args, false),
+                        _ => self.run_own(connection, named, &args, limits, output),
+                    }
                     self.alone.command_ended(began);
                 }
             }
