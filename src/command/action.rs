@@ -177,6 +177,8 @@ pub enum PortCommand {
     Role,
     /// `WAIT numreplicas timeout`.
     Wait,
+    /// `WAITAOF numlocal numreplicas timeout`.
+    WaitAof,
 }
 
 /// CLIENT's subcommands.

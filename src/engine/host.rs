@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::call::Call;
 use super::job::{JobOwner, JobReply};
 use super::refusals::Refusal;
-use super::replica_wait::ReplicaWait;
+use super::replica_wait::{Awaited, ReplicaWait};
 use super::users::{PasswordSum, User};
 use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::sync::Locked;
@@ -30,10 +30,10 @@ pub trait Host: Send + Sync {
     /// The host's own reply to a command without arguments, which must change nothing.
     fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
 
-    /// The host's own error to WAIT, if it is a replica.
-    fn refuses_wait(&self, locked: Locked<'_>) -> Option<Vec<u8>>;
+    /// The host's own error to WAIT or WAITAOF, if it is a replica.
+    fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>>;
 
-    /// Has a client wait for replicas.
+    /// Has a client wait.
     fn wait_for_replicas(&self, locked: Locked<'_>, wait: ReplicaWait);
 
     /// INFO's text for these sections.

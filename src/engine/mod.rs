@@ -74,7 +74,7 @@ pub use outside::{MayLog, Outside, WriteLog};
 pub use port::{Port, PortConfig, PortSettings, PortTurn, Ports};
 pub use refusals::{Refusal, RefusalReason};
 pub use replay::{ReplayError, Replayed};
-pub use replica_wait::{ReplicaWait, Waited};
+pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use settings::{Config, Settings};
 pub use slot::ThreadSlot;

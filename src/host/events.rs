@@ -175,6 +175,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     GATES.settings_may_change();
+    confirmed::aof_may_change();
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {

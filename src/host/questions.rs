@@ -14,7 +14,7 @@ use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands, turn};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};
 use crate::engine::{
-    Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, User,
+    Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, User,
 };
 
 /// Answers for the host.
@@ -66,10 +66,13 @@ impl Host for TheHost {
         transcript
     }
 
-    fn refuses_wait(&self, locked: Locked<'_>) -> Option<Vec<u8>> {
+    fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>> {
         let ctx = instance().ctx(locked);
         if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
             return None;
+        }
+        if matches!(awaited, Some(Awaited::Aof(_))) {
+            return Some(Error::WaitAofOnReplica.bare_text());
         }
         // Hosts differ in the text. This one never waits.
         let text = ctx.call(c"WAIT", &[b"0", b"0"]).error();

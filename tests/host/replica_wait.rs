@@ -7,7 +7,7 @@ use crate::common::replicas::{
     Pair, Stopped, builder, follow, kill, wait_for_link, wait_for_role, with_aof_always,
 };
 use crate::common::witness::{Witness, beside_pair};
-use crate::common::{Client, Door, Mode, Server, Value, wait_until, words};
+use crate::common::{Client, Door, Mode, Server, Value, hosts, wait_until, words};
 
 /// A master and its replica, which has confirmed a write of this client of the port.
 fn pair(mode: Mode) -> (Pair, Client) {
@@ -294,6 +294,115 @@ fn it_waits_for_the_log_whatever_replies_do() {
             drop(stopped);
             assert_eq!(client.run("WAIT 1 0"), Value::Integer(1), "always: {always}");
         }
+    }
+}
+
+const NOT_KNOWN: &str = "ERR WAITAOF on midi's port needs appendfsync always and \
+                         no-appendfsync-on-rewrite no: otherwise the server does not tell what is \
+                         synced";
+
+/// WAITAOF tells what is synced here where midi knows it, and says so where it does not.
+#[test]
+fn waitaof_counts_the_own_aof() {
+    let [synced, not_synced] = [[1, 0], [0, 0]].map(|counts| Value::integers(&counts));
+    for mode in Mode::ALL {
+        let server = with_aof_always(builder(mode)).start();
+        let (mut client, mut host) = (server.midi_client().resp3(), server.client());
+        assert_eq!(client.run("WAITAOF 1 0 0"), synced, "nothing is to be synced");
+        for number in 0..20 {
+            client.ok(&format!("SET key {number}"));
+            assert_eq!(client.run("WAITAOF 1 0 0"), synced, "{mode:?}");
+            let lines = ["INCR n", "WAITAOF 1 0 0", "INCR n", "WAITAOF 1 0 0"].map(words);
+            let replies = client.pipeline(&lines);
+            assert_eq!([&replies[1], &replies[3]], [&synced; 2], "{mode:?}: {replies:?}");
+            assert_eq!(client.run("WAITAOF 0 0 0"), synced, "{mode:?}");
+        }
+        let lines = ["MULTI", "SET a 1", "WAITAOF 1 0 0", "EXEC"].map(words);
+        let replies = client.pipeline(&lines);
+        assert_eq!(replies[3], Value::Array(vec![Value::ok(), synced.clone()]), "of before EXEC");
+        for (setting, value) in [
+            ("appendfsync", "everysec"),
+            ("appendfsync", "no"),
+            ("no-appendfsync-on-rewrite", "yes"),
+        ] {
+            host.ok(&format!("CONFIG SET {setting} {value}"));
+            client.ok("SET before 1");
+            assert_eq!(client.run("WAITAOF 1 0 0"), Value::error(NOT_KNOWN), "{setting} {value}");
+            assert_eq!(client.run("WAITAOF 0 0 0"), not_synced, "{setting} {value}");
+            host.ok("CONFIG SET appendfsync always");
+            host.ok("CONFIG SET no-appendfsync-on-rewrite no");
+        }
+        host.ok("CONFIG SET appendfsync everysec");
+        client.ok("SET before 1");
+        host.ok("CONFIG SET appendfsync always");
+        assert_eq!(client.run("WAITAOF 1 0 1"), not_synced, "{mode:?}: written before `always`");
+        client.ok("SET after 1");
+        assert_eq!(client.run("WAITAOF 1 0 0"), synced, "{mode:?}");
+    }
+}
+
+/// An AOF that is turned on while the server runs counts once it is complete.
+#[test]
+fn waitaof_waits_until_the_aof_is_complete() {
+    let server = builder(Mode::Adaptive).config("appendfsync always").start();
+    let (mut client, mut host) = (server.midi_client(), server.client());
+    host.ok("DEBUG POPULATE 2000");
+    // A child writes about one of its keys in a millisecond.
+    host.ok("CONFIG SET rdb-key-save-delay 1000");
+    client.ok("SET a 1");
+    host.ok("CONFIG SET appendonly yes");
+    client.ok("SET a 2");
+    assert_eq!(client.run("WAITAOF 1 0 1"), Value::integers(&[0, 0]));
+    assert_eq!(
+        host.info_number("persistence", "aof_rewrite_in_progress"),
+        1,
+        "or it shows nothing"
+    );
+    client.send_line("WAITAOF 1 0 0");
+    host.ok("CONFIG SET rdb-key-save-delay 0");
+    assert_eq!(client.read(), Value::integers(&[1, 0]));
+    assert_eq!(host.info_number("persistence", "aof_rewrite_in_progress"), 0);
+    host.send_line("BGREWRITEAOF");
+    client.ok("SET a 3");
+    assert_eq!(client.run("WAITAOF 1 0 0"), Value::integers(&[1, 0]), "beside a rewrite");
+    host.read();
+    wait_until("the rewrite is over", || {
+        host.info_number("persistence", "aof_rewrite_in_progress") == 0
+    });
+}
+
+/// Bad calls are answered as newer hosts do: Redis 7.0 has no WAITAOF.
+#[test]
+fn waitaof_answers_in_the_words_of_the_host() {
+    let (pair, mut client) = pair(Mode::Adaptive);
+    let lines = [
+        ("WAITAOF 1 0", "ERR wrong number of arguments for 'waitaof' command"),
+        ("WAITAOF x 0 0", "ERR value is not an integer or out of range"),
+        ("WAITAOF 2 0 0", "ERR value is out of range, value must between 0 and 1"),
+        ("WAITAOF -1 x x", "ERR value is out of range, value must between 0 and 1"),
+        ("WAITAOF 0 x 0", "ERR value is not an integer or out of range"),
+        ("WAITAOF 0 -1 0", "ERR value is out of range, must be positive"),
+        ("WAITAOF 0 0 x", "ERR timeout is not an integer or out of range"),
+        ("WAITAOF 0 0 -1", "ERR timeout is negative"),
+        ("WAITAOF 0 0 9223372036854775807", "ERR timeout is out of range"),
+        (
+            "WAITAOF 1 0 0",
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ),
+    ];
+    let mut host = pair.master().client();
+    for (line, text) in lines {
+        assert_eq!(client.run(line), Value::error(text), "{line}");
+        if hosts::host().version >= (7, 2) {
+            assert_eq!(host.run(line), Value::error(text), "{line}");
+        }
+    }
+    let reply = client.run("WAITAOF 0 1 0");
+    assert!(reply.text().starts_with("ERR WAITAOF on midi's port cannot tell"), "{reply:?}");
+    let reply = pair.replica().midi_client().run("WAITAOF 0 0 0");
+    assert!(reply.text().starts_with("ERR WAITAOF cannot be used with replica"), "{reply:?}");
+    if hosts::host().version >= (7, 2) {
+        assert_eq!(pair.replica().client().run("WAITAOF 0 0 0"), reply);
     }
 }
 

@@ -1,4 +1,5 @@
-//! WAIT on midi's port: clients that wait until replicas have what they wrote.
+//! WAIT and WAITAOF on midi's port: clients that wait until replicas, or the AOF, have what they
+//! wrote.
 //!
 //! ```text
 //! a port ── wait ──► WAITING ── before sleep: one look at INFO for all ──► answered
@@ -24,7 +25,8 @@ use super::super::api::{Ctx, RawCtx, api, c_text, must_not_replicate};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::save_points;
-use crate::engine::{Locked, ReplicaWait, Waited};
+use crate::command::Error;
+use crate::engine::{Awaited, Locked, ReplicaWait, Waited};
 
 /// The clients that wait. Each is a connection of a port, so there are at most `midi.maxclients`.
 static WAITING: Mutex<Waiting> =
@@ -45,6 +47,9 @@ static ASK: AtomicBool = AtomicBool::new(false);
 /// Whether the timer that asks them is under way.
 static IS_ASKING: AtomicBool = AtomicBool::new(false);
 
+/// Whether the AOF is known to be complete: one that is turned on at run time is not at once.
+static AOF_IS_COMPLETE: AtomicBool = AtomicBool::new(false);
+
 struct Waiting {
     clients: Vec<WaitingClient>,
     /// When the first of them waits no longer.
@@ -55,9 +60,10 @@ struct Waiting {
 
 struct WaitingClient {
     wait: ReplicaWait,
-    /// The turn of the main loop in which it came. What the host's own keys got in it is in the
-    /// stream only when its event is over.
-    since: u64,
+    /// The turn of the main loop from which on it is looked at. What a command of the client did to
+    /// the host's own keys is in the stream when the event is over in which it ran, and in the AOF
+    /// one turn later.
+    from: u64,
     /// The replicas have been asked since what it wrote is in the stream.
     has_asked: bool,
 }
@@ -70,8 +76,9 @@ struct Stream {
 
 /// Has a client wait.
 pub fn wait(_: Locked<'_>, wait: ReplicaWait) {
-    let since = TURN.load(Ordering::Relaxed);
-    WAITING.lock().clients.push(WaitingClient { wait, since, has_asked: false });
+    let turns = if matches!(wait.awaited, Awaited::Aof(_)) { 2 } else { 1 };
+    let from = TURN.load(Ordering::Relaxed) + turns;
+    WAITING.lock().clients.push(WaitingClient { wait, from, has_asked: false });
     ANY.store(true, Ordering::Relaxed);
     LOOK.store(true, Ordering::Relaxed);
 }
@@ -148,12 +155,15 @@ fn look(ctx: Ctx<'_>) -> bool {
 
     let (stream, now) = (Stream::look(ctx), Instant::now());
     let mut over = Vec::new();
+    // Few wait for it.
+    let mut aof = None;
+    let mut aof = || *aof.get_or_insert_with(|| look_at_aof(ctx));
     {
         let mut waiting = WAITING.lock();
         for mut client in std::mem::take(&mut waiting.clients) {
-            let is_new = client.since == turn;
+            let is_new = turn < client.from;
             is_any_new |= is_new;
-            match if is_new { None } else { client.outcome(&stream, now) } {
+            match if is_new { None } else { client.outcome(&stream, &mut aof, now) } {
                 Some(outcome) => over.push((client.wait.answer, outcome)),
                 None => waiting.clients.push(client),
             }
@@ -170,7 +180,12 @@ fn look(ctx: Ctx<'_>) -> bool {
 
 impl WaitingClient {
     /// What the client is told; `None` if it must wait.
-    fn outcome(&mut self, stream: &Stream, now: Instant) -> Option<Waited> {
+    fn outcome(
+        &mut self,
+        stream: &Stream,
+        aof: &mut impl FnMut() -> Result<bool, Error>,
+        now: Instant,
+    ) -> Option<Waited> {
         let (wait, log) = (&mut self.wait, &instance().engine.log);
         if wait.offset.is_none() && wait.position <= log.safe() {
             if log.is_undone(wait.position) {
@@ -178,8 +193,19 @@ impl WaitingClient {
             }
             wait.offset = Some(stream.offset);
         }
+        let wanted = match wait.awaited {
+            Awaited::Replicas(wanted) => wanted,
+            Awaited::Aof(is_wanted) => {
+                let is_synced = match aof() {
+                    Err(error) if is_wanted => return Some(Waited::Refused(error)),
+                    aof => aof == Ok(true) && log.is_synced(wait.position),
+                };
+                let is_over = is_synced || !is_wanted || wait.is_over(now);
+                return is_over.then_some(Waited::Synced(is_synced));
+            }
+        };
         let replicas = wait.offset.map_or(0, |offset| stream.replicas_at(offset));
-        if replicas as i64 >= wait.replicas || wait.is_over(now) {
+        if replicas as i64 >= wanted || wait.is_over(now) {
             return Some(Waited::Counted { replicas, offset: wait.offset });
         }
         if wait.offset.is_some() && !std::mem::replace(&mut self.has_asked, true) {
@@ -187,6 +213,35 @@ impl WaitingClient {
         }
         None
     }
+}
+
+/// Whether the server's AOF is on, and complete.
+///
+/// # Errors
+/// What of it is synced cannot be told.
+fn look_at_aof(ctx: Ctx<'_>) -> Result<bool, Error> {
+    if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF == 0 {
+        return Err(Error::WaitAofIsOff);
+    }
+    // What the host does not tell may be the case: then nothing is known of what is synced.
+    let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
+    if !is(c"appendfsync", b"always") || !is(c"no-appendfsync-on-rewrite", b"no") {
+        return Err(Error::WaitAofUnknown);
+    }
+    if !AOF_IS_COMPLETE.load(Ordering::Relaxed) {
+        let info = ctx.info(c"persistence");
+        // Until an AOF that was turned on is complete, a rewrite is under way or scheduled.
+        let is_not = |name| info.number(name) == Some(0);
+        let is_complete = is_not(c"aof_rewrite_in_progress") && is_not(c"aof_rewrite_scheduled");
+        AOF_IS_COMPLETE.store(is_complete, Ordering::Relaxed);
+    }
+    Ok(AOF_IS_COMPLETE.load(Ordering::Relaxed))
+}
+
+/// The AOF is off, or may have been turned on: it is not known to be complete.
+#[inline]
+pub fn aof_may_change() {
+    AOF_IS_COMPLETE.store(false, Ordering::Relaxed);
 }
 
 impl Stream {

@@ -277,7 +277,9 @@ impl<D: Driver> Service<D> {
                     let began = self.alone.command_begins();
                     let named = exec_replies.transaction.commands[at].named;
                     match named.row().action {
-                        Action::Port(PortCommand::Wait) => self.wait(connection, &args, false),
+                        Action::Port(which @ (PortCommand::Wait | PortCommand::WaitAof)) => {
+                            self.wait(connection, which, &args, false, output)
+                        }
                         _ => self.run_own(connection, named, &args, limits, output),
                     }
                     self.alone.command_ended(began);
