@@ -28,11 +28,10 @@ impl<D: Driver> Service<D> {
 
     /// Sends the main thread a task for a connection, which waits until the task, or whoever gets
     /// the waiting connection from it, ends that.
-    pub(super) fn ask_main_later(
-        &self,
-        connection: &mut Connection,
-        task: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
-    ) {
+    pub(super) fn ask_main_later<T>(&self, connection: &mut Connection, task: T)
+    where
+        T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
+    {
         connection.state = State::Waiting;
         let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
         let killed = Arc::clone(&connection.client.killed);

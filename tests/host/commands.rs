@@ -674,6 +674,7 @@ const SECTIONS: [(&str, &[&str]); 10] = [
             "journal_reads_wait",
             "journal_skips_fsyncs_beside_children",
             "journal_for_replicas",
+            "clients_in_wait",
         ],
     ),
     (

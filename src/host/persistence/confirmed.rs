@@ -29,8 +29,8 @@ use crate::command::Error;
 use crate::engine::{Awaited, Locked, ReplicaWait, Waited};
 
 /// The clients that wait. Each is a connection of a port, so there are at most `midi.maxclients`.
-static WAITING: Mutex<Waiting> =
-    Mutex::new(Waiting { clients: Vec::new(), next_end: None, next_position: None });
+static WAITING: Mutex<WaitList> =
+    Mutex::new(WaitList { clients: Vec::new(), next_end: None, next_position: None });
 
 /// Whether there are any, readable without the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -50,7 +50,7 @@ static IS_ASKING: AtomicBool = AtomicBool::new(false);
 /// Whether the AOF is known to be complete: one that is turned on at run time is not at once.
 static AOF_IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 
-struct Waiting {
+struct WaitList {
     clients: Vec<WaitingClient>,
     /// When the first of them waits no longer.
     next_end: Option<Instant>,
@@ -139,7 +139,7 @@ fn turn(ctx: Ctx<'_>) -> bool {
     asks || again
 }
 
-impl Waiting {
+impl WaitList {
     /// Whether a client's time is over, or what another wrote is in the stream by now.
     fn is_due(&self) -> bool {
         self.next_position.is_some_and(|position| position <= instance().engine.log.safe())

@@ -26,14 +26,14 @@ impl<D: Driver> Service<D> {
     ) {
         let now = (self.engine().config.clock)();
         let asked = match which {
-            PortCommand::WaitAof => match Asked::of_aof(args, now) {
+            PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
                 Err(error) => {
                     return connection.session.reply(output).error(&error.bare_text());
                 }
                 asked => asked,
             },
             // A replica refuses it whatever its arguments.
-            _ => Asked::of_replicas(args, now),
+            _ => WaitArguments::of_replicas(args, now),
         };
         if blocks {
             // What the connection has run in this turn comes before it.
@@ -58,7 +58,7 @@ impl<D: Driver> Service<D> {
             if let Some(text) = host.refuses_wait(locked, awaited) {
                 return answer(Err(text));
             }
-            let Asked { awaited, until } = match asked {
+            let WaitArguments { awaited, until } = match asked {
                 Err(error) => return answer(Err(error.bare_text())),
                 Ok(asked) => asked,
             };
@@ -72,19 +72,19 @@ impl<D: Driver> Service<D> {
 /// The outcome, or the text of an error.
 type Answered = Result<Waited, Vec<u8>>;
 
-/// What to wait for.
+/// What to wait for, and how long.
 #[derive(Clone, Copy)]
-struct Asked {
+struct WaitArguments {
     awaited: Awaited,
     /// Until when; `None` for ever.
     until: Option<Instant>,
 }
 
-impl Asked {
+impl WaitArguments {
     /// WAIT's arguments.
     fn of_replicas(args: &Args<'_>, now: UnixMs) -> Result<Self, Error> {
         let replicas = parse_integer(args.get(1)).ok_or(Error::NotAnInteger)?;
-        Ok(Asked { awaited: Awaited::Replicas(replicas), until: end(args.get(2), now)? })
+        Ok(WaitArguments { awaited: Awaited::Replicas(replicas), until: end(args.get(2), now)? })
     }
 
     /// WAITAOF's arguments.
@@ -101,7 +101,7 @@ impl Asked {
         if replicas > 0 {
             return Err(Error::WaitAofOfReplicas);
         }
-        Ok(Asked { awaited: Awaited::Aof(local), until })
+        Ok(WaitArguments { awaited: Awaited::Aof(local), until })
     }
 }
 
