@@ -175,6 +175,10 @@ pub enum PortCommand {
     LastSave,
     /// `ROLE`.
     Role,
+    /// `WAIT numreplicas timeout`.
+    Wait,
+    /// `WAITAOF numlocal numreplicas timeout`.
+    WaitAof,
 }
 
 /// CLIENT's subcommands.

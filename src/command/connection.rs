@@ -71,6 +71,13 @@ const fn describe(name: &'static str, arity: i32, which: Describe, docs: Docs) -
     server(name, arity, PLAIN, "slow connection", PortCommand::Describe(which), docs)
 }
 
+/// A command that waits for replicas, or for the AOF.
+const fn waiting(name: &'static str, arity: i32, which: PortCommand, docs: Docs) -> Command {
+    let flags = Flags { noscript: true, ..Flags::NONE };
+    let row = connection(name, arity, flags, which, docs);
+    Command { group: "generic", tips: &[tips::ALL_SHARDS, tips::LEAST], ..row }
+}
+
 /// A container of subcommands, whose rows follow it.
 const fn container(name: &'static str, docs: Docs) -> Command {
     server(name, -2, Flags::NONE, "slow", PortCommand::Container, docs)
@@ -131,7 +138,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 45] = [
+pub(super) static ROWS: [Command; 47] = [
     connection(
         "ping",
         -1,
@@ -416,6 +423,23 @@ pub(super) static ROWS: [Command; 45] = [
         "admin fast dangerous",
         PortCommand::Role,
         docs("Returns whether the server is a master or a replica."),
+    ),
+    waiting(
+        "wait",
+        3,
+        PortCommand::Wait,
+        docs("Waits until replicas have what the connection wrote.")
+            .takes(&[arg("numreplicas", ArgKind::Integer), arg("timeout", ArgKind::Integer)]),
+    ),
+    waiting(
+        "waitaof",
+        4,
+        PortCommand::WaitAof,
+        docs("Waits until what the connection wrote is synced in the server's AOF.").takes(&[
+            arg("numlocal", ArgKind::Integer),
+            arg("numreplicas", ArgKind::Integer),
+            arg("timeout", ArgKind::Integer),
+        ]),
     ),
     server("time", 1, FAST, "fast", PortCommand::Time, docs("Returns the server's time."))
         .tips(&[tips::ANY_OUTPUT]),

@@ -89,6 +89,24 @@ pub enum Error {
     LogWaits,
     /// The server became a replica before its master's stream had what the reply tells of.
     Unblocked,
+    /// WAIT on a replica.
+    WaitOnReplica,
+    /// WAITAOF on a replica.
+    WaitAofOnReplica,
+    /// WAITAOF for the server's own AOF, which is off.
+    WaitAofIsOff,
+    /// WAITAOF for the server's own AOF, of which is not known what is synced.
+    WaitAofUnknown,
+    /// WAITAOF for the AOFs of replicas.
+    WaitAofOfReplicas,
+    /// An argument that must be 0 or 1.
+    NotZeroOrOne,
+    /// A timeout that is not a 64-bit integer.
+    TimeoutNotAnInteger,
+    /// A timeout below 0.
+    TimeoutNegative,
+    /// A timeout that ends after the last millisecond that there is.
+    TimeoutOutOfRange,
     /// The host is loading its data.
     Loading,
     /// The host is a replica without its master, and is set not to serve stale data.
@@ -274,6 +292,32 @@ impl Error {
             Error::Unblocked => "UNBLOCKED force unblock from blocking operation, instance state \
                                  changed (master -> replica?)"
                 .into(),
+            Error::WaitOnReplica => {
+                "ERR WAIT cannot be used with replica instances. Please also note that since Redis \
+                 4.0 if a replica is configured to be writable (which is not the default) writes \
+                 to replicas are just local and are not propagated."
+                    .into()
+            }
+            Error::WaitAofOnReplica => {
+                "ERR WAITAOF cannot be used with replica instances. Please also note that writes \
+                 to replicas are just local and are not propagated."
+                    .into()
+            }
+            Error::WaitAofIsOff => {
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()
+            }
+            Error::WaitAofUnknown => "ERR WAITAOF on midi's port needs appendfsync always and \
+                 no-appendfsync-on-rewrite no: otherwise the server does not tell what is synced"
+                .into(),
+            Error::WaitAofOfReplicas => {
+                "ERR WAITAOF on midi's port cannot tell what replicas have synced: set numreplicas \
+                 to 0, and use WAIT for what they have received"
+                    .into()
+            }
+            Error::NotZeroOrOne => "ERR value is out of range, value must between 0 and 1".into(),
+            Error::TimeoutNotAnInteger => "ERR timeout is not an integer or out of range".into(),
+            Error::TimeoutNegative => "ERR timeout is negative".into(),
+            Error::TimeoutOutOfRange => "ERR timeout is out of range".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             Error::InChild => "ERR midi's keys are not available in a forked child".into(),
             Error::MasterDown => {

@@ -80,20 +80,18 @@ impl Engine {
         if flags.deny_oom && !self.has_credit() { Gate::Wait } else { Gate::Go }
     }
 
-    /// What a port must do with one of its own commands that reads no data. `ping`: it is PING,
-    /// which Redis answers only if the server is well.
-    pub fn own_gate(&self, ping: bool) -> Gate {
+    /// What a port must do with one of its own commands that reads no data, with these flags.
+    /// `ping`: it is PING, which Redis answers only if the server is well.
+    pub fn own_gate(&self, flags: Flags, ping: bool) -> Gate {
         let gates = self.gates();
-        let error = if !ping {
-            None
-        } else if gates.has(Gates::DISK_ERROR) {
+        let error = if ping && gates.has(Gates::DISK_ERROR) {
             Some(Error::DiskError)
-        } else if gates.has(Gates::AOF_ERROR) {
+        } else if ping && gates.has(Gates::AOF_ERROR) {
             Some(self.aof_error())
-        } else if gates.has(Gates::STALE.and(Gates::UNSYNCED)) {
+        } else if !flags.stale && gates.has(Gates::STALE.and(Gates::UNSYNCED)) {
             Some(Error::MasterDown)
         } else {
-            gates.has(Gates::LOADING).then_some(Error::Loading)
+            (!flags.loading && gates.has(Gates::LOADING)).then_some(Error::Loading)
         };
         match error {
             Some(error) => Gate::Refuse(error),

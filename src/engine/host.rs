@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::call::Call;
 use super::job::{JobOwner, JobReply};
 use super::refusals::Refusal;
+use super::replica_wait::{Awaited, ReplicaWait};
 use super::user::User;
 use super::users::PasswordSum;
 use crate::command::{DoorCommand, HostCommand, Transcript};
@@ -29,6 +30,12 @@ pub trait Host: Send + Sync {
 
     /// The host's own reply to a command without arguments, which must change nothing.
     fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
+
+    /// The host's own error to WAIT or WAITAOF, if it is a replica.
+    fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>>;
+
+    /// Has a client wait.
+    fn wait_for_replicas(&self, locked: Locked<'_>, wait: ReplicaWait);
 
     /// INFO's text for these sections.
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;

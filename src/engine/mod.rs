@@ -1,7 +1,7 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
 //! At the bottom are modules that know nothing of the engine: `call`, `request`, `batch`, `job`,
-//! `gates`, `marks`, `notification`, `refusals`, `unit`, `users`, `workers`, and the traits for the
+//! `gates`, `marks`, `notification`, `refusals`, `replica_wait`, `unit`, `users`, `workers`, and the traits for the
 //! world outside, `host` and `port`. `state.rs` puts them together. The rest works on the whole:
 //! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
 //! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where
@@ -42,6 +42,7 @@ mod port;
 mod queue;
 mod refusals;
 mod replay;
+mod replica_wait;
 mod request;
 mod settings;
 mod slot;
@@ -74,6 +75,7 @@ pub use outside::{MayLog, Outside, WriteLog};
 pub use port::{Port, PortConfig, PortSettings, PortTurn, Ports};
 pub use refusals::{Refusal, RefusalReason};
 pub use replay::{ReplayError, Replayed};
+pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use settings::{Config, Settings};
 pub use slot::ThreadSlot;

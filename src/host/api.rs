@@ -46,7 +46,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
         RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount
         RedisModule_CreateCommand RedisModule_CreateDataType RedisModule_CreateModuleUser
-        RedisModule_CreateString RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
+        RedisModule_CreateString RedisModule_CreateTimer RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
         RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free
         RedisModule_FreeCallReply RedisModule_FreeModuleUser RedisModule_FreeServerInfo
         RedisModule_FreeString RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
@@ -217,7 +217,7 @@ impl Ctx<'_> {
 
     /// A text field of the host's INFO; `None` if there is no such field.
     pub fn info_text(self, section: &CStr, field: &CStr) -> Option<Vec<u8>> {
-        self.info(section).text(field)
+        self.info(section).text(field).map(<[u8]>::to_vec)
     }
 
     /// The value of a numeric setting of the host; `None` if it is not available.
@@ -311,11 +311,11 @@ impl InfoSection<'_> {
     }
 
     /// A text field; `None` if there is no such field.
-    pub fn text(&self, field: &CStr) -> Option<Vec<u8>> {
-        // SAFETY: the data lives as long as `self`, and the text as long as the data.
+    pub fn text(&self, field: &CStr) -> Option<&[u8]> {
+        // SAFETY: the data, and so the text in it, lives as long as `self`.
         unsafe {
             let text = api!(RedisModule_ServerInfoGetFieldC)(self.data, field.as_ptr());
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec())
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
         }
     }
 }

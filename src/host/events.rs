@@ -11,7 +11,7 @@ use super::instance::instance;
 use super::persistence::journal::Logging;
 use super::persistence::loading::LoadedFrom;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, base, fork, journal, loading, save_points, saving};
+use super::persistence::{backlog, base, confirmed, fork, journal, loading, save_points, saving};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -126,6 +126,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
     GATES.check(ctx);
     saving::turn_ends();
+    confirmed::turn_ends();
     turn::turn(locked);
     save_points::add_changes(ctx);
     modules::refresh(ctx);
@@ -147,8 +148,10 @@ fn before_sleep(ctx: Ctx<'_>) {
     });
     let has_logged = journal::before_sleep(ctx);
     turn::answer_logged(engine, locked);
-    if !may_sleep || has_logged {
-        // More keeps coming, something is left over, or replies wait for what has been logged.
+    let asks_replicas = confirmed::before_sleep(ctx);
+    if !may_sleep || has_logged || asks_replicas {
+        // More keeps coming, something is left over, replies wait for what has been logged, or a
+        // timer is due.
         engine.main.awake(locked);
         if !LEFT_UNREAD.swap(false, Ordering::Relaxed) {
             engine.outside.wake_main();
@@ -164,6 +167,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
         notifications::refresh(ctx);
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
+        confirmed::may_change();
         instance().engine.log.clear_spares();
         instance().engine.allow_more_refusals(ctx.locked());
     });
@@ -171,6 +175,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
 
 unsafe extern "C" fn on_config(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_void) {
     GATES.settings_may_change();
+    confirmed::aof_may_change();
     // SAFETY: the event's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
@@ -213,6 +218,7 @@ unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         GATES.refresh(ctx);
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
             journal::drop_tail(ctx, "This server is a replica now");
+            confirmed::became_replica();
         }
     });
 }

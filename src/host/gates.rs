@@ -21,7 +21,7 @@ use super::api::{Ctx, must_not_replicate};
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, journal, save_points};
+use super::persistence::{backlog, confirmed, journal, save_points};
 use super::{config, guarded};
 use crate::engine::{Gates, Locked};
 
@@ -235,6 +235,9 @@ impl HostGates {
         // the same.
         let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
         let aof = has(raw::REDISMODULE_CTX_FLAGS_AOF);
+        if !aof {
+            confirmed::aof_may_change();
+        }
         let gates = Gates::OPEN
             .and_if(loads, Gates::LOADING)
             .and_if(

@@ -12,7 +12,7 @@ use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
 use super::persistence::sync::SYNC;
-use super::persistence::{fork, journal, loading, saving};
+use super::persistence::{confirmed, fork, journal, loading, saving};
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
@@ -133,6 +133,7 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
     let is_for_replicas = engine.gates().has(Gates::BACKLOG);
     sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
+    sink.field("clients_in_wait", &confirmed::waiting().to_string());
     if engine.gates().has(Gates::READ_ONLY) {
         sink.field("follows_master", if SYNC.is_untrusted() { "no" } else { "yes" });
     }

@@ -4,14 +4,18 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use redis_module::raw;
 
 use super::acl::log_refusal;
 use super::api::{Answer, Ctx};
 use super::instance::instance;
+use super::persistence::confirmed;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands, turn};
-use crate::command::{DoorCommand, HostCommand, Transcript};
-use crate::engine::{Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, User};
+use crate::command::{DoorCommand, Error, HostCommand, Transcript};
+use crate::engine::{
+    Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, User,
+};
 
 /// Answers for the host.
 pub struct TheHost {
@@ -60,6 +64,23 @@ impl Host for TheHost {
         let mut transcript = Transcript::default();
         modules::say(instance().ctx(locked).call(command, &[]), &mut transcript);
         transcript
+    }
+
+    fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>> {
+        let ctx = instance().ctx(locked);
+        if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 {
+            return None;
+        }
+        if matches!(awaited, Some(Awaited::Aof(_))) {
+            return Some(Error::WaitAofOnReplica.bare_text());
+        }
+        // Hosts differ in the text. This one never waits.
+        let text = ctx.call(c"WAIT", &[b"0", b"0"]).error();
+        Some(text.unwrap_or_else(|| Error::WaitOnReplica.bare_text()))
+    }
+
+    fn wait_for_replicas(&self, locked: Locked<'_>, wait: ReplicaWait) {
+        confirmed::wait(locked, wait);
     }
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {

@@ -15,7 +15,7 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{backlog, journal, loading, saving};
+use super::persistence::{backlog, confirmed, journal, loading, saving};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -80,6 +80,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
             USERS.before_login();
         }
+        8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
         _ => {}
     }

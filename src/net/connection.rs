@@ -24,6 +24,22 @@ pub enum State {
     Closing,
 }
 
+/// The last that a connection wrote: what WAIT waits for.
+pub struct LastWrite {
+    /// Its position in the log; 0 if it was not logged.
+    pub position: u64,
+    /// How far a replica must have come in the host's stream to have it; `None` if that is not
+    /// known. A replica that has acknowledged anything has what was written without a log: there
+    /// was no stream then, so the replica was synced later.
+    pub offset: Option<u64>,
+}
+
+impl Default for LastWrite {
+    fn default() -> Self {
+        LastWrite { position: 0, offset: Some(1) }
+    }
+}
+
 /// A connection.
 pub struct Connection {
     /// Its own key.
@@ -62,6 +78,8 @@ pub struct Connection {
     /// Nothing is sent until the log is safe up to this position; 0 if nothing is held. See
     /// `net/held.rs`.
     pub waits_for: u64,
+    /// The last that it wrote.
+    pub last_write: LastWrite,
     /// Since when replies are held.
     pub held_since: Option<Instant>,
     /// Since when `unsent` is above the soft limit.

@@ -165,7 +165,7 @@ impl<D: Driver> Service<D> {
         if let Err(error) = self.check_room_for(connection, row.in_multi) {
             return Judged::Refuse(error.text(row.name, args));
         }
-        match self.engine().own_gate(which == PortCommand::Ping) {
+        match self.engine().own_gate(row.flags, which == PortCommand::Ping) {
             Gate::Go => Judged::Go,
             Gate::Wait => Judged::Wait,
             Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),

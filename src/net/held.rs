@@ -10,7 +10,7 @@ use std::time::Instant;
 use slotmap::SlotMap;
 
 use super::client::Key;
-use super::connection::{Backlog, Connection, State};
+use super::connection::{Backlog, Connection, LastWrite, State};
 use super::driver::Driver;
 use super::service::{Service, TurnOutcome};
 use super::shared::count;
@@ -34,6 +34,7 @@ impl<D: Driver> Service<D> {
     #[inline]
     pub(super) fn wait_for(&mut self, connection: &mut Connection, position: u64) {
         if position != 0 {
+            connection.last_write = LastWrite { position, offset: None };
             self.hold(connection, position);
         }
     }

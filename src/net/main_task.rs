@@ -17,18 +17,28 @@ impl<D: Driver> Service<D> {
         connection: &mut Connection,
         question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
-        connection.state = State::Waiting;
-        let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
-        let killed = Arc::clone(&connection.client.killed);
-        self.engine().send_main_task(Box::new(move |locked, engine, host| {
-            if killed.load(Ordering::Relaxed) {
-                return;
-            }
+        self.ask_main_later(connection, move |locked, engine, host, waiting| {
             // What other tasks have seen does not concern this one.
             engine.main_slot(locked).take_seen();
             let answer = question(locked, engine, host);
             let seen = engine.main_slot(locked).take_seen();
             waiting.ends(|key| PortMessage::Answer(key, seen, answer));
+        });
+    }
+
+    /// Sends the main thread a task for a connection, which waits until the task, or whoever gets
+    /// the waiting connection from it, ends that.
+    pub(super) fn ask_main_later<T>(&self, connection: &mut Connection, task: T)
+    where
+        T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
+    {
+        connection.state = State::Waiting;
+        let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
+        let killed = Arc::clone(&connection.client.killed);
+        self.engine().send_main_task(Box::new(move |locked, engine, host| {
+            if !killed.load(Ordering::Relaxed) {
+                task(locked, engine, host, waiting);
+            }
         }));
     }
 }

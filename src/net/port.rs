@@ -227,6 +227,7 @@ impl<D: Driver> WorkerPort<D> {
                 missing: 0,
                 unsent: Backlog::default(),
                 waits_for: 0,
+                last_write: Default::default(),
                 held_since: None,
                 has_outgoing: false,
                 over_soft_limit: None,
@@ -295,6 +296,8 @@ impl<D: Driver> WorkerPort<D> {
         }
         connection.queued_since = None;
         connection.session.most_output = usize::MAX;
+        // It may have written what is not in midi's log: keys of the host's.
+        connection.last_write.offset = None;
         let mut bytes = Vec::new();
         if catch_unwind(AssertUnwindSafe(|| reply(connection, &mut bytes))).is_err() {
             (self.shared().on_panic)();

@@ -244,6 +244,11 @@ impl Client {
         self.stream.get_mut().write_all(bytes)
     }
 
+    /// Closes the sending half.
+    pub fn send_no_more(&mut self) {
+        self.stream.get_ref().shutdown(std::net::Shutdown::Write).expect("a connection");
+    }
+
     /// The next reply.
     #[track_caller]
     pub fn read(&mut self) -> Value {

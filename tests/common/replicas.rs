@@ -34,9 +34,10 @@ pub fn wait_for_link(replica: &Server) {
     });
 }
 
-/// Whether the server is a master.
+/// Whether the server is a master. If it has ended it is none.
 pub fn is_master(client: &mut Client) -> bool {
-    client.info("replication")["role"] == "master"
+    let info = client.try_call(&["INFO", "replication"]);
+    info.is_ok_and(|info| info.text().contains("role:master"))
 }
 
 /// Waits until the server is a master, or a replica.
@@ -90,6 +91,11 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         signal(self.0, libc::SIGCONT);
     }
+}
+
+/// kill -9. To be followed by [`Server::wait_for_exit`].
+pub fn kill(server: &Server) {
+    signal(server.pid() as i32, libc::SIGKILL);
 }
 
 fn signal(pid: i32, signal: i32) {

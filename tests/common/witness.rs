@@ -95,7 +95,7 @@ impl Witness {
         Witness { is_patient: true, ..self }
     }
 
-    /// Counts only on what WAIT has confirmed; for the host's door.
+    /// Counts only on what WAIT has confirmed.
     pub fn confirming(self) -> Self {
         Witness { is_confirming: true, ..self }
     }

@@ -240,7 +240,7 @@ fn every_row_runs_through_the_port() {
 }
 
 /// The port's own commands, each with a call that succeeds.
-const PORT_ROWS: [(&str, &str); 42] = [
+const PORT_ROWS: [(&str, &str); 44] = [
     ("ping", ""),
     ("echo", "a"),
     ("select", "1"),
@@ -275,6 +275,8 @@ const PORT_ROWS: [(&str, &str); 42] = [
     ("lastsave", ""),
     ("role", ""),
     ("time", ""),
+    ("wait", "0 0"),
+    ("waitaof", "0 0 0"),
     ("multi", ""),
     ("exec", ""),
     ("watch", "a"),
@@ -306,7 +308,8 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
                 !own.is_error() || *name == *"auth" && of_host.is_error(),
                 "{mode:?}: {call}: {own:?}"
             );
-            let newer = ["client|setinfo", "client|no-touch"].contains(&name) && of_host.is_error();
+            let newer = ["client|setinfo", "client|no-touch", "waitaof"].contains(&name)
+                && of_host.is_error();
             let same_kind = std::mem::discriminant(&own) == std::mem::discriminant(&of_host);
             assert!(same_kind || newer, "{mode:?}: {call}: {own:?} and not {of_host:?}");
         }
@@ -682,6 +685,7 @@ const SECTIONS: [(&str, &[&str]); 10] = [
             "journal_reads_wait",
             "journal_skips_fsyncs_beside_children",
             "journal_for_replicas",
+            "clients_in_wait",
         ],
     ),
     (

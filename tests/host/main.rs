@@ -57,6 +57,7 @@ mod replica_failover;
 mod replica_restart;
 mod replica_stream;
 mod replica_sync;
+mod replica_wait;
 mod replication;
 mod roles;
 mod save_points;

@@ -169,6 +169,7 @@ fn wait_counts_what_a_replica_has() {
         follow(&replica, master.port());
         let mut client = master.client();
         client.ok("MIDI.SET first 1");
+        client.ok("MSET native:1 a native:2 b native:3 c");
         wait_until("it is confirmed", || client.run("WAIT 1 100") == Value::Integer(1));
         let commands = [
             vec!["MIDI.SET a 1"],
@@ -176,6 +177,18 @@ fn wait_counts_what_a_replica_has() {
             vec!["MIDI.POPULATE 5000 key 10"],
             vec!["MULTI", "MIDI.INCR a", "MIDI.INCR e", "EXEC"],
             vec!["EVAL return(redis.call('MIDI.INCR','e')) 0"],
+            vec!["MIDI.BITOP OR f a b"],
+            vec!["MIDI.DEL a b f"],
+            vec!["MIDI.UNLINK c"],
+            vec!["MIDI.IMPORT native:1"],
+            vec!["MIDI.IMPORT native:2 MOVE"],
+            vec!["MIDI.EXPORT d"],
+            vec!["MIDI.EXPORT e MOVE"],
+            vec!["MIDI.EXPORT key:1* MOVE"],
+            vec!["MIDI.SWAPDB 0 1"],
+            vec!["MIDI.FLUSHALL ASYNC"],
+            vec!["MIDI.POPULATE 100 key 10"],
+            vec!["MIDI.FLUSHDB SYNC"],
         ];
         for lines in commands {
             let stopped = Stopped::stop(&replica);

@@ -37,6 +37,8 @@ pub struct Log {
     bytes: AtomicUsize,
     /// Whether a reply to a read waits until what it saw is safe: the policy is `always`.
     reads_wait: AtomicBool,
+    /// The last position when that began.
+    reads_wait_since: AtomicU64,
     spare: Mutex<SpareRuns>,
     /// Tables that logged flushes have taken out, to be freed.
     flushed: Mutex<Vec<Table>>,
@@ -147,6 +149,7 @@ impl Default for Log {
             slept_at: Mutex::default(),
             bytes: AtomicUsize::new(0),
             reads_wait: AtomicBool::new(false),
+            reads_wait_since: AtomicU64::new(0),
             spare: Mutex::default(),
             flushed: Mutex::default(),
             text: Mutex::default(),
@@ -207,7 +210,17 @@ impl Log {
 
     /// Sets whether replies to reads wait.
     pub fn set_reads_wait(&self, wait: bool) {
+        if wait && !self.reads_wait() {
+            self.reads_wait_since.store(self.last(), Ordering::Relaxed);
+        }
         self.reads_wait.store(wait, Ordering::Relaxed);
+    }
+
+    /// Whether what was written up to a position is synced, if the host's policy is `always`, and
+    /// [`Log::reads_wait`] knows it. What was written before that is not known to be.
+    pub fn is_synced(&self, position: u64) -> bool {
+        let since = self.reads_wait_since.load(Ordering::Relaxed);
+        self.reads_wait() && position <= self.safe() && (since == 0 || position > since)
     }
 
     /// Bytes of the tail.

@@ -15,6 +15,7 @@
 pub mod always;
 pub mod backlog;
 pub mod base;
+pub mod confirmed;
 pub mod fork;
 pub mod journal;
 pub mod loading;

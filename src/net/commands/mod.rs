@@ -7,6 +7,7 @@ mod help;
 mod login;
 mod server;
 mod transaction;
+mod wait;
 
 pub(super) use exec::aborted;
 
@@ -63,6 +64,9 @@ impl<D: Driver> Service<D> {
             PortCommand::ModuleList => self.modules(connection, output),
             PortCommand::LastSave => self.ask_host(connection, c"LASTSAVE"),
             PortCommand::Role => self.ask_host(connection, c"ROLE"),
+            PortCommand::Wait | PortCommand::WaitAof => {
+                self.wait(connection, which, args, true, output)
+            }
             PortCommand::Multi => self.multi(connection, output),
             PortCommand::Exec => self.exec(connection, args, limits, output),
             PortCommand::Discard => self.discard(connection, output),

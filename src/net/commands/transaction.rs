@@ -279,13 +279,13 @@ impl<D: Driver> Service<D> {
                     let args = exec_replies.transaction.arguments_of(at);
                     let args = Args::new(&args);
                     let began = self.alone.command_begins();
-                    self.run_own(
-                        connection,
-                        exec_replies.transaction.commands[at].named,
-                        &args,
-                        limits,
-                        output,
-                    );
+                    let named = exec_replies.transaction.commands[at].named;
+                    match named.row().action {
+                        Action::Port(which @ (PortCommand::Wait | PortCommand::WaitAof)) => {
+                            self.wait(connection, which, &args, false, output)
+                        }
+                        _ => self.run_own(connection, named, &args, limits, output),
+                    }
                     self.alone.command_ended(began);
                 }
             }
