@@ -134,6 +134,8 @@ pub enum Error {
     NoBitToFind,
     /// BITOP NOT of several keys.
     BitopNotOfSeveral,
+    /// BITOP DIFF, DIFF1 or ANDOR of one key.
+    BitopOfOne,
     /// BITFIELD with an unknown type.
     InvalidField,
     /// BITFIELD with an unknown OVERFLOW.
@@ -319,6 +321,10 @@ impl Error {
             Error::BitOffsetOutOfRange => "ERR bit offset is not an integer or out of range".into(),
             Error::NotABit => "ERR bit is not an integer or out of range".into(),
             Error::NoBitToFind => "ERR The bit argument must be 1 or 0.".into(),
+            Error::BitopOfOne => {
+                let name = String::from_utf8_lossy(args.get(1)).to_uppercase();
+                format!("ERR BITOP {name} must be called with at least two source keys.").into()
+            }
             Error::BitopNotOfSeveral => {
                 "ERR BITOP NOT must be called with a single source key.".into()
             }

@@ -22,6 +22,11 @@ impl Host {
     pub fn is_newer(self) -> bool {
         self.version > (7, 0)
     }
+
+    /// Whether its BITOP has DIFF, DIFF1, ANDOR and ONE.
+    pub fn has_newer_bitops(self) -> bool {
+        !self.valkey && self.version >= (8, 2)
+    }
 }
 
 /// The host that the tests run on.
