@@ -1,6 +1,6 @@
 //! The errors of commands: small values in the code, which become text at the door.
 
-use super::Args;
+use super::{Args, IncrexNumber};
 use crate::store::WrongType;
 
 /// Why a command was not carried out.
@@ -124,6 +124,20 @@ pub enum Error {
     NotAFloat,
     /// INCRBYFLOAT: the sum is not finite.
     NotFinite,
+    /// INCREX: one of its numbers is not a 64-bit integer.
+    IncrexNotAnInteger(IncrexNumber),
+    /// INCREX: one of its numbers is not a floating-point number.
+    IncrexNotAFloat(IncrexNumber),
+    /// INCREX with an infinite increment.
+    InfiniteIncrement,
+    /// INCREX of a value that is infinite.
+    InfiniteValue,
+    /// INCREX with a lower bound above the upper one.
+    BoundsCross,
+    /// INCREX with ENX and no expiry.
+    EnxWithoutExpiry,
+    /// INCREX: what was added does not fit.
+    AppliedOverflow,
     /// SETRANGE with a negative offset.
     OffsetOutOfRange,
     /// A bit's offset is not a number, or is beyond the longest allowed value.
@@ -317,6 +331,17 @@ impl Error {
             Error::DecrementOverflow => "ERR decrement would overflow".into(),
             Error::NotAFloat => "ERR value is not a valid float".into(),
             Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
+            Error::IncrexNotAnInteger(which) => {
+                format!("ERR {} is not an integer or out of range", which.name()).into()
+            }
+            Error::IncrexNotAFloat(which) => {
+                format!("ERR {} is not a valid float", which.name()).into()
+            }
+            Error::InfiniteIncrement => "ERR BYFLOAT increment cannot be Infinity".into(),
+            Error::InfiniteValue => "ERR value cannot be Infinity".into(),
+            Error::BoundsCross => "ERR LBOUND can't be greater than UBOUND".into(),
+            Error::EnxWithoutExpiry => "ERR ENX flag requires an expiration".into(),
+            Error::AppliedOverflow => "ERR applied increment would overflow".into(),
             Error::OffsetOutOfRange => "ERR offset is out of range".into(),
             Error::BitOffsetOutOfRange => "ERR bit offset is not an integer or out of range".into(),
             Error::NotABit => "ERR bit is not an integer or out of range".into(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, journal, key, keyspace_digest, lcs, object, range, rename, set, string,
+    get, increx, journal, key, keyspace_digest, lcs, object, range, rename, set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -24,6 +24,7 @@ macro_rules! rows_of_host {
             all_keys::FLUSHDB all_keys::FLUSHALL all_keys::SWAPDB all_keys::POPULATE
             all_keys::IMPORT all_keys::EXPORT all_keys::JOBS all_keys::INFO all_keys::HELP
             counter::INCR counter::DECR counter::INCRBY counter::DECRBY counter::INCRBYFLOAT
+            increx::INCREX
             range::APPEND range::STRLEN range::GETRANGE range::SUBSTR range::SETRANGE
             set::SETNX set::SETEX set::PSETEX set::GETSET set::MSETNX set::MSETEX
             get::GETDEL get::GETEX

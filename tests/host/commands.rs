@@ -25,7 +25,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 69] = [
+const ROWS: [Row; 70] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -81,6 +81,12 @@ const ROWS: [Row; 69] = [
     row("incrby", "write denyoom fast", "key increment", "key1 5"),
     row("decrby", "write denyoom fast", "key decrement", "key1 5"),
     row("incrbyfloat", "write denyoom fast", "key increment", "key1 0.5"),
+    row(
+        "increx",
+        "write denyoom fast",
+        "key increment lowerbound upperbound saturate expiration enx",
+        "key9 BYINT 2 LBOUND 0 UBOUND 10 SATURATE EX 10 ENX",
+    ),
     row("append", "write denyoom fast", "key value", "key1 x"),
     row("strlen", "readonly fast", "key", "key1"),
     row("getrange", "readonly", "key start end", "key1 0 -1"),
@@ -113,7 +119,7 @@ const ROWS: [Row; 69] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-pub const OWN: [&str; 11] = [
+pub const OWN: [&str; 12] = [
     "populate",
     "import",
     "export",
@@ -124,6 +130,7 @@ pub const OWN: [&str; 11] = [
     "delex",
     "delifeq",
     "msetex",
+    "increx",
     "keyspacedigest",
 ];
 

@@ -33,6 +33,7 @@ mod failed_saves;
 mod floods;
 mod forks;
 mod hardened;
+mod increx;
 mod keys;
 mod keyspace_digest;
 mod large;
