@@ -130,7 +130,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 45] = [
+pub(super) static ROWS: [Command; 46] = [
     connection(
         "ping",
         -1,
@@ -266,6 +266,14 @@ pub(super) static ROWS: [Command; 45] = [
         NOSCRIPT,
         ClientCommand::NoTouch,
         docs("Accepted; midi does not track access times.").takes(SWITCH),
+    ),
+    client(
+        "client|import-source",
+        3,
+        NOSCRIPT,
+        ClientCommand::ImportSource,
+        docs("Marks the connection as one that imports keys, which sees expired ones.")
+            .takes(SWITCH),
     ),
     client(
         "client|reply",

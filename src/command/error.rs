@@ -105,6 +105,8 @@ pub enum Error {
     FewReplicas,
     /// The host is busy with a script.
     Busy,
+    /// CLIENT IMPORT-SOURCE while the host does not import keys.
+    NotImporting,
     /// No client may call this command.
     NotForClients,
     /// The user may not access a key that IMPORT or EXPORT reached.
@@ -318,6 +320,7 @@ impl Error {
                  NOSAVE."
                     .into()
             }
+            Error::NotImporting => "ERR Server is not in import mode".into(),
             Error::NotForClients => {
                 format!("NOPERM this user has no permissions to run the '{name}' command").into()
             }

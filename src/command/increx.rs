@@ -303,7 +303,7 @@ fn answer<N: Number>(reply: &mut dyn Reply, value: N, added: N) {
 /// new value.
 fn store<N: Number>(cx: &mut OneKey<'_>, value: N, expiry: Expiry) -> Result<(), Error> {
     match expiry {
-        Expiry::At(at) if at <= cx.now().ms() => {
+        Expiry::At(at) if cx.now().deletes(at) => {
             if cx.key.remove() {
                 cx.tell(Event::DEL);
             }

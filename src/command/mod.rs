@@ -48,6 +48,7 @@ pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
 pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
+pub use get::getex_checks_first;
 pub use increx::IncrexNumber;
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;

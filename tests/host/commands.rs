@@ -304,8 +304,16 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
         for name in texts(port.run("COMMAND LIST")) {
             let of_table =
                 ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
-            assert!(of_table || known(&name), "{name} is not tried");
+            let tried = of_table || known(&name) || name == "client|import-source";
+            assert!(tried, "{name} is not tried");
         }
+        // The host knows whether it can import keys; midi's port has what the host has.
+        let import = "CLIENT IMPORT-SOURCE OFF";
+        let (own, of_host) = (port.run(import), host.run(import));
+        assert_eq!(own.is_error(), of_host.is_error(), "{own:?} and not {of_host:?}");
+        let help = port.run("CLIENT HELP").array();
+        let is_listed = help.iter().any(|line| line.text().starts_with("IMPORT-SOURCE"));
+        assert_eq!(is_listed, !of_host.is_error(), "{help:?}");
         for (name, args) in PORT_ROWS {
             let call = format!("{} {args}", name.replace('|', " "));
             let (own, of_host) = (port.run(&call), host.run(&call));

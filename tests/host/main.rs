@@ -33,6 +33,7 @@ mod failed_saves;
 mod floods;
 mod forks;
 mod hardened;
+mod import_mode;
 mod increx;
 mod keys;
 mod keyspace_digest;
