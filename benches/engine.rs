@@ -168,6 +168,9 @@ impl Reply for Sink {
     fn bulk(&mut self, bytes: &[u8]) {
         self.0 += bytes.len() + usize::from(bytes[0]);
     }
+    fn double(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
     fn verbatim(&mut self, text: &[u8]) {
         self.bulk(text);
     }

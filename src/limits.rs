@@ -22,7 +22,8 @@ pub const MAX_JOBS_DEFAULT: i64 = 128;
 /// waits with at most one, so this protects only memory.
 pub const MAX_QUEUED_DEFAULT: i64 = 100_000;
 
-/// `midi.max-pattern-bytes`: matching a pattern may cost its length times the key's.
+/// `midi.max-pattern-bytes`: matching a pattern may cost its length, from the first star or class on,
+/// times the key's.
 pub const MAX_PATTERN_BYTES_DEFAULT: i64 = 4096;
 
 /// `midi.max-key-bytes` and `midi.max-value-bytes`: Redis's proto-max-bulk-len.
@@ -256,7 +257,8 @@ pub const TOUCHED_NAME_BYTES: usize = 1 << 10;
 /// noticed a moment late.
 pub const QUEUED_USER_CHANGES: usize = 256;
 
-/// Clients of the host door whose rights are remembered where midi judges them: on Redis 7.0.
+/// Clients of the host door of which something is remembered: their rights where midi judges them,
+/// on Redis 7.0, and whether they import keys, on Valkey.
 pub const DOOR_CLIENTS_KEPT: usize = 16 << 10;
 
 /// The most names of flushed keys that one message to the main thread has, if clients may have

@@ -202,6 +202,8 @@ pub enum ClientCommand {
     NoEvict,
     /// `CLIENT NO-TOUCH ON|OFF`.
     NoTouch,
+    /// `CLIENT IMPORT-SOURCE ON|OFF`, which only Valkey has.
+    ImportSource,
     /// `CLIENT REPLY ON|OFF|SKIP`.
     Reply,
     /// `CLIENT TRACKINGINFO`.

@@ -240,9 +240,11 @@ pub(super) static HELP: Command = Command {
     )
 };
 
-/// Makes a pattern of an argument. Fails if it is longer than the limit.
+/// Makes a pattern of an argument. Fails if it is longer than the limit, from its first star or class
+/// on: that part may be tried at each byte of a key, what is in front of it is tried once.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
-    if text.len() > limits.max_pattern_bytes {
+    let repeated = text.iter().position(|byte| matches!(byte, b'*' | b'[')).unwrap_or(text.len());
+    if text.len() - repeated > limits.max_pattern_bytes {
         return Err(Error::PatternTooLong(limits.max_pattern_bytes));
     }
     Ok(Pattern::new(text))

@@ -111,6 +111,10 @@ pub(super) static BITOP: Command = Command {
                     word("or", "OR"),
                     word("xor", "XOR"),
                     word("not", "NOT"),
+                    word("diff", "DIFF"),
+                    word("diff1", "DIFF1"),
+                    word("andor", "ANDOR"),
+                    word("one", "ONE"),
                 ]),
             ),
             arg("destkey", ArgKind::Key),
@@ -256,14 +260,26 @@ fn bitpos(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
+/// The operations of BITOP by name. DIFF, DIFF1, ANDOR and ONE are of Redis 8.2.
+const OPERATIONS: [(&str, Operation); 8] = [
+    ("and", Operation::And),
+    ("or", Operation::Or),
+    ("xor", Operation::Xor),
+    ("not", Operation::Not),
+    ("diff", Operation::Diff),
+    ("diff1", Operation::Diff1),
+    ("andor", Operation::AndOr),
+    ("one", Operation::One),
+];
+
 fn operation(args: &Args<'_>) -> Result<Operation, Error> {
-    match () {
-        _ if args.is(1, "and") => Ok(Operation::And),
-        _ if args.is(1, "or") => Ok(Operation::Or),
-        _ if args.is(1, "xor") => Ok(Operation::Xor),
-        _ if args.is(1, "not") && args.len() > 4 => Err(Error::BitopNotOfSeveral),
-        _ if args.is(1, "not") => Ok(Operation::Not),
-        _ => Err(Error::Syntax),
+    let named = OPERATIONS.iter().find(|(name, _)| args.is(1, name));
+    let &(_, operation) = named.ok_or(Error::Syntax)?;
+    let keys = args.from(3).len();
+    match operation {
+        Operation::Not if keys > 1 => Err(Error::BitopNotOfSeveral),
+        Operation::Diff | Operation::Diff1 | Operation::AndOr if keys < 2 => Err(Error::BitopOfOne),
+        _ => Ok(operation),
     }
 }
 

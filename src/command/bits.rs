@@ -72,6 +72,14 @@ pub(super) enum Operation {
     Xor,
     /// Takes one value.
     Not,
+    /// What is in the first value and in none of the others.
+    Diff,
+    /// What is in any of the others and not in the first value.
+    Diff1,
+    /// What is in the first value and in any of the others.
+    AndOr,
+    /// What is in exactly one of the values.
+    One,
 }
 
 /// The result is made in blocks of this size: a block stays in the L1 cache while one value after
@@ -82,17 +90,43 @@ const BLOCK_BYTES: usize = 8 << 10;
 pub(super) fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
     let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
     let mut result = vec![0; longest];
-    let Some((first, others)) = values.split_first() else { return result };
     for (number, block) in result.chunks_mut(BLOCK_BYTES).enumerate() {
-        let start = number * BLOCK_BYTES;
-        let own = part(first, start, block.len());
-        block[..own.len()].copy_from_slice(own);
-        if operation == Operation::Not {
-            block.iter_mut().for_each(|byte| *byte = !*byte);
-        }
-        others.iter().for_each(|value| apply(operation, block, part(value, start, block.len())));
+        let (start, len) = (number * BLOCK_BYTES, block.len());
+        combine_block(operation, block, values.iter().map(|value| part(value, start, len)));
     }
     result
+}
+
+/// Combines the parts of values that a block of the result consists of. The block is all zeros.
+fn combine_block<'a>(
+    operation: Operation,
+    block: &mut [u8],
+    mut parts: impl Iterator<Item = &'a [u8]>,
+) {
+    let Some(first) = parts.next() else { return };
+    if let Operation::Diff1 | Operation::AndOr = operation {
+        parts.for_each(|other| apply(Operation::Or, block, other));
+        let last = if operation == Operation::Diff1 { Operation::Diff } else { Operation::And };
+        return apply(last, block, first);
+    }
+    block[..first.len()].copy_from_slice(first);
+    match operation {
+        Operation::Not => block.iter_mut().for_each(|byte| *byte = !*byte),
+        Operation::One => {
+            let mut twice = [0; BLOCK_BYTES];
+            parts.for_each(|other| count_once(block, &mut twice, other));
+            apply(Operation::Diff, block, &twice[..block.len()]);
+        }
+        _ => parts.for_each(|other| apply(operation, block, other)),
+    }
+}
+
+/// Adds a value to the bits that were in any value before, and to those that were in two.
+fn count_once(any: &mut [u8], twice: &mut [u8], other: &[u8]) {
+    for ((any, twice), other) in any.iter_mut().zip(twice).zip(other) {
+        *twice |= *any & other;
+        *any |= other;
+    }
 }
 
 /// The part of the value that overlaps the `len` bytes from `start` on.
@@ -111,7 +145,9 @@ fn apply(operation: Operation, block: &mut [u8], other: &[u8]) {
         }
         Operation::Or => pairs.for_each(|(byte, other)| *byte |= other),
         Operation::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
-        Operation::Not => {}
+        Operation::Diff => pairs.for_each(|(byte, other)| *byte &= !other),
+        // Made of the others, block by block.
+        Operation::Not | Operation::Diff1 | Operation::AndOr | Operation::One => {}
     }
 }
 
@@ -272,26 +308,35 @@ mod tests {
         #[test]
         fn values_are_combined_bit_by_bit(
             values in proptest::collection::vec((bytes(), 1..400usize), 1..5),
-            which in 0..4usize,
+            which in 0..8usize,
         ) {
             // Some values span several blocks.
             let values: Vec<Vec<u8>> =
                 values.into_iter().map(|(bytes, times)| bytes.repeat(times)).collect();
-            let (operation, of_two): (_, fn(u8, u8) -> u8) = [
-                (Operation::And, (|a, b| a & b) as fn(u8, u8) -> u8),
-                (Operation::Or, |a, b| a | b),
-                (Operation::Xor, |a, b| a ^ b),
-                (Operation::Not, |a, _| !a),
+            // From the bit in the first value, and how many of the others have it.
+            let (operation, rule): (_, fn(bool, usize, usize) -> bool) = [
+                (Operation::And, (|a, n, of| a && n == of) as fn(bool, usize, usize) -> bool),
+                (Operation::Or, |a, n, _| a || n > 0),
+                (Operation::Xor, |a, n, _| (usize::from(a) + n) % 2 == 1),
+                (Operation::Not, |a, _, _| !a),
+                (Operation::Diff, |a, n, _| a && n == 0),
+                (Operation::Diff1, |a, n, _| !a && n > 0),
+                (Operation::AndOr, |a, n, _| a && n > 0),
+                (Operation::One, |a, n, _| usize::from(a) + n == 1),
             ][which];
             let values = if operation == Operation::Not { &values[..1] } else { &values };
             let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-            let byte = |value: &&[u8], at: usize| value.get(at).copied().unwrap_or(0);
-            let expected: Vec<u8> = (0..slices.iter().map(|value| value.len()).max().unwrap_or(0))
-                .map(|at| match operation {
-                    Operation::Not => of_two(byte(&slices[0], at), 0),
-                    _ => slices[1..]
-                        .iter()
-                        .fold(byte(&slices[0], at), |a, b| of_two(a, byte(b, at))),
+            let longest = slices.iter().map(|value| value.len()).max().unwrap_or(0);
+            let expected: Vec<u8> = (0..longest)
+                .map(|at| {
+                    let has = |value: &&[u8], bit: u8| {
+                        value.get(at).is_some_and(|byte| byte & bit != 0)
+                    };
+                    (0..8).map(|shift| 1 << shift).fold(0, |byte, bit| {
+                        let others = slices[1..].iter().filter(|value| has(value, bit)).count();
+                        let is_on = rule(has(&slices[0], bit), others, slices.len() - 1);
+                        byte | if is_on { bit } else { 0 }
+                    })
                 })
                 .collect();
             prop_assert_eq!(combine(operation, &slices), expected);

@@ -138,7 +138,7 @@ const FULL_COMMAND: &[Arg] =
     &[arg("command", ArgKind::String), arg("arg", ArgKind::String).optional().multiple()];
 
 /// The rows. Subcommands follow their container.
-pub(super) static ROWS: [Command; 47] = [
+pub(super) static ROWS: [Command; 48] = [
     connection(
         "ping",
         -1,
@@ -277,6 +277,14 @@ pub(super) static ROWS: [Command; 47] = [
         NOSCRIPT,
         ClientCommand::NoTouch,
         docs("Accepted; midi does not track access times.").takes(SWITCH),
+    ),
+    client(
+        "client|import-source",
+        3,
+        NOSCRIPT,
+        ClientCommand::ImportSource,
+        docs("Marks the connection as one that imports keys, which sees expired ones.")
+            .takes(SWITCH),
     ),
     client(
         "client|reply",

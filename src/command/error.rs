@@ -1,6 +1,6 @@
 //! The errors of commands: small values in the code, which become text at the door.
 
-use super::Args;
+use super::{Args, IncrexNumber};
 use crate::store::WrongType;
 
 /// Why a command was not carried out.
@@ -121,6 +121,8 @@ pub enum Error {
     FewReplicas,
     /// The host is busy with a script.
     Busy,
+    /// CLIENT IMPORT-SOURCE while the host does not import keys.
+    NotImporting,
     /// No client may call this command.
     NotForClients,
     /// The user may not access a key that IMPORT or EXPORT reached.
@@ -140,6 +142,20 @@ pub enum Error {
     NotAFloat,
     /// INCRBYFLOAT: the sum is not finite.
     NotFinite,
+    /// INCREX: one of its numbers is not a 64-bit integer.
+    IncrexNotAnInteger(IncrexNumber),
+    /// INCREX: one of its numbers is not a floating-point number.
+    IncrexNotAFloat(IncrexNumber),
+    /// INCREX with an infinite increment.
+    InfiniteIncrement,
+    /// INCREX of a value that is infinite.
+    InfiniteValue,
+    /// INCREX with a lower bound above the upper one.
+    BoundsCross,
+    /// INCREX with ENX and no expiry.
+    EnxWithoutExpiry,
+    /// INCREX: what was added does not fit.
+    AppliedOverflow,
     /// SETRANGE with a negative offset.
     OffsetOutOfRange,
     /// A bit's offset is not a number, or is beyond the longest allowed value.
@@ -150,6 +166,8 @@ pub enum Error {
     NoBitToFind,
     /// BITOP NOT of several keys.
     BitopNotOfSeveral,
+    /// BITOP DIFF, DIFF1 or ANDOR of one key.
+    BitopOfOne,
     /// BITFIELD with an unknown type.
     InvalidField,
     /// BITFIELD with an unknown OVERFLOW.
@@ -339,6 +357,7 @@ impl Error {
                  NOSAVE."
                     .into()
             }
+            Error::NotImporting => "ERR Server is not in import mode".into(),
             Error::NotForClients => {
                 format!("NOPERM this user has no permissions to run the '{name}' command").into()
             }
@@ -352,10 +371,25 @@ impl Error {
             Error::DecrementOverflow => "ERR decrement would overflow".into(),
             Error::NotAFloat => "ERR value is not a valid float".into(),
             Error::NotFinite => "ERR increment would produce NaN or Infinity".into(),
+            Error::IncrexNotAnInteger(which) => {
+                format!("ERR {} is not an integer or out of range", which.name()).into()
+            }
+            Error::IncrexNotAFloat(which) => {
+                format!("ERR {} is not a valid float", which.name()).into()
+            }
+            Error::InfiniteIncrement => "ERR BYFLOAT increment cannot be Infinity".into(),
+            Error::InfiniteValue => "ERR value cannot be Infinity".into(),
+            Error::BoundsCross => "ERR LBOUND can't be greater than UBOUND".into(),
+            Error::EnxWithoutExpiry => "ERR ENX flag requires an expiration".into(),
+            Error::AppliedOverflow => "ERR applied increment would overflow".into(),
             Error::OffsetOutOfRange => "ERR offset is out of range".into(),
             Error::BitOffsetOutOfRange => "ERR bit offset is not an integer or out of range".into(),
             Error::NotABit => "ERR bit is not an integer or out of range".into(),
             Error::NoBitToFind => "ERR The bit argument must be 1 or 0.".into(),
+            Error::BitopOfOne => {
+                let name = String::from_utf8_lossy(args.get(1)).to_uppercase();
+                format!("ERR BITOP {name} must be called with at least two source keys.").into()
+            }
             Error::BitopNotOfSeveral => {
                 "ERR BITOP NOT must be called with a single source key.".into()
             }

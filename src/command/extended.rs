@@ -1,6 +1,8 @@
 //! Numbers as INCRBYFLOAT computes them: extended precision with 64 bits of significand, as C's
 //! `long double` on x86, which Redis uses.
 
+use std::cmp::Ordering;
+
 use num_bigint::BigUint;
 
 /// Longer texts are not numbers: Redis copies a text to a buffer of 5 KiB first.
@@ -40,11 +42,9 @@ pub(super) struct Finite {
     exponent: i64,
 }
 
-const ZERO: Finite = Finite { negative: false, significand: 0, exponent: LOWEST };
-
 impl Extended {
     /// Zero, the value of a missing key.
-    pub(super) const ZERO: Extended = Extended::Finite(ZERO);
+    pub(super) const ZERO: Extended = Extended::Finite(Finite::ZERO);
 
     /// Reads a number as strtold does, with the conditions of Redis's string2ld: nothing before or
     /// after it, and neither overflow nor underflow.
@@ -111,7 +111,7 @@ impl Numeral {
         let Some(whole) =
             BigUint::from_radix_be(&self.digits, 16).filter(|_| !self.digits.is_empty())
         else {
-            return Some(ZERO);
+            return Some(Finite::ZERO);
         };
         nearest(negative, &whole, false, self.exponent - 4 * self.fraction)
     }
@@ -120,7 +120,7 @@ impl Numeral {
         let Some(whole) =
             BigUint::from_radix_be(&self.digits, 10).filter(|_| !self.digits.is_empty())
         else {
-            return Some(ZERO);
+            return Some(Finite::ZERO);
         };
         let power = self.exponent - self.fraction;
         let first = power + self.digits.len() as i64 - 1;
@@ -169,7 +169,7 @@ fn nearest(negative: bool, whole: &BigUint, lost: bool, exponent: i64) -> Option
 /// With `lost` the exact magnitude, of at least 66 bits, is a little larger.
 fn rounded(negative: bool, magnitude: u128, lost: bool, exponent: i64) -> Option<Finite> {
     if magnitude == 0 {
-        return Some(ZERO);
+        return Some(Finite::ZERO);
     }
     let bits = i64::from(128 - magnitude.leading_zeros());
     let mut shift = (bits - 64).max(LOWEST - exponent);
@@ -193,7 +193,21 @@ fn rounded(negative: bool, magnitude: u128, lost: bool, exponent: i64) -> Option
 }
 
 impl Finite {
-    fn plus(self, other: Finite) -> Option<Finite> {
+    /// Zero; there is no negative one.
+    pub(super) const ZERO: Self = Finite { negative: false, significand: 0, exponent: LOWEST };
+    /// One.
+    pub(super) const ONE: Self = Finite { negative: false, significand: 1 << 63, exponent: -63 };
+    /// The largest number.
+    pub(super) const LARGEST: Self =
+        Finite { negative: false, significand: u64::MAX, exponent: HIGHEST };
+
+    /// The number with the other sign.
+    pub(super) const fn negated(self) -> Self {
+        Finite { negative: !self.negative && self.significand != 0, ..self }
+    }
+
+    /// The sum, rounded to the nearest number; `None` if it is not finite.
+    pub(super) fn plus(self, other: Finite) -> Option<Finite> {
         let size = |number: Finite| (number.exponent, number.significand);
         let (large, small) = if size(self) >= size(other) { (self, other) } else { (other, self) };
         if small.significand == 0 {
@@ -240,6 +254,25 @@ impl Finite {
         let half = 1u128 << (shift - 1);
         let (kept, rest) = (units >> shift, units & (half | (half - 1)));
         kept + u128::from(rest > half || rest == half && kept % 2 == 1)
+    }
+}
+
+impl Ord for Finite {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The first bit of the significand is set, so the exponent decides first.
+        let size = |number: &Finite| (number.exponent, number.significand);
+        match (self.negative, other.negative) {
+            (false, false) => size(self).cmp(&size(other)),
+            (true, true) => size(other).cmp(&size(self)),
+            (false, true) => Ordering::Greater,
+            (true, false) => Ordering::Less,
+        }
+    }
+}
+
+impl PartialOrd for Finite {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

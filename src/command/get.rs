@@ -1,5 +1,7 @@
 //! GETDEL and GETEX, after Redis's t_string.c.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply,
@@ -51,17 +53,29 @@ fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether GETEX checks its expiry before it looks for the key.
+static CHECKS_FIRST: AtomicBool = AtomicBool::new(false);
+
+/// From now on GETEX refuses a wrong expiry of a key that does not exist, too, as Valkey's does from
+/// 9.1 on. Redis answers null.
+pub fn getex_checks_first() {
+    CHECKS_FIRST.store(true, Ordering::Relaxed);
+}
+
 fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options = GetexOptions::parse(&cx.args)?;
+    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose();
+    if CHECKS_FIRST.load(Ordering::Relaxed) {
+        expire_at?;
+    }
     if cx.string()?.is_none() {
         reply.null();
         return Ok(());
     }
-    // Redis checks the number only if the key exists.
-    let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
+    let expire_at = expire_at?;
     get(cx, reply)?;
     match expire_at {
-        Some(at) if at <= cx.now().ms() => {
+        Some(at) if cx.now().deletes(at) => {
             cx.key.remove();
             cx.tell(Event::DEL);
         }

@@ -345,11 +345,12 @@ fn expire_generic(
         .ok_or(Error::InvalidExpireTime)?;
     let allowed = cx.key.read().is_some_and(|entry| conditions.allow(entry.expire_at(), at));
     if allowed {
-        if at <= cx.now().ms() {
+        if cx.now().deletes(at) {
             cx.key.remove();
             cx.tell(Event::DEL);
         } else {
-            cx.key.expire_at(Some(at));
+            // Valkey keeps a key that is imported with an expiry before 1970 as of 1970.
+            cx.key.expire_at(Some(at.max(0)));
             cx.tell(Event::EXPIRE);
         }
     }

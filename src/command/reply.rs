@@ -13,6 +13,8 @@ pub trait Reply {
     fn integer(&mut self, number: i64);
     /// A string.
     fn bulk(&mut self, bytes: &[u8]);
+    /// A number with a fraction, as text: a string in RESP2, a double in RESP3.
+    fn double(&mut self, text: &str);
     /// Text for people: a verbatim string in RESP3.
     fn verbatim(&mut self, text: &[u8]);
     /// An error: code and text without `-` and line end.
@@ -45,6 +47,9 @@ impl<R: Reply + ?Sized> Reply for &mut R {
     }
     fn bulk(&mut self, bytes: &[u8]) {
         (**self).bulk(bytes);
+    }
+    fn double(&mut self, text: &str) {
+        (**self).double(text);
     }
     fn verbatim(&mut self, text: &[u8]) {
         (**self).verbatim(text);
@@ -89,6 +94,7 @@ const ERROR: u8 = 5;
 const ARRAY: u8 = 6;
 const MAP: u8 = 7;
 const SHARED: u8 = 8;
+const DOUBLE: u8 = 9;
 
 impl Transcript {
     /// An empty transcript of at most about `most` bytes; strings beyond that are left out.
@@ -153,6 +159,7 @@ impl Transcript {
                 NULL => to.null(),
                 INTEGER => to.integer(rest.number() as i64),
                 BULK => to.bulk(rest.string()),
+                DOUBLE => to.double(std::str::from_utf8(rest.string()).unwrap_or_default()),
                 VERBATIM => to.verbatim(rest.string()),
                 ERROR => to.error(rest.string()),
                 ARRAY => to.array(rest.number() as usize),
@@ -200,6 +207,9 @@ impl Reply for Transcript {
     }
     fn bulk(&mut self, bytes: &[u8]) {
         self.string(BULK, bytes);
+    }
+    fn double(&mut self, text: &str) {
+        self.string(DOUBLE, text.as_bytes());
     }
     fn verbatim(&mut self, text: &[u8]) {
         self.string(VERBATIM, text);

@@ -189,7 +189,7 @@ impl Engine {
     ) -> Option<&'c Now> {
         let is_late = |mode| mode == Mode::Closed && call.row().flags.write && !slot.is_main();
         match self.mode() {
-            Mode::Fast => Some(&call.now),
+            _ if self.is_plain() => Some(&call.now),
             mode if is_late(mode) => None,
             _ => Some(self.now_in_mode(&call.now, hiding)),
         }

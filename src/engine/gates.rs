@@ -46,6 +46,12 @@ impl Gates {
     /// The host could not write to its AOF.
     pub const AOF_ERROR: Gates = Gates(1 << 18);
 
+    /// The host imports keys from another server, which decides what has expired: Valkey's
+    /// `import-mode`.
+    pub const IMPORTING: Gates = Gates(1 << 19);
+    /// The host was told by DEBUG not to look for keys that have expired.
+    pub const NO_ACTIVE_EXPIRY: Gates = Gates(1 << 20);
+
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);
 

@@ -12,13 +12,15 @@
 //!            the host logs nothing, and the tail is empty
 //! ```
 //!
+//! While the host imports keys, the mode says that too: a key whose expiry has passed is hidden in
+//! every mode, and stays until the import has ended.
+//!
 //! A door reads the gates before a command runs, and refuses it or has it wait in the words that
 //! the reason calls for. The mode catches the few writes that had passed the gate just before it
 //! closed: they go to the main thread, which asks the gate again.
 
 use std::sync::atomic::Ordering;
 
-use super::all_held::AllHeld;
 use super::gates::Gates;
 use super::state::Engine;
 use crate::store::Now;
@@ -54,11 +56,14 @@ const CLOSING: Gates = Gates::LOADING.and(Gates::READ_ONLY).and(Gates::SAVING);
 /// The gates that say that the host has a log of writes.
 const LOGGING: Gates = Gates::AOF_ON.and(Gates::BACKLOG);
 
+/// In the word beside the mode: the host imports keys.
+const IMPORTING: u8 = 1 << 2;
+
 impl Engine {
     /// The mode. It stays as it is while the caller holds a token.
     #[inline]
     pub fn mode(&self) -> Mode {
-        match self.mode.load(Ordering::Relaxed) {
+        match self.mode.load(Ordering::Relaxed) & !IMPORTING {
             0 => Mode::Fast,
             1 => Mode::Logged,
             _ => Mode::Closed,
@@ -71,9 +76,16 @@ impl Engine {
         self.mode() == Mode::Closed
     }
 
-    /// Sets the mode. Relaxed: who takes a token next sees what was done while it was held.
-    fn set_mode(&self, _: &AllHeld<'_>, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::Relaxed);
+    /// Whether the mode is fast, and no keys are being imported.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == Mode::Fast as u8
+    }
+
+    /// Whether no key may be removed because it has expired, whatever the mode: the host imports
+    /// keys, or was told not to look for such keys.
+    pub(super) fn expiry_rests(&self) -> bool {
+        self.gates().has(Gates::IMPORTING.and(Gates::NO_ACTIVE_EXPIRY))
     }
 
     /// Brings the mode in line with the gates. The caller holds no token, but for those that an
@@ -87,9 +99,12 @@ impl Engine {
         } else {
             Mode::Fast
         };
-        if self.mode() != wanted {
+        let importing = if gates.has(Gates::IMPORTING) { IMPORTING } else { 0 };
+        let word = wanted as u8 | importing;
+        if self.mode.load(Ordering::Relaxed) != word {
             let all = self.hold_all(locked);
-            self.set_mode(&all, wanted);
+            // Relaxed: who takes a token next sees what was done while it was held.
+            self.mode.store(word, Ordering::Relaxed);
             all.release();
         }
     }
@@ -98,9 +113,11 @@ impl Engine {
     /// are hidden and stay. `hiding` keeps the changed time.
     #[inline]
     pub(super) fn now_in_mode<'n>(&self, now: &'n Now, hiding: &'n mut Option<Now>) -> &'n Now {
-        match self.mode() {
-            Mode::Fast => now,
-            Mode::Logged | Mode::Closed => hiding.insert(now.hiding()),
+        if self.is_plain() {
+            return now;
         }
+        let is_importing = self.mode.load(Ordering::Relaxed) & IMPORTING != 0;
+        let now = now.hiding();
+        hiding.insert(if is_importing { now.keeping_passed() } else { now })
     }
 }

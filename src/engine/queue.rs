@@ -40,7 +40,7 @@ impl Engine {
             command: request.command,
             args,
             db: request.db,
-            now: Now::lazy(self.config.clock),
+            now: Now::lazy(self.config.clock).seeing_passed(request.sees_passed),
             limits: if self.config.safemode { limits } else { limits.alone() },
             prefix: request.prefix,
             author: request.author(),

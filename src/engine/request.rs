@@ -59,6 +59,8 @@ pub struct Request {
     pub db: u32,
     /// See [`Call::prefix`].
     pub prefix: &'static str,
+    /// Whether its client sees keys whose expiry has passed.
+    pub(super) sees_passed: bool,
     /// Who waits for it.
     pub origin: Origin,
     /// The reply, once it has run.
@@ -79,6 +81,7 @@ impl Request {
             args: call.args.to_owned(call.limits.keep_bytes),
             db: call.db,
             prefix: call.prefix,
+            sees_passed: call.now.sees_passed(),
             origin,
             reply: Transcript::default(),
             seen: 0,

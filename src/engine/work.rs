@@ -46,6 +46,8 @@ pub struct Work {
     pub total: u64,
     /// The worker of the first part.
     pub first_worker: usize,
+    /// Whether its client sees keys whose expiry has passed.
+    pub sees_passed: bool,
 }
 
 impl Work {
@@ -58,7 +60,7 @@ impl Work {
     ) -> Self {
         let parts =
             (0..engine.config.workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>);
-        Work { task, parts: parts.collect(), total, first_worker: 0 }
+        Work { task, parts: parts.collect(), total, first_worker: 0, sees_passed: false }
     }
 }
 
@@ -78,6 +80,7 @@ pub struct Slice<'a> {
     pub slot: &'a ThreadSlot,
     /// The job, if the work is one that can be listed and stopped.
     pub job: Option<&'a Job>,
+    sees_passed: bool,
     time: Time<'a>,
     refusal: Cell<Option<Error>>,
 }
@@ -89,6 +92,7 @@ impl<'a> Slice<'a> {
             engine,
             slot,
             job,
+            sees_passed: false,
             time: Time::Until(Instant::now() + SLICE),
             refusal: Cell::new(None),
         }
@@ -96,8 +100,13 @@ impl<'a> Slice<'a> {
 
     /// A slice without an end, for the thread that holds the global lock.
     pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
-        let slot = engine.main_slot(locked);
-        Slice { engine, slot, job: None, time: Time::Endless(locked), refusal: Cell::new(None) }
+        let (slot, time) = (engine.main_slot(locked), Time::Endless(locked));
+        Slice { engine, slot, job: None, sees_passed: false, time, refusal: Cell::new(None) }
+    }
+
+    /// The same slice, for a client that sees keys whose expiry has passed, or for another.
+    fn seeing_passed(self, sees_passed: bool) -> Self {
+        Slice { sees_passed, ..self }
     }
 
     /// Whether the slice is over.
@@ -126,7 +135,8 @@ impl<'a> Slice<'a> {
     /// The time of the commands in it.
     pub fn now(&self) -> Now {
         let lazy = || Now::lazy(self.engine.config.clock);
-        self.locked().map_or_else(lazy, |locked| self.engine.main_now(locked))
+        let now = self.locked().map_or_else(lazy, |locked| self.engine.main_now(locked));
+        now.seeing_passed(self.sees_passed)
     }
 
     /// A shard's token, marked as held by long work; `None` if it is busy.
@@ -238,6 +248,7 @@ impl Engine {
         let common = Arc::new(Common {
             job,
             task: work.task,
+            sees_passed: work.sees_passed,
             parts_left,
             reply: Mutex::new(reply),
             seen: AtomicU64::new(0),
@@ -252,7 +263,7 @@ impl Engine {
     /// Runs long work to its end on this thread, which holds the global lock: in SAFEMODE, MULTI,
     /// scripts, and wherever no client may be blocked.
     pub fn run_to_end(&self, locked: Locked<'_>, work: Work, reply: &mut dyn Reply) {
-        let slice = Slice::endless(self, locked);
+        let slice = Slice::endless(self, locked).seeing_passed(work.sees_passed);
         for mut part in work.parts {
             while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
         }
@@ -267,6 +278,7 @@ impl Engine {
 struct Common {
     job: Arc<Job>,
     task: Arc<dyn Task>,
+    sees_passed: bool,
     parts_left: AtomicUsize,
     reply: Mutex<Option<Box<dyn JobReply>>>,
     /// The position in the log that the reply must wait for.
@@ -287,7 +299,7 @@ enum PartStage {
 impl JobPart for RunningPart {
     fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
         let common = Arc::clone(&self.common);
-        let slice = Slice::short(engine, slot, Some(&common.job));
+        let slice = Slice::short(engine, slot, Some(&common.job)).seeing_passed(common.sees_passed);
         match &mut self.stage {
             PartStage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
                 self.common.job.cut_short.store(true, Ordering::Relaxed);

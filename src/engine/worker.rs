@@ -411,7 +411,7 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let horizon = Now::at((engine.config.clock)()).horizon();
-        if engine.mode() == Mode::Closed {
+        if engine.mode() == Mode::Closed || engine.expiry_rests() {
             return;
         }
         let is_due = |&shard: &u32| engine.due(shard) < horizon;
@@ -431,7 +431,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             // Only the host's log may decide that a key has expired.
-            if engine.mode() == Mode::Closed || engine.is_log_full() {
+            if engine.mode() == Mode::Closed || engine.is_log_full() || engine.expiry_rests() {
                 engine.let_go(shard, held);
                 expiry.shards.clear();
                 return progress;

@@ -64,6 +64,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_RegisterEnumConfig RedisModule_RegisterInfoFunc
         RedisModule_RegisterNumericConfig RedisModule_RegisterStringConfig RedisModule_Replicate
         RedisModule_ReplicateVerbatim RedisModule_ReplyWithArray RedisModule_ReplyWithCallReply
+        RedisModule_ReplyWithDouble
         RedisModule_ReplyWithError RedisModule_ReplyWithLongLong RedisModule_ReplyWithMap
         RedisModule_ReplyWithNull RedisModule_ReplyWithSimpleString
         RedisModule_ReplyWithStringBuffer RedisModule_ReplyWithVerbatimStringType

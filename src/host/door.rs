@@ -17,7 +17,7 @@ use super::register::Trampoline;
 use super::reply::HostReply;
 use super::string::HostString;
 use super::users::USERS;
-use super::{PREFIX, guarded, keys, notifications, own_commands, unit};
+use super::{PREFIX, guarded, import_source, keys, notifications, own_commands, unit};
 use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
 use crate::engine::{
     Author, Call, Caller, Gates, HostClient, JobOwner, JobReply, Origin, WaitsFor,
@@ -101,11 +101,12 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         *text =
             if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
     }
+    let now = if inside { engine.main_now(ctx.locked()) } else { Now::lazy(engine.config.clock) };
     let mut call = Call {
         command: number,
         args: Args::with_keeper(list, &host_args),
         db: ctx.selected_db(),
-        now: if inside { engine.main_now(ctx.locked()) } else { Now::lazy(engine.config.clock) },
+        now: now.seeing_passed(import_source::is_one(ctx, inside)),
         limits,
         prefix: PREFIX,
         author: Author::Running,

@@ -275,9 +275,16 @@ unsafe extern "C" fn on_loading(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
         backlog::may_come();
+        saving::before_load();
         match sub {
-            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => loading::end(ctx.locked()),
-            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => loading::fail(ctx.locked()),
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => {
+                loading::end(ctx.locked());
+                saving::after_load();
+            }
+            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => {
+                loading::fail(ctx.locked());
+                saving::after_load();
+            }
             raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => {
                 loading::begin(ctx.locked(), LoadedFrom::Master);
             }
@@ -310,6 +317,7 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             loading::take_effect(ctx.locked());
             let engine = &instance().engine;
             loading::before_flush(ctx);
+            saving::before_load();
             if saving::loads_aof() {
                 // What is not logged yet, or is written from here on, would get into the AOF, but
                 // is not in what is loaded from it.

@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw;
 
+use super::active_expiry;
 use super::api::{Ctx, must_not_replicate};
+use super::import_source;
 use super::instance::instance;
 use super::pause::Pause;
 use super::persistence::sync::SYNC;
@@ -41,6 +43,7 @@ pub static GATES: HostGates = HostGates {
     loading_aof: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
+    imports: AtomicBool::new(false),
     replicas_wanted: AtomicI64::new(0),
 };
 
@@ -65,6 +68,8 @@ pub struct HostGates {
     /// What CONFIG last reported.
     serves_stale: AtomicBool,
     stops_at_disk_error: AtomicBool,
+    /// Valkey's `import-mode`.
+    imports: AtomicBool,
     replicas_wanted: AtomicI64,
 }
 
@@ -116,6 +121,9 @@ impl HostGates {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         self.pause.before_sleep(ctx);
+        if active_expiry::before_sleep(ctx) {
+            self.may_change();
+        }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.load(Ordering::Relaxed) {
@@ -199,6 +207,8 @@ impl HostGates {
             is(c"no-appendfsync-on-rewrite", b"yes"),
         );
         self.serves_stale.store(is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
+        self.imports.store(is(c"import-mode", b"yes"), Ordering::Relaxed);
+        import_source::forget();
         let save = ctx.config_text(c"save");
         save_points::configure(save.as_deref());
         let stops = !is(c"stop-writes-on-bgsave-error", b"no") && save.as_deref() != Some(b"");
@@ -256,6 +266,8 @@ impl HostGates {
             .and_if(seen(&self.saving), Gates::SAVING)
             .and_if(replica && SYNC.is_untrusted(), Gates::UNSYNCED)
             .and_if(aof, Gates::AOF_ON)
+            .and_if(!replica && seen(&self.imports), Gates::IMPORTING)
+            .and_if(active_expiry::rests(), Gates::NO_ACTIVE_EXPIRY)
             .and_if(backlog::may_be_there(), Gates::BACKLOG);
         instance().engine.set_gates(ctx.locked(), gates);
     }

@@ -16,8 +16,8 @@ use super::questions::TheHost;
 use super::string::HostString;
 use super::users::USERS;
 use super::{
-    config, count_panic, descriptors, door, events, eviction, info, kept, log_panics,
-    notifications, output, register, renamed, reply, unit, watch,
+    active_expiry, config, count_panic, descriptors, door, events, eviction, import_source, info,
+    kept, log_panics, notifications, output, register, renamed, reply, unit, version, watch,
 };
 use crate::command::Cluster;
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
@@ -115,6 +115,8 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
                     why";
         return Err(text.into());
     }
+    version::adopt(ctx);
+    active_expiry::prepare(ctx);
     eviction::look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);
@@ -156,6 +158,7 @@ fn prepare_ports(
         None => {
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
+            import_source::prepare(ctx);
             GATES.watch_for_ports();
             descriptors::reserve(ctx, &engine.settings);
         }

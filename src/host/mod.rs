@@ -10,6 +10,7 @@
 //! `own_commands`, which run commands; `turn`; `events` and `questions`; `load`.
 
 mod acl;
+mod active_expiry;
 mod alloc;
 mod api;
 mod blocked;
@@ -22,9 +23,9 @@ mod door;
 mod events;
 mod eviction;
 mod gates;
+mod import_source;
 mod info;
 mod instance;
-mod io_threads;
 mod kept;
 mod keys;
 mod load;
@@ -44,6 +45,7 @@ mod string;
 mod turn;
 mod unit;
 mod users;
+mod version;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

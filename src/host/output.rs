@@ -123,6 +123,12 @@ impl<R: Reply> Reply for UpTo<R> {
         }
     }
 
+    fn double(&mut self, text: &str) {
+        if let Some(to) = self.room_for(text.len()) {
+            to.double(text);
+        }
+    }
+
     fn verbatim(&mut self, text: &[u8]) {
         if let Some(to) = self.room_for(text.len()) {
             to.verbatim(text);

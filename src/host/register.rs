@@ -8,8 +8,8 @@ use redis_module::raw;
 
 use super::PREFIX;
 use super::api::{Ctx, RawCtx, RawString, api, c_text, leaked};
-use super::io_threads::{ASKS_FOR_KEYS, is_redis_since};
 use super::keys::{access_flags, are_asked_for};
+use super::version::{ASKS_FOR_KEYS, is_redis_since};
 use crate::command::{Arg, ArgKind, Command, FindKeys, KeySpec, Keys, SINCE, host_commands};
 
 /// The function that the host calls for a command.

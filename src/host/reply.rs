@@ -103,6 +103,19 @@ impl Reply for HostReply<'_> {
         };
     }
 
+    /// In RESP3 the host writes the digits, as many as a `double` has.
+    fn double(&mut self, text: &str) {
+        // SAFETY: see above.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.0) } as u32;
+        match text.parse() {
+            Ok(number) if flags & raw::REDISMODULE_CTX_FLAGS_RESP3 != 0 => {
+                // SAFETY: see above.
+                unsafe { api!(RedisModule_ReplyWithDouble)(self.0, number) };
+            }
+            _ => self.bulk(text.as_bytes()),
+        }
+    }
+
     fn verbatim(&mut self, text: &[u8]) {
         // SAFETY: see above; the type is three letters.
         unsafe {

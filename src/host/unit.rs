@@ -17,7 +17,7 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::{backlog, confirmed, journal, loading, saving};
 use super::users::USERS;
-use super::{guarded, notifications, renamed, watch};
+use super::{active_expiry, guarded, import_source, notifications, renamed, watch};
 use crate::engine::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -69,6 +69,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             notifications::before_exec(command.locked());
             USERS.before_exec(command);
             watch::before_exec(command.locked());
+            import_source::may_change();
             journal::before_exec(command.locked());
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
@@ -79,6 +80,7 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
         4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
             USERS.before_login();
+            guarded((), import_source::may_change);
         }
         8 if name.eq_ignore_ascii_case(b"replconf") => confirmed::may_change(),
         5 if name.eq_ignore_ascii_case(b"watch") => guarded((), || watch::before_watch(command)),
@@ -93,6 +95,8 @@ fn before_client(command: Filtered<'_>) {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
         GATES.pause.said(command.arg(3));
+    } else if subcommand.eq_ignore_ascii_case(b"import-source") {
+        import_source::may_change();
     }
 }
 
@@ -105,6 +109,7 @@ fn before_debug(command: Filtered<'_>) {
     } else if command.arg(1).eq_ignore_ascii_case(b"loadaof") {
         saving::before_load_aof();
     }
+    active_expiry::before_debug(command);
 }
 
 /// Whether `name` begins with the door's prefix, `midi.`, in upper or lower case.

@@ -77,6 +77,8 @@ pub struct Condition {
     pub arguments: AtomicUsize,
     /// CLIENT NO-EVICT ON.
     pub no_evict: AtomicBool,
+    /// CLIENT IMPORT-SOURCE: it imports keys.
+    pub import_source: AtomicBool,
     /// Bytes received and not run.
     pub unread: AtomicUsize,
     /// Memory of those.

@@ -78,7 +78,7 @@ impl<D: Driver> Service<D> {
             command,
             args: *args,
             db: connection.session.next_db(),
-            now,
+            now: now.seeing_passed(connection.session.sees_passed(self.engine())),
             limits: if safemode { *limits } else { limits.alone() },
             prefix,
             author: Author::Nobody,

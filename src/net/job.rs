@@ -90,6 +90,9 @@ impl Reply for PortReply {
     fn bulk(&mut self, bytes: &[u8]) {
         self.resp().bulk(bytes);
     }
+    fn double(&mut self, text: &str) {
+        self.resp().double(text);
+    }
     fn verbatim(&mut self, text: &[u8]) {
         self.resp().verbatim(text);
     }

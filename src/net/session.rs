@@ -10,7 +10,7 @@ use super::client::Client;
 use super::resp::RespReply;
 use super::transaction::{ExecReplies, Transaction};
 use crate::command::Args;
-use crate::engine::{DEFAULT_USER, Engine, User, Users};
+use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
 
 /// The state of a connection apart from its bytes.
 pub struct Session {
@@ -27,6 +27,8 @@ pub struct Session {
     plain: bool,
     /// Whether commands are answered.
     replies: Replies,
+    /// It imports keys: CLIENT IMPORT-SOURCE.
+    import_source: bool,
     /// Between MULTI and EXEC.
     pub(super) in_multi: bool,
     /// The transaction that MULTI or WATCH has begun.
@@ -69,6 +71,7 @@ impl Session {
             epoch: UNSETTLED,
             plain,
             replies: Replies::Wanted,
+            import_source: false,
             in_multi: false,
             transaction: None,
             exec_replies: None,
@@ -87,6 +90,7 @@ impl Session {
             self.replies = Replies::Wanted;
         }
         self.leave_transaction();
+        self.set_import_source(false, client);
         self.select(0, client);
         client.names.lock().name.clear();
         self.be_nobody(engine, client);
@@ -108,7 +112,19 @@ impl Session {
     /// Whether its commands may run together with others.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.plain && self.replies == Replies::Wanted && !self.in_multi
+        self.plain && self.replies == Replies::Wanted && !self.in_multi && !self.import_source
+    }
+
+    /// CLIENT IMPORT-SOURCE.
+    pub fn set_import_source(&mut self, is_one: bool, client: &Client) {
+        self.import_source = is_one;
+        client.condition.import_source.store(is_one, Ordering::Relaxed);
+    }
+
+    /// Whether it sees keys whose expiry has passed, because it imports keys.
+    #[inline]
+    pub fn sees_passed(&self, engine: &Engine) -> bool {
+        self.import_source && engine.gates().has(Gates::IMPORTING)
     }
 
     /// CLIENT REPLY.

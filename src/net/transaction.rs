@@ -26,6 +26,8 @@ pub struct Transaction {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     pub(super) watching: Watching,
+    /// Its client sees keys whose expiry has passed. Set by EXEC.
+    pub(super) sees_passed: bool,
 }
 
 /// A queued command.

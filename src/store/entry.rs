@@ -351,7 +351,7 @@ impl Entry {
     /// expiry it still does, as in Redis.
     #[inline]
     pub fn is_expired(&self, now: &super::Now) -> bool {
-        self.expire_at().is_some_and(|at| at < now.ms())
+        self.expire_at().is_some_and(|at| now.hides(at))
     }
 
     /// Sets or clears the expiry. May move the entry to another block. Returns the bytes that the

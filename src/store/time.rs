@@ -17,17 +17,31 @@ pub struct Now {
     read: Cell<UnixMs>,
     source: fn() -> UnixMs,
     horizon: UnixMs,
+    passed: Passed,
+}
+
+/// What an expiry that has passed means to a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passed {
+    /// The key is hidden. A command that sets such an expiry deletes the key.
+    #[default]
+    Gone,
+    /// The key is hidden. A command that sets such an expiry leaves the key with it: keys are being
+    /// imported from a server that will delete it.
+    Kept,
+    /// The key is there, to the client that imports it.
+    Seen,
 }
 
 impl Now {
     /// A time that is read from `source` when it is first asked for.
     pub fn lazy(source: fn() -> UnixMs) -> Self {
-        Now { read: Cell::new(UNREAD), source, horizon: UnixMs::MAX }
+        Now { read: Cell::new(UNREAD), source, horizon: UnixMs::MAX, passed: Passed::Gone }
     }
 
     /// This time, in milliseconds.
     pub fn at(ms: UnixMs) -> Self {
-        Now { read: Cell::new(ms), source: || 0, horizon: UnixMs::MAX }
+        Now { read: Cell::new(ms), source: || 0, horizon: UnixMs::MAX, passed: Passed::Gone }
     }
 
     /// The same time, at which only keys that were due before `horizon` may be removed. Without a
@@ -38,7 +52,33 @@ impl Now {
 
     /// The same time, at which no hidden key may be removed.
     pub fn hiding(&self) -> Self {
-        Now { read: self.read.clone(), source: self.source, horizon: UnixMs::MIN }
+        Now { read: self.read.clone(), horizon: UnixMs::MIN, ..*self }
+    }
+
+    /// The same time, for a client that sees keys whose expiry has passed, or for another.
+    pub fn seeing_passed(self, sees: bool) -> Self {
+        Now { passed: if sees { Passed::Seen } else { Passed::Gone }, ..self }
+    }
+
+    /// Whether it is for a client that sees keys whose expiry has passed.
+    pub fn sees_passed(&self) -> bool {
+        self.passed == Passed::Seen
+    }
+
+    /// The same time, while keys are being imported.
+    pub fn keeping_passed(self) -> Self {
+        Now { passed: if self.sees_passed() { Passed::Seen } else { Passed::Kept }, ..self }
+    }
+
+    /// Whether a key with this expiry no longer exists.
+    #[inline]
+    pub fn hides(&self, expiry: UnixMs) -> bool {
+        !self.sees_passed() && expiry < self.ms()
+    }
+
+    /// Whether a key that is given this expiry is deleted at once.
+    pub fn deletes(&self, expiry: UnixMs) -> bool {
+        self.passed == Passed::Gone && expiry <= self.ms()
     }
 
     /// The time, in milliseconds.

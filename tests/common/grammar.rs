@@ -2,6 +2,7 @@
 //! server's COMMAND DOCS, so a command that is added to midi is covered automatically.
 
 use super::client::{Client, Value};
+use super::hosts::host;
 use super::random::Random;
 use super::twin::{FIXED_TIMES_MS, Words};
 
@@ -301,7 +302,11 @@ impl Grammar {
                 random.pick(&["536870912", "536870911x", "-1", "9223372036854775807"]).to_owned()
             }
             ("bitop", "operation", _) => {
-                random.pick(&["and", "or", "xor", "not", "AND", "Or", "nosuch"]).to_owned()
+                let operations: &[&str] = &[
+                    "and", "or", "xor", "not", "AND", "Or", "nosuch", "diff", "Diff1", "ANDOR",
+                    "one",
+                ];
+                operations[random.below(operations.len())].to_owned()
             }
             (_, "encoding", _) => encoding(random),
             ("setbit" | "getbit" | "bitfield" | "bitfield_ro", "offset", _) => bit_offset(random),
@@ -528,8 +533,9 @@ fn is_of_large_offset(args: &[Vec<u8>]) -> bool {
         && args[1..].iter().filter_map(number).any(|number| (100_000..1 << 32).contains(&number))
 }
 
-/// Whether it is an operation that Redis 8.6 has and midi does not.
+/// Whether it is an operation of Redis 8.2 that the host does not have.
 fn is_newer_bitop(args: &[Vec<u8>]) -> bool {
-    is_one_of(&args[0], &["bitop"])
+    !host().has_newer_bitops()
+        && is_one_of(&args[0], &["bitop"])
         && args.get(1).is_some_and(|word| is_one_of(word, &["diff", "diff1", "andor", "one"]))
 }

@@ -22,6 +22,11 @@ impl Host {
     pub fn is_newer(self) -> bool {
         self.version > (7, 0)
     }
+
+    /// Whether its BITOP has DIFF, DIFF1, ANDOR and ONE.
+    pub fn has_newer_bitops(self) -> bool {
+        !self.valkey && self.version >= (8, 2)
+    }
 }
 
 /// The host that the tests run on.
@@ -69,7 +74,7 @@ const FINE: &str = "";
 const ANY: &str = "";
 
 /// The hosts, the command, the start of the host's reply, the start of midi's.
-const DIFFERENCES: [(On, &str, &str, &str); 20] = [
+const DIFFERENCES: [(On, &str, &str, &str); 19] = [
     // Newer hosts reject a cursor below zero, and accept one with a leading space; other errors
     // come after that.
     (On::Newer, "scan", "ERR invalid cursor", FINE),
@@ -90,8 +95,6 @@ const DIFFERENCES: [(On, &str, &str, &str); 20] = [
     (On::Valkey, "client", "ERR ", FINE),
     // Redis had MSETEX first, with other error texts.
     (On::Valkey, "msetex", "ERR ", "ERR "),
-    // Valkey checks the time to live first, then whether the key exists.
-    (On::Valkey, "getex", "ERR ", FINE),
     // Newer hosts check all arguments first, then whether the key exists; and Valkey allows the
     // end to be left out.
     (On::Newer, "bitcount", "ERR ", FINE),

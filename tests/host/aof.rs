@@ -21,7 +21,7 @@ pub fn builder(mode: Mode) -> Builder {
 }
 
 /// Commands of midi's own that the grammar cannot know, as far as they write midi's keys.
-const OWN: [&str; 5] = ["delex", "delifeq", "msetex", "populate", "restore"];
+const OWN: [&str; 6] = ["delex", "delifeq", "increx", "msetex", "populate", "restore"];
 
 /// Commands whose effects on midi's keys are tried elsewhere, or that have none.
 const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
@@ -30,7 +30,13 @@ const ELSEWHERE: [&str; 4] = ["import", "export", "journal", "jobs"];
 fn draw_own(random: &mut Random) -> Words {
     let mut key = || grammar::key(random);
     let (one, two) = (key(), key());
-    let mut line = match random.below(4) {
+    let mut line = match random.below(5) {
+        4 => words(random.pick(&[
+            "increx KEY BYINT 7 PXAT 4102444800000 ENX",
+            "increx KEY BYFLOAT 0.25 UBOUND 100 SATURATE",
+            "increx KEY PERSIST LBOUND 3",
+            "increx KEY EXAT 1",
+        ])),
         0 => words("delex KEY IFNE 7"),
         1 => words("delifeq KEY 1"),
         2 => words(

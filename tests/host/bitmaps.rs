@@ -1,6 +1,7 @@
 //! The promise: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD and BITFIELD_RO answer and store
 //! exactly what the stock commands do, for small and large values. DELIFEQ does what Valkey's does.
 
+use crate::common::hosts::host;
 use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
 
 const OFFSETS: &[&str] = &[
@@ -101,6 +102,94 @@ fn values_are_combined() {
         ];
         for operation in ["AND", "or", "XOR", "NOT", "nand"] {
             for sources in sources {
+                push(twin, &format!("BITOP {operation} to {sources}"));
+                push(twin, "GET to");
+                push(twin, "SET to old EX 1000");
+                push(twin, &format!("BITOP {operation} to {sources}"));
+                push(twin, "PTTL to");
+                push(twin, "SET to old");
+            }
+        }
+    });
+}
+
+/// DIFF, DIFF1, ANDOR and ONE of Redis 8.2: from the bit in the first value, and how many of the
+/// other values have it.
+const OF_REDIS_8_2: [(&str, fn(bool, usize) -> bool); 4] = [
+    ("DIFF", |first, others| first && others == 0),
+    ("diff1", |first, others| !first && others > 0),
+    ("AndOr", |first, others| first && others > 0),
+    ("ONE", |first, others| usize::from(first) + others == 1),
+];
+
+/// The value that an operation makes of these, bit by bit.
+fn combined(rule: fn(bool, usize) -> bool, values: &[&[u8]]) -> Vec<u8> {
+    let has = |value: &[u8], at: usize, bit: u8| value.get(at).is_some_and(|byte| byte & bit != 0);
+    let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+    let byte = |at: usize| {
+        (0..8).map(|shift| 1u8 << shift).fold(0, |byte, bit| {
+            let others = values[1..].iter().filter(|value| has(value, at, bit)).count();
+            byte | if rule(has(values[0], at, bit), others) { bit } else { 0 }
+        })
+    };
+    (0..longest).map(byte).collect()
+}
+
+#[test]
+fn the_operations_of_redis_8_2_combine_values() {
+    let short: Vec<u8> = (0..40u32).map(|at| (at * 37 % 256) as u8).collect();
+    let long: Vec<u8> = (0..30_000u32).map(|at| (at * at % 251) as u8).collect();
+    let values: [(&str, &[u8]); 5] =
+        [("a", b"abcdef"), ("b", b"0123456789"), ("s", &short), ("l", &long), ("nosuch", b"")];
+    let sources = ["a b", "b a", "a b s", "s l b a", "l l", "nosuch a", "a nosuch", "l s l b"];
+    in_all_modes(|_, server| {
+        let mut client = server.client();
+        for (key, value) in values.iter().filter(|(_, value)| !value.is_empty()) {
+            client.call(&[b"MIDI.SET", key.as_bytes(), value]);
+        }
+        for (operation, rule) in OF_REDIS_8_2 {
+            for keys in sources {
+                let value_of = |key| values.iter().find(|(name, _)| *name == key).unwrap().1;
+                let made = combined(rule, &keys.split(' ').map(value_of).collect::<Vec<_>>());
+                let line = format!("MIDI.BITOP {operation} to {keys}");
+                assert_eq!(client.run(&line), Value::Integer(made.len() as i64), "{line}");
+                assert_eq!(client.run("MIDI.GET to"), Value::bulk(&made), "{line}");
+            }
+            client.ok("MIDI.SET to old");
+            assert_eq!(client.integer(&format!("MIDI.BITOP {operation} to nosuch nosuch")), 0);
+            assert_eq!(client.integer("MIDI.EXISTS to"), 0, "{operation} of nothing");
+        }
+        assert_eq!(client.integer("MIDI.BITOP ONE to a"), 6);
+        assert_eq!(client.run("MIDI.GET to"), Value::bulk(b"abcdef"));
+        for name in ["DIFF", "Diff1", "andor"] {
+            let text = format!(
+                "ERR BITOP {} must be called with at least two source keys.",
+                name.to_uppercase()
+            );
+            assert_eq!(client.run(&format!("MIDI.BITOP {name} to a")), Value::error(&text));
+        }
+    });
+}
+
+#[test]
+fn the_operations_of_redis_8_2_are_those_of_the_host_that_has_them() {
+    if !host().has_newer_bitops() {
+        return println!("the host has none: a model checks them on every host");
+    }
+    in_all_modes_and_protocols(|twin| {
+        push(twin, "MSET a abcdef b 0123456789 c x empty \"\" to old");
+        for (operation, _) in OF_REDIS_8_2 {
+            for sources in [
+                "a",
+                "b a",
+                "a b c",
+                "a nosuch",
+                "nosuch a",
+                "nosuch",
+                "a empty b",
+                "to a",
+                "to to",
+            ] {
                 push(twin, &format!("BITOP {operation} to {sources}"));
                 push(twin, "GET to");
                 push(twin, "SET to old EX 1000");

@@ -25,7 +25,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 69] = [
+const ROWS: [Row; 70] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -81,6 +81,12 @@ const ROWS: [Row; 69] = [
     row("incrby", "write denyoom fast", "key increment", "key1 5"),
     row("decrby", "write denyoom fast", "key decrement", "key1 5"),
     row("incrbyfloat", "write denyoom fast", "key increment", "key1 0.5"),
+    row(
+        "increx",
+        "write denyoom fast",
+        "key increment lowerbound upperbound saturate expiration enx",
+        "key9 BYINT 2 LBOUND 0 UBOUND 10 SATURATE EX 10 ENX",
+    ),
     row("append", "write denyoom fast", "key value", "key1 x"),
     row("strlen", "readonly fast", "key", "key1"),
     row("getrange", "readonly", "key start end", "key1 0 -1"),
@@ -113,7 +119,7 @@ const ROWS: [Row; 69] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-pub const OWN: [&str; 11] = [
+pub const OWN: [&str; 12] = [
     "populate",
     "import",
     "export",
@@ -124,6 +130,7 @@ pub const OWN: [&str; 11] = [
     "delex",
     "delifeq",
     "msetex",
+    "increx",
     "keyspacedigest",
 ];
 
@@ -299,8 +306,16 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
         for name in texts(port.run("COMMAND LIST")) {
             let of_table =
                 ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
-            assert!(of_table || known(&name), "{name} is not tried");
+            let tried = of_table || known(&name) || name == "client|import-source";
+            assert!(tried, "{name} is not tried");
         }
+        // The host knows whether it can import keys; midi's port has what the host has.
+        let import = "CLIENT IMPORT-SOURCE OFF";
+        let (own, of_host) = (port.run(import), host.run(import));
+        assert_eq!(own.is_error(), of_host.is_error(), "{own:?} and not {of_host:?}");
+        let help = port.run("CLIENT HELP").array();
+        let is_listed = help.iter().any(|line| line.text().starts_with("IMPORT-SOURCE"));
+        assert_eq!(is_listed, !of_host.is_error(), "{help:?}");
         for (name, args) in PORT_ROWS {
             let call = format!("{} {args}", name.replace('|', " "));
             let (own, of_host) = (port.run(&call), host.run(&call));

@@ -262,10 +262,16 @@ fn limits_are_kept_and_named() {
         client.ok(
             "CONFIG SET midi.max-pattern-bytes 10 midi.max-key-bytes 20 midi.max-value-bytes 30",
         );
-        let (pattern, key, value) = ("p".repeat(11), "k".repeat(21), "v".repeat(31));
+        let (pattern, key, value) =
+            (format!("*{}", "p".repeat(10)), "k".repeat(21), "v".repeat(31));
         for line in ["MIDI.KEYS #", "MIDI.SCAN 0 MATCH #", "MIDI.IMPORT #", "MIDI.EXPORT #"] {
             refused(&mut client, &line.replace('#', &pattern), "midi.max-pattern-bytes 10");
-            assert!(!client.run(&line.replace('#', &pattern[1..])).is_error(), "{line}");
+            // What is in front of the first star or class costs no more than a key has bytes.
+            for fine in [&pattern[..10], &"p".repeat(300), &format!("{}[p]*", "?".repeat(300))] {
+                assert!(!client.run(&line.replace('#', fine)).is_error(), "{line} {fine}");
+            }
+            let class = format!("{}[{pattern}", "p".repeat(30));
+            refused(&mut client, &line.replace('#', &class), "midi.max-pattern-bytes 10");
         }
         for line in ["MIDI.SET # v", "MIDI.MSET a 1 # 2", "MIDI.RENAME a #"] {
             refused(&mut client, &line.replace('#', &key), "midi.max-key-bytes 20");

@@ -327,6 +327,27 @@ fn keys_matches_long_and_binary_patterns_as_redis_does() {
     });
 }
 
+/// Keys may be much longer than patterns may be from their first star on.
+#[test]
+fn patterns_with_a_long_beginning_match_as_in_redis() {
+    in_all_modes(|_, server| {
+        let twin = &mut Twin::new(server.client());
+        let long = "k".repeat(20_000);
+        for end in ["", "1", "2", "*", "x1"] {
+            twin.push(&["SET", &format!("{long}{end}"), "v"]);
+        }
+        for end in ["", "1", "?", "*", "\\*", "[12]", "[^1]", "*1", "nosuch", "?1*"] {
+            let pattern = format!("{long}{end}");
+            twin.push(&["KEYS", &pattern]);
+            twin.push(&["SCAN", "0", "COUNT", "1000", "MATCH", &pattern]);
+        }
+        let escaped = "\\k".repeat(20_000);
+        twin.push(&["KEYS", &escaped]);
+        twin.push(&["KEYS", &"?".repeat(20_001)]);
+        twin.flush();
+    });
+}
+
 #[test]
 fn scan_refuses_the_same_arguments() {
     in_all_modes_and_protocols(|twin| {

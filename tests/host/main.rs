@@ -34,6 +34,8 @@ mod failed_saves;
 mod floods;
 mod forks;
 mod hardened;
+mod import_mode;
+mod increx;
 mod keys;
 mod keyspace_digest;
 mod large;

@@ -178,3 +178,53 @@ fn check_saved(mut server: Server) {
     server.restart(crate::common::redis_server());
     assert_eq!(server.client().integer("MIDI.DBSIZE"), 2);
 }
+
+/// Stock servers count nothing when a DEBUG command loads what they have, and from 0 after LOADAOF.
+#[test]
+fn what_debug_loads_counts_no_changes() {
+    for mode in Mode::ALL {
+        let builder = mode.builder().with_port().config("appendonly yes").config("save 900 5000");
+        let server = builder.start();
+        let mut client = server.client();
+        client.ok("MIDI.POPULATE 3000");
+        client.ok("DEBUG POPULATE 1000");
+        rewritten(&mut client);
+        for aof in ["yes", "no"] {
+            client.ok(&format!("CONFIG SET appendonly {aof}"));
+            if aof == "yes" {
+                rewritten(&mut client);
+            }
+            for (line, before) in [
+                ("DEBUG RELOAD", None),
+                ("DEBUG RELOAD NOSAVE", None),
+                ("DEBUG RELOAD NOSAVE NOFLUSH MERGE", None),
+                ("DEBUG RELOAD NOSAVE", Some(2)),
+                ("DEBUG LOADAOF", None),
+                ("DEBUG LOADAOF", Some(2)),
+            ] {
+                client.ok("SAVE");
+                if before.is_some() {
+                    client.ok("MIDI.SET k1 v");
+                    server.midi_client().ok("SET k2 v");
+                    wait_until("they are counted", || unsaved(&mut client) == 2);
+                }
+                client.ok(line);
+                // The turn that the reply ends counts, and so does the next.
+                client.run("PING");
+                let expected = if line.contains("LOADAOF") { 0 } else { before.unwrap_or(0) };
+                assert_eq!(unsaved(&mut client), expected, "{mode:?}, AOF {aof}: {line}");
+            }
+        }
+    }
+}
+
+fn rewritten(client: &mut Client) {
+    let done = |client: &mut Client| {
+        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+            .iter()
+            .all(|field| client.info_number("persistence", field) == 0)
+    };
+    wait_until("no rewrite runs", || done(client));
+    client.run("BGREWRITEAOF");
+    wait_until("the rewrite has ended", || done(client));
+}

@@ -91,6 +91,9 @@ impl Reply for Record {
     fn bulk(&mut self, bytes: &[u8]) {
         self.0.push(Said::Bulk(bytes.to_vec()));
     }
+    fn double(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
     fn verbatim(&mut self, text: &[u8]) {
         self.bulk(text);
     }

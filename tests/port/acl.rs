@@ -503,10 +503,10 @@ fn random_rules_are_judged_as_by_the_host() {
 const KEYS: [&str; 6] = ["a", "b", "ab", "ba", "", "k[1]"];
 const PATTERNS: [&str; 9] = ["*", "a*", "b", "?b", "[^a]*", "k\\[1]", "", "**", "ab"];
 const CATEGORIES: [&str; 7] = ["read", "write", "keyspace", "string", "fast", "slow", "dangerous"];
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "get", "set", "mget", "mset", "del", "unlink", "exists", "rename", "renamenx", "copy", "move",
     "getdel", "getset", "append", "expire", "object", "memory", "msetex", "lcs", "keys", "dbsize",
-    "swapdb",
+    "swapdb", "increx",
 ];
 
 fn random_selector(random: &mut Random) -> Vec<String> {
@@ -544,7 +544,7 @@ fn random_call(random: &mut Random) -> Vec<String> {
     let mut key = || random.pick(&KEYS).to_owned();
     let mut call = vec![format!("midi.{name}")];
     call.extend(match name {
-        "get" | "getdel" => vec![key()],
+        "get" | "getdel" | "increx" => vec![key()],
         "set" | "getset" | "append" => vec![key(), "1".into()],
         "expire" => vec![key(), "1000".into()],
         "mget" | "del" | "unlink" | "exists" => vec![key(), key(), key()],

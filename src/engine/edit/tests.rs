@@ -38,6 +38,9 @@ impl Reply for Said {
     fn bulk(&mut self, bytes: &[u8]) {
         self.say(String::from_utf8_lossy(bytes));
     }
+    fn double(&mut self, text: &str) {
+        self.bulk(text.as_bytes());
+    }
     fn verbatim(&mut self, text: &[u8]) {
         self.bulk(text);
     }
@@ -297,6 +300,7 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("incrby k 1", None),
     ("decrby k 1", None),
     ("incrbyfloat k 1", None),
+    ("increx k", None),
     ("append k x", None),
     ("strlen k", None),
     ("getrange k 0 1", None),

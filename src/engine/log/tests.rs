@@ -83,6 +83,9 @@ const LINES: &[&str] = &[
     "incrby K N",
     "decrby K N",
     "incrbyfloat K 0.5",
+    "increx K BYINT N",
+    "increx K EX 100 ENX",
+    "increx K EXAT 1",
     "append K V",
     "append K S",
     "append K S",
@@ -127,6 +130,7 @@ impl Reply for Bulk {
     fn bulk(&mut self, bytes: &[u8]) {
         self.0 = bytes.to_vec();
     }
+    fn double(&mut self, _: &str) {}
     fn verbatim(&mut self, _: &[u8]) {}
     fn error(&mut self, _: &[u8]) {}
     fn array(&mut self, _: usize) {}

@@ -28,6 +28,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>, each: OnEachKey) -> Work {
         task: Arc::new(EachTask(count)),
         total: call.args.len() as u64 - 1,
         first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.args.get(1)))),
+        sees_passed: false,
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn work(engine: &Engine, remains: Vec<Remains>, cached: bool) -> Work
         parts: parts.into_iter().map(|part| Box::new(part) as Box<dyn Part>).collect(),
         total,
         first_worker: 0,
+        sees_passed: false,
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
         // Set once the values are known.
         total: 0,
         first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.first_key()))),
+        sees_passed: false,
     })
 }
 

@@ -50,6 +50,7 @@ pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Work {
         task,
         total: keys as u64,
         first_worker: engine.owner(engine.shard_of(engine.hasher.hash(call.first_key()))),
+        sees_passed: false,
     }
 }
 
@@ -324,7 +325,7 @@ impl Round {
     }
 
     fn has_changed(&self, now: &Now) -> bool {
-        self.flag.load(Ordering::Relaxed) || self.due != UnixMs::MAX && self.due < now.ms()
+        self.flag.load(Ordering::Relaxed) || self.due != UnixMs::MAX && now.hides(self.due)
     }
 
     /// Copies as much of a value as the slice allows. True when all of it is copied.

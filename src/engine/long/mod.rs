@@ -41,6 +41,11 @@ pub fn long_work(
     call: &Call<'_>,
     locked: Option<Locked<'_>>,
 ) -> Result<Work, Error> {
+    let work = work_of(engine, call, locked)?;
+    Ok(Work { sees_passed: call.now.sees_passed(), ..work })
+}
+
+fn work_of(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Result<Work, Error> {
     let which = match (call.row().action, call.row().long) {
         (Action::AllKeys(which), _) => which,
         (Action::EachKey(each), _) => return Ok(each::work(engine, call, each)),

@@ -18,6 +18,7 @@ pub(super) fn work(engine: &Engine, db: u32) -> Work {
         task: Arc::new(RandomTask(found)),
         total: u64::from(engine.shard_count()),
         first_worker: engine.owner(first),
+        sees_passed: false,
     }
 }
 

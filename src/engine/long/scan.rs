@@ -123,6 +123,7 @@ pub(super) fn work(engine: &Engine, db: u32, args: &ScanArgs) -> Work {
         task: Arc::new(ScanTask(state)),
         total: args.count as u64,
         first_worker,
+        sees_passed: false,
     }
 }
 

@@ -113,6 +113,7 @@ pub fn start<C: Copying + 'static>(
         task: Arc::new(CopyTask(copy)),
         total,
         first_worker: engine.jobs.started() as usize % engine.config.workers,
+        sees_passed: false,
     };
     engine.start_job(call.command, owner, work, reply);
     Ok(None)

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 use super::super::api::Ctx;
 use super::super::blocked::Blocked;
 use super::super::door::{HostCaller, may_wait};
-use super::super::io_threads::{ANSWERS_EARLY, is_redis_since};
 use super::super::reply::HostReply;
+use super::super::version::{ANSWERS_EARLY, is_redis_since};
 use super::journal::may_log;
 use crate::command::{DoorCommand, Error, Transcript};
 use crate::engine::{

@@ -25,6 +25,10 @@ static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Changes that the host has counted since it last began to save.
 static SINCE_SAVE: AtomicU64 = AtomicU64::new(0);
 
+/// While changes do not count: how many the host had not counted before; else [`COUNTING`].
+static UNCOUNTED: AtomicU64 = AtomicU64::new(COUNTING);
+const COUNTING: u64 = u64::MAX;
+
 /// The host's save points, as its setting `save` lists them: seconds and changes, in turn. `None`
 /// if the host does not report them: then each change counts.
 pub fn configure(save: Option<&[u8]>) {
@@ -51,6 +55,24 @@ pub fn host_logged() {
 /// The host has saved everything, without a fork: nobody could write meanwhile.
 pub fn all_is_saved() {
     COUNTED.store(instance().engine.books.changes(), Ordering::Relaxed);
+}
+
+/// What changes until [`go_on_counting`] the host is not to count.
+pub fn stop_counting() {
+    let uncounted = instance().engine.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    // Only the first of several calls.
+    let _ = UNCOUNTED.compare_exchange(COUNTING, uncounted, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// What changes from now on counts, and what was to be counted before [`stop_counting`]; `anew`:
+/// but that, because the host counts from 0.
+pub fn go_on_counting(anew: bool) {
+    let uncounted = UNCOUNTED.swap(COUNTING, Ordering::Relaxed);
+    if uncounted != COUNTING {
+        let uncounted = if anew { 0 } else { uncounted };
+        let changes = instance().engine.books.changes();
+        COUNTED.store(changes.wrapping_sub(uncounted), Ordering::Relaxed);
+    }
 }
 
 /// Has the host count the changes since the last time, as many as may be counted at once. In an

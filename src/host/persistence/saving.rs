@@ -63,6 +63,19 @@ pub fn loads_aof() -> bool {
     LOADS_AOF.load(Ordering::Relaxed)
 }
 
+/// The host is about to empty its databases, or to load data. If a DEBUG command does that, the host
+/// counts no changes.
+pub fn before_load() {
+    if is_reload() || loads_aof() {
+        save_points::stop_counting();
+    }
+}
+
+/// The host has loaded data, or has failed to. After DEBUG LOADAOF it counts from 0.
+pub fn after_load() {
+    save_points::go_on_counting(loads_aof());
+}
+
 /// The main loop turns: no command is running.
 pub fn turn_ends() {
     RELOADS.store(false, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
+use crate::engine::{Engine, Gates};
 use crate::net::client::Client;
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
@@ -68,6 +69,10 @@ impl<D: Driver> Service<D> {
                     output,
                     result.map(|_| ()).map_err(|error| error.text("client", args)),
                 );
+            }
+            ClientCommand::ImportSource => {
+                let result = import_source(connection, self.engine(), args);
+                say(connection, output, result.map_err(|error| error.text("client", args)));
             }
             ClientCommand::Reply => reply_mode(connection, args, output),
             ClientCommand::TrackingInfo => {
@@ -164,6 +169,19 @@ fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
         (_, true) => Ok(false),
         _ => Err(Error::Syntax),
     }
+}
+
+/// CLIENT IMPORT-SOURCE. As on Valkey, a client can become none at any time.
+fn import_source(
+    connection: &mut Connection,
+    engine: &Engine,
+    args: &Args<'_>,
+) -> Result<(), Error> {
+    if !engine.gates().has(Gates::IMPORTING) && !args.is(2, "off") {
+        return Err(Error::NotImporting);
+    }
+    connection.session.set_import_source(on_or_off(args)?, &connection.client);
+    Ok(())
 }
 
 fn reply_mode(connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
@@ -361,6 +379,7 @@ impl Line<'_> {
             (condition.closing.load(Ordering::Relaxed), b'c'),
             (client.unix, b'U'),
             (condition.no_evict.load(Ordering::Relaxed), b'e'),
+            (condition.import_source.load(Ordering::Relaxed), b'I'),
         ];
         self.0.extend_from_slice(b" flags=");
         let before = self.0.len();

@@ -7,9 +7,11 @@ use crate::net::resp::RespReply;
 pub fn help(args: &Args<'_>, reply: &mut RespReply<'_>) {
     let name = args.get(0).to_ascii_uppercase();
     let container = Named::find(args.get(0));
-    let rows =
-        container.map_or(0..0, |named| subcommands(named.number)).map(|number| COMMANDS[number]);
-    let rows: Vec<_> = rows.filter_map(|row| Some((row.split()?.1, &row.docs))).collect();
+    let numbers = container.into_iter().flat_map(|named| subcommands(named.number));
+    let rows: Vec<_> = numbers
+        .map(|number| COMMANDS[number])
+        .filter_map(|row| Some((row.split()?.1, &row.docs)))
+        .collect();
     reply.array(1 + 2 * rows.len());
     reply.status(
         &[&name[..], b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"].concat(),

@@ -173,6 +173,7 @@ impl<D: Driver> Service<D> {
         if transaction.watching.is_lost() {
             return session.reply(output).null_array();
         }
+        transaction.sees_passed = connection.session.sees_passed(self.engine());
         match self.try_exec(connection, &transaction, limits, output) {
             Tried::Done => self.spare = transaction.emptied(),
             Tried::Apart(Apart::Changed) => connection.session.reply(output).null_array(),
@@ -214,7 +215,7 @@ impl<D: Driver> Service<D> {
                 Ok(held) => held,
                 Err(apart) => return Tried::Apart(apart),
             };
-        plan.set_time(now);
+        plan.set_time(now, transaction.sees_passed);
         let refusals = take(&mut plan.refusals);
         let tried = if plan.has_own {
             Tried::ExecReply(plan.run(engine, |call, transcript| holding.run(call, transcript)))

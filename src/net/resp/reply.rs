@@ -125,6 +125,10 @@ impl Reply for RespReply<'_> {
         self.bulk(value.bytes());
     }
 
+    fn double(&mut self, text: &str) {
+        if self.resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+    }
+
     fn verbatim(&mut self, text: &[u8]) {
         if !self.resp3 {
             return self.bulk(text);

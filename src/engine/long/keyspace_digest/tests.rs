@@ -17,6 +17,7 @@ impl Reply for Said {
     fn bulk(&mut self, bytes: &[u8]) {
         self.0 = bytes.to_vec();
     }
+    fn double(&mut self, _: &str) {}
     fn verbatim(&mut self, _: &[u8]) {}
     fn error(&mut self, text: &[u8]) {
         self.bulk(text);

@@ -1,6 +1,8 @@
-//! The I/O threads of Redis. What it does with them has changed with its versions; Valkey's differ.
+//! What is known of the host by its version alone. The most of it is about the I/O threads of Redis:
+//! what it does with them has changed with its versions; Valkey's differ.
 
 use super::api::Ctx;
+use crate::command::getex_checks_first;
 
 /// The first version that runs commands of I/O threads after it has synced its AOF, and sends their
 /// replies in the same turn.
@@ -13,6 +15,17 @@ pub const ANSWERS_EARLY: (u32, u32) = (8, 2);
 /// counter is wrong, Redis leaves writes out of its AOF, or ends with a failed assertion.
 pub const ASKS_FOR_KEYS: (u32, u32) = (8, 4);
 
+/// The first version of Valkey whose GETEX checks its expiry before it looks for the key.
+const VALKEY_CHECKS_FIRST: (u32, u32) = (9, 1);
+
+/// Answers as the host does where its versions differ in more than words. In OnLoad.
+pub fn adopt(ctx: Ctx<'_>) {
+    let version = ctx.info_text(c"server", c"valkey_version");
+    if version.is_some_and(|text| numbers(&text) >= VALKEY_CHECKS_FIRST) {
+        getex_checks_first();
+    }
+}
+
 /// Whether the host is Redis of this version or a later one, with I/O threads; both as far as it
 /// reports them.
 pub fn is_redis_since(ctx: Ctx<'_>, first: (u32, u32)) -> bool {
@@ -21,8 +34,12 @@ pub fn is_redis_since(ctx: Ctx<'_>, first: (u32, u32)) -> bool {
     if is_valkey || ctx.config_number(c"io-threads").is_some_and(|threads| threads <= 1) {
         return false;
     }
-    let Some(text) = ctx.info_text(c"server", c"redis_version") else { return true };
-    let text = String::from_utf8_lossy(&text).into_owned();
+    ctx.info_text(c"server", c"redis_version").is_none_or(|text| numbers(&text) >= first)
+}
+
+/// The first two numbers of a version.
+fn numbers(version: &[u8]) -> (u32, u32) {
+    let text = String::from_utf8_lossy(version);
     let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= first
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
