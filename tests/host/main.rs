@@ -39,6 +39,7 @@ mod large;
 mod lcs;
 mod linearizability;
 mod loading;
+mod log_size;
 mod memory;
 mod moves;
 mod moves_beside;
