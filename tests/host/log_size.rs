@@ -254,7 +254,18 @@ fn a_transaction_that_logs_too_much_is_told_so() {
                 assert_eq!(replies[6], expected, "what needs no memory runs");
             }
         }
-        // Alone each may be as large as it likes, also as the first of a transaction.
+        server.client().ok(&format!("SET n {value}"));
+        let imports = ["IMPORT n REPLACE"; 6].map(|line| door.named(&words(line)));
+        client.call(&door.named(&words("DEL n")));
+        for (number, reply) in exec(&mut client, imports).iter().enumerate() {
+            // On the port what the key was before each of them is kept, too.
+            match number {
+                0 | 1 => assert_eq!(*reply, Value::integers(&[1, 0, 0])),
+                2 | 3 => {}
+                _ => assert!(reply.is_error() && reply.text().contains(LIMIT), "{reply:?}"),
+            }
+        }
+        // Alone each may be as large as it likes, and as the first of a transaction.
         let large = "v".repeat(2 << 20);
         let set = door.named(&["SET", "large", &large]);
         assert_eq!(client.call(&set), Value::ok());

@@ -310,6 +310,14 @@ impl Engine {
         is_too_much.then_some(Error::TransactionTooLarge(limit))
     }
 
+    /// [`Engine::refusal_of_more`] for a command of the open unit, if there is one.
+    pub fn refusal_in_unit(&self, locked: Locked<'_>, call: &Call<'_>) -> Option<Error> {
+        if !self.is_in_unit(locked) {
+            return None;
+        }
+        self.refusal_of_more(self.main_slot(locked), call)
+    }
+
     /// Has the main thread wait with a message until this position is logged.
     pub fn wait_for_log(&self, position: u64, message: ForMain) {
         self.unlogged.lock().push((position, message));
