@@ -111,7 +111,7 @@ impl<'a> Records<'a> {
         let args = ManyWords::Text(&self.text[self.now.at..end]);
         let record = match words[0] {
             b"BITOP" if count >= 4 => Record::BitOp { args },
-            b"SETRANGE" if count >= 4 && count % 2 == 0 => {
+            b"SETRANGE" if count >= 4 && count.is_multiple_of(2) => {
                 let key = self.bulk()?;
                 let pieces = ManyWords::Text(&self.text[self.now.at..end]);
                 if !Pieces::are(pieces) {
