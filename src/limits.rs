@@ -95,6 +95,10 @@ pub const GROWING_BYTES: usize = 16 << 10;
 /// appended byte costs four moved ones on average.
 pub const GROWTH_DIVISOR: usize = 4;
 
+/// What the log needs to name one more part of a value, in bytes: parts of a BITFIELD that are no
+/// further apart are logged as one.
+pub const PART_NAME_BYTES: u32 = 16;
+
 /// The size at which a frame of a snapshot ends: a checksum costs little then, and a thread that
 /// loads it has some 700 short keys to do.
 pub const SNAPSHOT_FRAME_BYTES: usize = 64 << 10;
@@ -291,6 +295,10 @@ pub const AOF_LOOKED_AT_EVERY: Duration = Duration::from_millis(1);
 /// The longest that it gathers.
 pub const GATHERED_FOR: Duration = Duration::from_micros(100);
 
+/// Once a run keeps so many bytes of what keys were, it keeps of each key no more than what it was
+/// first: looking that up costs more than small values do. The model of the log gets there, too.
+pub const KEPT_ONCE_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
+
 /// About the largest text of records that the main thread gives to the host's log at once, in
 /// bytes: writing it takes about a millisecond. A single run may make a larger one.
 pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
@@ -300,6 +308,14 @@ pub const JOURNAL_TEXT_BYTES: usize = 1 << 20;
 pub const JOURNAL_BUFFER_DEFAULT: i64 = 64 << 20;
 /// See [`JOURNAL_BUFFER_DEFAULT`].
 pub const JOURNAL_BUFFER_MIN: i64 = 1 << 20;
+
+/// `midi.max-transaction-bytes`: the most that the commands of one transaction, script or function
+/// may log and keep. They are logged in one piece, so that is memory which nothing frees until the
+/// last of them has run. As much as a client may send, `midi.client-query-buffer-limit`, because
+/// none logs much more than it is long.
+pub const MAX_TRANSACTION_BYTES_DEFAULT: i64 = QUERY_LIMIT_DEFAULT;
+/// See [`MAX_TRANSACTION_BYTES_DEFAULT`].
+pub const MAX_TRANSACTION_BYTES_MIN: i64 = 1 << 20;
 
 /// How long the main thread may free kept arguments in one turn of its loop.
 pub const FREEING_TURN: Duration = Duration::from_micros(100);

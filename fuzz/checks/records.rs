@@ -8,13 +8,13 @@ pub fn check(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let mut text = Vec::new();
     if mode % 2 == 1 {
-        header(&mut text);
+        header(u32::from(mode / 2 % 2) + 1, &mut text);
         select(0, &mut text);
     }
     text.extend_from_slice(rest);
     let Ok(records) = Records::new(&text) else { return };
     let mut again = Vec::new();
-    header(&mut again);
+    header(records.version(), &mut again);
     for record in records {
         match record {
             Ok(record) => record.write(&mut again),

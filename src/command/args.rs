@@ -35,6 +35,11 @@ impl<'a> Args<'a> {
         self.list.len()
     }
 
+    /// The bytes of all arguments.
+    pub fn bytes(&self) -> usize {
+        self.list.iter().map(|arg| arg.len()).sum()
+    }
+
     /// Whether even the name is missing.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

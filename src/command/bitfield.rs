@@ -9,7 +9,8 @@ use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
     Reply, Run, arg, parse_integer, word,
 };
-use crate::store::Origin;
+use crate::limits::PART_NAME_BYTES;
+use crate::store::{Origin, Parts};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const ENCODING: Arg = arg("encoding", ArgKind::String);
@@ -132,9 +133,7 @@ fn write(
     cx.limits.value(len)?;
     let mut said = Said::new();
     let mut changed = false;
-    let written = steps.iter().filter(|step| step.write.is_some());
-    let first = written.map(|step| (step.at / 8) as usize).min().unwrap_or(0);
-    cx.change_bytes(first..len, |bytes| {
+    cx.change_bytes(&written_parts(steps), |bytes| {
         for step in steps {
             let (answer, changes) = step.take(bytes, grows);
             said.push(answer);
@@ -149,6 +148,27 @@ fn write(
     }
     say(&said, reply);
     Ok(())
+}
+
+/// The bytes that these steps may write. Parts with less between them than naming one more takes
+/// are one.
+fn written_parts(steps: &Steps) -> Parts {
+    let mut fields: Parts = steps
+        .iter()
+        .filter(|step| step.write.is_some())
+        .map(|step| ((step.at / 8) as u32, step.end().div_ceil(8) as u32))
+        .collect();
+    fields.sort_unstable();
+    let mut parts = Parts::new();
+    for (start, end) in fields {
+        match parts.last_mut() {
+            Some((_, last)) if start <= last.saturating_add(PART_NAME_BYTES) => {
+                *last = (*last).max(end);
+            }
+            _ => parts.push((start, end)),
+        }
+    }
+    parts
 }
 
 fn say(said: &Said, reply: &mut dyn Reply) {

@@ -6,9 +6,10 @@ use smallvec::SmallVec;
 
 use super::bits::{self, Operation};
 use super::range::with_made;
+use super::record::{Record, Words};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, ManyKeys,
-    OneKey, Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
+    ManyKeys, OneKey, Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -121,6 +122,7 @@ pub(super) static BITOP: Command = Command {
             arg("key", ArgKind::SecondKey).multiple(),
         ],
     },
+    logged_as: LoggedAs::Shorter(combined),
     action: Action::ManyKeys(Run::Edit(bitop)),
     ..Command::USUAL
 };
@@ -147,7 +149,7 @@ fn setbit(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let was = value.as_ref().is_some_and(|value| bits::bit(value.bytes(), at));
     let has_it = value.is_some_and(|value| value.len() >= len);
     if !has_it || was != on {
-        cx.change_bytes(len - 1..len, |value| {
+        cx.change_bytes(&[(len as u32 - 1, len as u32)], |value| {
             bits::set_bit(value, at, on);
             true
         })?;
@@ -283,8 +285,15 @@ fn operation(args: &Args<'_>) -> Result<Operation, Error> {
     }
 }
 
+fn combined<'a>(args: &Args<'a>, _: u32) -> Record<'a> {
+    Record::BitOp { args: Words::List(args.from(1)) }
+}
+
 fn bitop(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let result = cx.combined(operation(&cx.args)?)?;
+    for number in 0..cx.args.from(2).len() {
+        cx.edit(number).remove_if_hidden();
+    }
     let len = result.len();
     let mut key = cx.edit(0);
     if len > 0 {

@@ -1,7 +1,8 @@
 //! DUMP and RESTORE, after Redis's cluster.c. `payload.rs` describes the payload.
 
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
+    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, LoggedAs, OneKey,
+    Reply, Run,
 };
 use super::{arg, payload, tips, word};
 use crate::store::{SharedValue, Value};
@@ -43,6 +44,7 @@ pub(super) static RESTORE: Command = Command {
             arg("frequency", ArgKind::Integer).token("FREQ").optional(),
         ],
     },
+    logged_as: LoggedAs::Packed(3),
     action: Action::OneKey(Run::Edit(restore)),
     ..Command::USUAL
 };

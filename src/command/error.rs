@@ -65,6 +65,8 @@ pub enum Error {
     IdleTimeNotTracked,
     /// More keys than `midi.max-atomic-keys` in a command that is atomic over them.
     TooManyKeys(usize),
+    /// The commands of a transaction would log more than `midi.max-transaction-bytes`.
+    TransactionTooLarge(usize),
     /// A pattern longer than `midi.max-pattern-bytes`.
     PatternTooLong(usize),
     /// A key longer than `midi.max-key-bytes`.
@@ -270,6 +272,11 @@ impl Error {
                 format!("ERR too many keys for one atomic command (midi.max-atomic-keys {limit})")
                     .into()
             }
+            Error::TransactionTooLarge(limit) => format!(
+                "ERR the commands of this transaction log and keep more than allowed \
+                 (midi.max-transaction-bytes {limit})"
+            )
+            .into(),
             Error::PatternTooLong(limit) => {
                 format!("ERR pattern exceeds maximum allowed size (midi.max-pattern-bytes {limit})")
                     .into()

@@ -58,7 +58,7 @@ pub use lcs::{Lcs, LcsOptions};
 pub use populate::PopulateArgs;
 pub use reply::{Reply, Transcript};
 pub use rights::{QUESTIONS, Question, Step, Walk, question, questions, subcommand_numbers};
-pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
+pub use row::{Command, Doors, Flags, InMulti, LoggedAs, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
 pub(crate) use table::rows_of_host;
@@ -95,6 +95,17 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// None: what was written once is written again.
+    pub const NONE: Limits = Limits {
+        max_pattern_bytes: usize::MAX,
+        max_key_bytes: usize::MAX,
+        max_value_bytes: usize::MAX,
+        keep_bytes: usize::MAX,
+        max_atomic_keys: usize::MAX,
+        max_reply_bytes: usize::MAX,
+        max_bytes_at_once: usize::MAX,
+    };
+
     /// Refuses a key that is too long.
     #[inline]
     pub fn key(&self, key: &[u8]) -> Result<(), Error> {

@@ -1,13 +1,11 @@
 //! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE, after Redis's t_string.c.
 
-use std::ops::Range;
-
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
     Run, arg,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
-use crate::store::{Origin, SharedValue, Value};
+use crate::store::{Origin, Part, SharedValue, Value};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -212,7 +210,7 @@ impl OneKey<'_> {
             return Ok(self.len()?.unwrap_or(0));
         }
         let mut len = 0;
-        self.change_bytes(offset..end, |value| {
+        self.change_bytes(&[(offset as u32, end as u32)], |value| {
             value[offset..end].copy_from_slice(bytes);
             len = value.len();
             true
@@ -220,33 +218,35 @@ impl OneKey<'_> {
         Ok(len)
     }
 
-    /// Lets `change` write into these bytes of the key's value, which is created if it is missing
-    /// and extended with zeros to at least the end of them. If the value did not grow and `change`
-    /// returns false, the key counts as unchanged.
+    /// Lets `change` write into these parts of the key's value, which is created if it is missing
+    /// and extended with zeros to at least the end of the last one. If the value did not grow and
+    /// `change` returns false, the key counts as unchanged.
     ///
     /// # Errors
     /// Before `change` is called: it is too much work for this thread. The caller has checked that
-    /// the value may have `len` bytes.
+    /// the value may be so long.
     pub(super) fn change_bytes(
         &mut self,
-        part: Range<usize>,
+        parts: &[Part],
         mut change: impl FnMut(&mut [u8]) -> bool,
     ) -> Result<(), Error> {
-        let (limits, len) = (*self.limits, part.end);
-        self.key.writes_only(part);
+        let (limits, len) = (*self.limits, parts.last().map_or(0, |&(_, end)| end as usize));
         // The error `None` means that nothing was changed.
         let mut edit = |value: &mut Vec<u8>| {
             let grows = len > value.len();
             lengthen(value, len, &limits)?;
             if change(value) || grows { Ok(()) } else { Err(None) }
         };
-        let edited = match self.key.change(&mut edit) {
+        let edited = match self.key.change(parts, &mut edit) {
             Some(edited) => edited,
             None => {
                 let mut value = self.copied(len)?;
                 let edited = edit(&mut value);
                 if edited.is_ok() || !self.key.is_there() {
-                    with_made(value, |value| self.replace(value))?;
+                    if !self.key.is_there() {
+                        self.limits.key(self.key.name())?;
+                    }
+                    with_made(value, |value| self.key.rewrite(parts, value));
                 }
                 edited
             }

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
-    ManyKeys, OtherDbs, Reply, Run, arg, word,
+    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, word,
 };
 use crate::store::{Edit, Entry};
 
@@ -22,7 +22,7 @@ pub(super) static RENAME: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
-    record: Some(renamed),
+    logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(rename)),
     ..Command::USUAL
 };
@@ -38,7 +38,7 @@ pub(super) static RENAMENX: Command = Command {
         complexity: "O(1)",
         args: RENAMED,
     },
-    record: Some(renamed),
+    logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(renamenx)),
     ..Command::USUAL
 };
@@ -61,7 +61,7 @@ pub(super) static COPY: Command = Command {
             word("replace", "REPLACE").optional(),
         ],
     },
-    record: Some(copied),
+    logged_as: LoggedAs::Itself(copied),
     action: Action::ManyKeys(Run::Edit(copy)),
     ..Command::USUAL
 };
@@ -78,7 +78,7 @@ pub(super) static MOVE: Command = Command {
         complexity: "O(1)",
         args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
     },
-    record: Some(moved),
+    logged_as: LoggedAs::Itself(moved),
     action: Action::ManyKeys(Run::Edit(move_key)),
     ..Command::USUAL
 };

@@ -30,9 +30,8 @@ pub struct Command {
     pub twins: &'static [&'static str],
     /// Its subcommands if they are not rows: one function handles all of them.
     pub subcommands: Option<&'static Subcommands>,
-    /// The record with which the log has it, if it is logged as itself once it has changed
-    /// something. All other commands are logged by what became of their keys.
-    pub record: Option<for<'a> fn(&Args<'a>, u32) -> Record<'a>>,
+    /// How the log has it, once it has changed something.
+    pub logged_as: LoggedAs,
     /// When it is long work.
     pub long: Long,
     /// What happens to it between MULTI and EXEC.
@@ -62,7 +61,7 @@ impl Command {
         categories: "",
         twins: &[],
         subcommands: None,
-        record: None,
+        logged_as: LoggedAs::Keys,
         long: Long::Never,
         in_multi: InMulti::Queued,
         group: "generic",
@@ -71,6 +70,24 @@ impl Command {
         action: Action::Port(PortCommand::Container),
     };
 }
+
+/// How the log has a command.
+#[derive(Clone, Copy)]
+pub enum LoggedAs {
+    /// By what became of its keys.
+    Keys,
+    /// As itself, with this record of its arguments in the client's database.
+    Itself(RecordOfCommand),
+    /// As itself, if that is shorter than the value that it has given its first key: a small
+    /// command must not make a large log.
+    Shorter(RecordOfCommand),
+    /// By what became of its key; or as RESTORE, if the payload at this argument is shorter than
+    /// the value in it.
+    Packed(usize),
+}
+
+/// Makes the record of a command.
+pub type RecordOfCommand = for<'a> fn(&Args<'a>, u32) -> Record<'a>;
 
 /// Which doors have a command. At the host door it is `midi.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

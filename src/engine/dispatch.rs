@@ -208,6 +208,9 @@ impl Engine {
     /// Runs a command to its end, however long it takes.
     pub fn run_waiting(&self, locked: Locked<'_>, call: &Call<'_>, reply: &mut dyn Reply) {
         let slot = self.main_slot(locked);
+        if let Some(error) = self.refusal_in_unit(locked, call) {
+            return call.refuse(error, reply);
+        }
         if self.attempt_outlined(slot, call, Taking::Wait(locked), reply) == Outcome::Long {
             let started = Instant::now();
             match long_work(self, call, Some(locked)) {

@@ -18,7 +18,7 @@ use super::mode::Mode;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use crate::command::record::Record;
-use crate::command::{Event, Events, HeldKeys};
+use crate::command::{Event, Events, HeldKeys, LoggedAs};
 use crate::store::{
     Done, Edit, Entry, EntryRef, KeyHash, Now, Store, Table, UnixMs, Value, Watched, read,
 };
@@ -41,14 +41,25 @@ pub(super) struct Account<'a> {
     pub(super) slot: &'a ThreadSlot,
     /// Whether it uses up the memory credit that the host grants.
     pub(super) metered: bool,
-    /// Whether the log gets a record of it. Else its command is logged as itself.
-    pub(super) record: bool,
+    /// How the log has it.
+    pub(super) record: RecordOf<'a>,
+}
+
+/// What the record of a change is made from.
+#[derive(Clone, Copy)]
+pub(super) enum RecordOf<'a> {
+    /// What became of the key.
+    Key,
+    /// That; or this payload of RESTORE, if it is shorter than the value.
+    Packed(&'a [u8]),
+    /// The command that made it: whoever ends the command adds the record.
+    Command,
 }
 
 impl<'a> Account<'a> {
     /// For changes outside of any command that is logged as itself.
     pub(super) fn new(slot: &'a ThreadSlot, metered: bool) -> Self {
-        Account { slot, metered, record: true }
+        Account { slot, metered, record: RecordOf::Key }
     }
 }
 
@@ -114,8 +125,13 @@ impl Engine {
 
     /// Where the changes of a command are counted.
     #[inline]
-    pub(super) fn account<'a>(&self, slot: &'a ThreadSlot, call: &Call<'_>) -> Account<'a> {
-        Account { slot, metered: self.is_metered(slot, call), record: call.row().record.is_none() }
+    pub(super) fn account<'a>(&self, slot: &'a ThreadSlot, call: &Call<'a>) -> Account<'a> {
+        let record = match call.row().logged_as {
+            LoggedAs::Keys => RecordOf::Key,
+            LoggedAs::Packed(at) => RecordOf::Packed(call.args.get(at)),
+            LoggedAs::Itself(_) | LoggedAs::Shorter(_) => RecordOf::Command,
+        };
+        Account { slot, metered: self.is_metered(slot, call), record }
     }
 
     /// Edits one key of a held shard, outside any client's command.
@@ -382,12 +398,29 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
         (store, &mut self.elsewhere[at].2)
     }
 
+    /// The record of the command itself, if the log has it as that.
+    fn record_of<'c>(&self, call: &Call<'c>) -> Option<Record<'c>> {
+        match call.row().logged_as {
+            LoggedAs::Keys | LoggedAs::Packed(_) => None,
+            LoggedAs::Itself(record) => Some(record(&call.args, self.db)),
+            LoggedAs::Shorter(record) => {
+                let value = self.read(0).and_then(|entry| Some(entry.string().ok()?.len()));
+                let is_shorter = value.is_some_and(|len| len > call.args.bytes());
+                is_shorter.then(|| record(&call.args, self.db))
+            }
+        }
+    }
+
     /// Ends the edits of all the keys, and leaves the command's notifications.
-    pub(super) fn end(mut self, account: Account<'_>, call: &Call<'_>, events: &Events) {
+    pub(super) fn end(mut self, mut account: Account<'_>, call: &Call<'_>, events: &Events) {
         for number in 0..self.names.len() {
             if self.done[number].has_met_hidden() {
                 drop(self.edit(number, self.db));
             }
+        }
+        let record = self.record_of(call);
+        if record.is_none() {
+            account.record = RecordOf::Key;
         }
         let (engine, own, db) = (self.engine, std::mem::take(&mut self.done), self.db);
         let own = own.into_iter().enumerate().map(|(number, done)| (number, db, done));
@@ -400,10 +433,10 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 engine.end_edit(account, engine.among(self.held, hash), at, || key, &mut done);
             }
         }
-        if let Some(record) = call.row().record.filter(|_| changed)
+        if let Some(record) = record.filter(|_| changed)
             && engine.mode() == Mode::Logged
         {
-            engine.note_record(account.slot, db, record(&call.args, db));
+            engine.note_record(account.slot, db, record);
         }
         engine.leave_events(call.author, events, |number| self.names[number].1);
     }

@@ -11,13 +11,13 @@ use arrayvec::ArrayVec;
 
 use super::all_keys::ChangedBy;
 use super::attempt::of_shard;
-use super::call::{Author, Taking};
+use super::call::{Author, Call, Taking};
 use super::edit::{Account, KeyAt};
 use super::gates::Gates;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard};
-use crate::command::Event;
-use crate::command::record::{Record, ValueTooLong};
+use crate::command::record::{CannotApply, Record, Words};
+use crate::command::{Args, Event, Limits, Transcript, find};
 use crate::limits::AHEAD;
 use crate::store::{Edit, Now, Store, UnixMs};
 use crate::sync::Locked;
@@ -34,8 +34,14 @@ pub enum ReplayError {
     },
     /// It would make a value longer than any may be.
     TooLong,
+    /// Its payload is damaged.
+    Payload,
     /// It is about all keys, and is not the last one of its text.
     NotLast,
+    /// Only the main thread can replay it, and a worker has got it.
+    NotHere,
+    /// It is a command that is refused.
+    Refused,
 }
 
 impl fmt::Display for ReplayError {
@@ -45,6 +51,9 @@ impl fmt::Display for ReplayError {
                 write!(out, "a record of database {db}, but there are {there}: raise `databases`")
             }
             ReplayError::TooLong => write!(out, "a record makes a value too long"),
+            ReplayError::Payload => write!(out, "the payload of a RESTORE is damaged"),
+            ReplayError::NotHere => write!(out, "a BITOP in a text of version 1"),
+            ReplayError::Refused => write!(out, "a BITOP that this midi refuses"),
             ReplayError::NotLast => write!(out, "a record about all keys is not the last one"),
         }
     }
@@ -52,9 +61,12 @@ impl fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-impl From<ValueTooLong> for ReplayError {
-    fn from(_: ValueTooLong) -> Self {
-        ReplayError::TooLong
+impl From<CannotApply> for ReplayError {
+    fn from(error: CannotApply) -> Self {
+        match error {
+            CannotApply::TooLong => ReplayError::TooLong,
+            CannotApply::Payload => ReplayError::Payload,
+        }
     }
 }
 
@@ -110,7 +122,10 @@ impl Engine {
             Record::FlushDb | Record::FlushAll | Record::SwapDb { .. } => {
                 return Err(ReplayError::NotLast);
             }
+            Record::BitOp { .. } => return Err(ReplayError::NotHere),
             Record::Set { key, .. }
+            | Record::SetRanges { key, .. }
+            | Record::Restore { key, .. }
             | Record::Del { key }
             | Record::PexpireAt { key, .. }
             | Record::Persist { key }
@@ -166,8 +181,8 @@ impl Engine {
         for (Replayed { record, key, .. }, &place) in records.iter().zip(&places) {
             let store = &mut held[place].1;
             let done = self.replay_on(slot, store, *key, |edit| record.apply_to(edit, keep_bytes));
-            if let Err(too_long) = done {
-                error = Some(too_long.into());
+            if let Err(reason) = done {
+                error = Some(reason.into());
                 break;
             }
             count += 1;
@@ -223,6 +238,34 @@ impl Engine {
         }
         self.release_many(slot, held);
         1
+    }
+
+    /// Replays BITOP, with its arguments, to its end: as the command, at a time at which nothing has
+    /// expired.
+    ///
+    /// # Errors
+    /// The command is refused.
+    pub fn replay_bit_op(
+        &self,
+        locked: Locked<'_>,
+        db: u32,
+        args: Words<'_>,
+    ) -> Result<(), ReplayError> {
+        let command = find(b"bitop").ok_or(ReplayError::Refused)?;
+        let list: Vec<&[u8]> = std::iter::once(&b"bitop"[..]).chain(args.iter()).collect();
+        let keep_bytes = self.settings.keep_bytes.load(Ordering::Relaxed);
+        let call = Call {
+            command,
+            args: Args::new(&list),
+            db,
+            now: Now::at(UnixMs::MIN),
+            limits: Limits { keep_bytes, ..Limits::NONE },
+            prefix: "",
+            author: Author::Nobody,
+        };
+        let mut reply = Transcript::default();
+        self.run_waiting(locked, &call, &mut reply);
+        reply.first_error().map_or(Ok(()), |_| Err(ReplayError::Refused))
     }
 
     /// Replays a record about all keys. False if it is not one.

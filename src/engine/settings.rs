@@ -45,6 +45,8 @@ pub struct Settings {
     pub max_atomic_keys: AtomicUsize,
     /// `midi.journal-buffer`: bytes of the log's tail at which writes wait.
     pub journal_buffer: AtomicUsize,
+    /// `midi.max-transaction-bytes`: what commands that run together may log and keep.
+    pub max_transaction_bytes: AtomicUsize,
     /// The system's number of the error that keeps the host from writing to its AOF; 0 if unknown.
     pub aof_errno: AtomicI32,
     /// The largest reply that a client of the host's door may get, in bytes: the host's own
@@ -68,6 +70,7 @@ impl Default for Settings {
             keep_bytes: size(limits::KEEP_BYTES_DEFAULT),
             max_atomic_keys: size(limits::MAX_ATOMIC_KEYS_DEFAULT),
             journal_buffer: size(limits::JOURNAL_BUFFER_DEFAULT),
+            max_transaction_bytes: size(limits::MAX_TRANSACTION_BYTES_DEFAULT),
             aof_errno: AtomicI32::new(0),
             host_output: AtomicUsize::new(usize::MAX),
             port: PortSettings::default(),

@@ -258,9 +258,13 @@ impl Holding<'_> {
         !watching.has_changed(now)
     }
 
-    /// Runs a call whose shards are all held.
+    /// Runs a call whose shards are all held. One that would have the calls log too much together is
+    /// refused, as one for which there is no memory; the others run.
     pub fn run(&mut self, call: &Call<'_>, reply: &mut dyn Reply) {
         let (engine, slot, held) = (self.engine, self.slot, &mut self.held);
+        if let Some(error) = engine.refusal_of_more(slot, call) {
+            return call.refuse(error, reply);
+        }
         let outcome = if call.row().is_on_one_shard(call.args.len()) {
             let hash = engine.hasher.hash(call.first_key());
             let shard = engine.shard_of(hash);

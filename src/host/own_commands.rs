@@ -17,6 +17,9 @@ pub fn run(
     call: &Call<'_>,
     which: DoorCommand,
 ) -> Result<Option<Transcript>, Error> {
+    if let Some(error) = engine.refusal_in_unit(caller.ctx.locked(), call) {
+        return Err(error);
+    }
     let mut transcript = Transcript::default();
     match which {
         DoorCommand::Import => return copy::import(engine, caller, call),

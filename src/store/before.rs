@@ -1,8 +1,14 @@
 //! What a key was before a change, kept so that the change can be taken back.
 
-use std::ops::Range;
+use smallvec::SmallVec;
 
 use super::{Entry, Origin, UnixMs};
+
+/// The first byte of a part of a value, and the byte after its last one.
+pub type Part = (u32, u32);
+
+/// Parts of a value, in ascending order; they do not overlap.
+pub type Parts = SmallVec<[Part; 2]>;
 
 /// What a key was before one change. Taking a change back is a change too, which keeps what is
 /// needed to make it again: see [`Edit::restore`](super::Edit::restore).
@@ -15,12 +21,18 @@ pub enum Before {
     Expiry(Option<UnixMs>),
     /// Its value had come about so; the value itself is unchanged.
     Origin(Origin),
-    /// A part of its value was different. A second reference to a large value would force a copy of
+    /// Parts of its value were different. A second reference to a large value would force a copy of
     /// it when it next changes.
-    Part(Box<PartBefore>),
+    Parts(Box<PartsBefore>),
 }
 
 impl Before {
+    /// Whether it is all that there is to know of the key: who restores it need not restore what
+    /// came later.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Before::Absent | Before::Was(_))
+    }
+
     /// The memory that it keeps, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
@@ -28,27 +40,39 @@ impl Before {
             Before::Was(entry) => {
                 entry.bytes() + entry.shared_value().map_or(0, |value| value.bytes().len())
             }
-            Before::Part(part) => size_of::<PartBefore>() + part.bytes.len(),
+            Before::Parts(parts) => {
+                size_of::<PartsBefore>() + parts.bytes.len() + parts.parts.len() * size_of::<Part>()
+            }
         }
     }
 }
 
-/// A part of a value before it was changed.
-pub struct PartBefore {
+/// Parts of a value before it was changed. All that lay between them beyond the end of the shorter
+/// of the two values, the one before and the one after, is zeros.
+pub struct PartsBefore {
     /// The length of the whole value.
     len: usize,
-    /// Where the bytes were.
-    at: usize,
+    /// What was written, as far as that is not beyond the end of one of the two values.
+    parts: Parts,
+    /// What was there, one part after the other, as far as the value went.
     bytes: Box<[u8]>,
     origin: Origin,
 }
 
-impl PartBefore {
-    /// What of `value` may be lost if only bytes of this range are written and the value grows no
-    /// further than its end.
-    pub(super) fn of(value: &[u8], range: &Range<usize>, origin: Origin) -> Box<Self> {
-        let (at, end) = (range.start.min(value.len()), range.end.min(value.len()));
-        Box::new(PartBefore { len: value.len(), at, bytes: value[at..end].into(), origin })
+/// Where a part is in a value of so many bytes.
+fn within(&(start, end): &Part, len: usize) -> std::ops::Range<usize> {
+    (start as usize).min(len)..(end as usize).min(len)
+}
+
+impl PartsBefore {
+    /// What of `value` may be lost if only bytes of these parts are written, and the value grows no
+    /// further than the end of the last one, by zeros where it is not written.
+    pub(super) fn of(value: &[u8], parts: &[Part], origin: Origin) -> Box<Self> {
+        let len = value.len();
+        let there: usize = parts.iter().map(|part| within(part, len).len()).sum();
+        let mut bytes = Vec::with_capacity(there);
+        parts.iter().for_each(|part| bytes.extend_from_slice(&value[within(part, len)]));
+        Box::new(PartsBefore { len, parts: parts.into(), bytes: bytes.into(), origin })
     }
 
     /// How the value had come about.
@@ -56,34 +80,37 @@ impl PartBefore {
         self.origin
     }
 
-    /// The bytes of `value` that [`PartBefore::restore`] changes.
-    pub(super) fn range(&self, value: &[u8]) -> Range<usize> {
-        let end = self.at + self.bytes.len();
-        let longest = self.len.max(value.len());
-        self.at..if self.len == value.len() { end } else { longest }
+    /// The parts that [`PartsBefore::restore`] changes.
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// Makes `value` what it was.
     pub(super) fn restore(&self, value: &mut Vec<u8>) {
         value.resize(self.len, 0);
-        value[self.at..self.at + self.bytes.len()].copy_from_slice(&self.bytes);
+        let mut rest = &self.bytes[..];
+        for part in &self.parts {
+            let place = within(part, self.len);
+            let (bytes, behind) = rest.split_at(place.len());
+            value[place].copy_from_slice(bytes);
+            rest = behind;
+        }
     }
 }
 
 /// What became of a key in an edit, for the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Nothing.
     #[default]
     Nothing,
     /// Only its expiry changed.
     Expiry,
-    /// Only these bytes of its value were written; it had `before` bytes.
-    Part {
-        /// The first byte.
-        start: usize,
-        /// The byte after the last one.
-        end: usize,
+    /// Only these parts of its value were written; it had `before` bytes, 0 if it did not exist.
+    /// What it has grown by between them is zeros.
+    Parts {
+        /// The parts; at least one.
+        parts: Parts,
         /// The length of the value before.
         before: usize,
     },
@@ -93,7 +120,7 @@ pub enum ChangeKind {
 
 impl ChangeKind {
     /// What became of a key by this change and another one.
-    pub(super) fn and(self, other: Self) -> Self {
-        if self == ChangeKind::Nothing { other } else { ChangeKind::Whole }
+    pub(super) fn and(&self, other: Self) -> Self {
+        if *self == ChangeKind::Nothing { other } else { ChangeKind::Whole }
     }
 }

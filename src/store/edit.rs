@@ -6,11 +6,9 @@
 
 use std::cell::Cell;
 
-use std::ops::Range;
+use smallvec::{SmallVec, smallvec};
 
-use smallvec::SmallVec;
-
-use super::before::PartBefore;
+use super::before::{Part, PartsBefore};
 use super::segment::EntryRef;
 use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
@@ -56,8 +54,8 @@ impl Done {
 
     /// What became of the key, for a log.
     #[inline]
-    pub fn kind(&self) -> ChangeKind {
-        self.kind
+    pub fn kind(&self) -> &ChangeKind {
+        &self.kind
     }
 
     /// Takes what the key was before each change, the oldest first.
@@ -135,8 +133,6 @@ pub struct Edit<'a> {
     name: &'a [u8],
     now: &'a Now,
     place: Cell<KeyState>,
-    /// The only bytes of the value that the next change writes, if that is known.
-    part: Option<(usize, usize)>,
     done: &'a mut Done,
 }
 
@@ -153,7 +149,7 @@ impl<'a> Edit<'a> {
         done: &'a mut Done,
     ) -> Self {
         let place = Cell::new(KeyState::Unknown);
-        Edit { table, hasher, hash, name, now, place, part: None, done }
+        Edit { table, hasher, hash, name, now, place, done }
     }
 
     /// The key's name.
@@ -212,16 +208,26 @@ impl<'a> Edit<'a> {
     /// Sets the key's value and expiry, in place of those it may have.
     #[inline]
     pub fn set(&mut self, value: Value<'_>, expire_at: Option<UnixMs>) {
+        self.set_as(ChangeKind::Whole, value, expire_at);
+    }
+
+    /// Sets the key's value in place of one that differs in these parts only, and keeps its expiry.
+    /// What it has grown by between the parts is zeros. The log then need not have the whole value.
+    pub fn rewrite(&mut self, parts: &[Part], value: Value<'_>) {
+        let before = self.read().map_or(0, |entry| entry.value_len());
+        self.set_as(ChangeKind::Parts { parts: parts.into(), before }, value, self.expiry());
+    }
+
+    #[inline(always)]
+    fn set_as(&mut self, kind: ChangeKind, value: Value<'_>, expire_at: Option<UnixMs>) {
         if let Some(found) = self.found() {
-            let kind = self.kind_of_set(found);
             self.keep_entry(found);
             return self.apply(kind, |table| table.overwrite(found, value, expire_at));
         }
         let (hasher, hash, name) = (self.hasher, self.hash, self.name);
-        self.part = None;
         self.make_room();
         self.done.keep(|| Before::Absent);
-        self.apply(ChangeKind::Whole, |table| table.insert(hasher, hash, name, value, expire_at));
+        self.apply(kind, |table| table.insert(hasher, hash, name, value, expire_at));
         self.place.set(KeyState::Unknown);
     }
 
@@ -236,36 +242,35 @@ impl<'a> Edit<'a> {
         self.place.set(KeyState::Unknown);
     }
 
-    /// The next change writes only these bytes of the value, which grows no further than their end.
-    /// The log then need not have the whole value.
-    pub fn writes_only(&mut self, part: Range<usize>) {
-        self.part = Some((part.start, part.end));
-    }
-
     /// Changes the value in place, if it is a shared buffer that allows that: see
-    /// [`Entry::change_shared`]. [`Edit::writes_only`] must come first.
+    /// [`Entry::change_shared`]. `change` writes only these parts of it. It may let the value grow
+    /// to the end of the last one, by zeros between them; or cut it off, if that end is the old one.
     ///
     /// # Errors
     /// The error of `change`, which then must have left the buffer unchanged.
     pub fn change<R, E>(
         &mut self,
+        parts: &[Part],
         change: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
     ) -> Option<Result<R, E>> {
         let found = self.found()?;
         let keeps = self.done.keeping == Keeping::Before;
         let origin = self.table.entry(found).origin();
-        let (start, end) = self.part.unwrap_or((0, usize::MAX));
         let changed = self.table.change_shared(found, |value| {
-            let before = keeps.then(|| PartBefore::of(value, &(start..end), origin));
+            let before = keeps.then(|| PartsBefore::of(value, parts, origin));
             let len = value.len();
             change(value).map(|result| (result, len, before))
         })?;
         Some(changed.map(|(result, len, before)| {
-            self.part = None;
             if let Some(before) = before {
-                self.done.keep(|| Before::Part(before));
+                self.done.keep(|| Before::Parts(before));
             }
-            self.apply(ChangeKind::Part { start, end, before: len }, |_| ());
+            let kind = if self.done.keeping == Keeping::Nothing {
+                ChangeKind::Nothing
+            } else {
+                ChangeKind::Parts { parts: parts.into(), before: len }
+            };
+            self.apply(kind, |_| ());
             result
         }))
     }
@@ -287,7 +292,8 @@ impl<'a> Edit<'a> {
         if had != origin && matches!(self.done.kind, ChangeKind::Nothing | ChangeKind::Expiry) {
             self.done.keep(|| Before::Origin(had));
             // A part without any bytes.
-            self.done.kind = self.done.kind.and(ChangeKind::Part { start: 0, end: 0, before });
+            let kind = ChangeKind::Parts { parts: smallvec![(0, 0)], before };
+            self.done.kind = self.done.kind.and(kind);
         }
     }
 
@@ -326,17 +332,13 @@ impl<'a> Edit<'a> {
             Before::Was(entry) => self.put(entry),
             Before::Expiry(at) => self.expire_at(at),
             Before::Origin(origin) => self.set_origin(origin),
-            Before::Part(part) => self.restore_part(&part),
+            Before::Parts(parts) => self.restore_parts(&parts),
         }
     }
 
-    fn restore_part(&mut self, part: &PartBefore) {
-        let Some(range) = self.read().map(|entry| part.range(entry.value().bytes())) else {
-            return;
-        };
-        self.writes_only(range);
-        let restored = self.change(|value| {
-            part.restore(value);
+    fn restore_parts(&mut self, before: &PartsBefore) {
+        let restored = self.change(before.parts(), |value| {
+            before.restore(value);
             Ok::<_, ()>(())
         });
         if restored.is_none() {
@@ -344,10 +346,10 @@ impl<'a> Edit<'a> {
             let Some(mut value) = self.read().map(|entry| entry.value().bytes().to_vec()) else {
                 return;
             };
-            part.restore(&mut value);
+            before.restore(&mut value);
             self.set(Value::Shared(&SharedValue::new(value)), self.expiry());
         }
-        self.set_origin(part.origin());
+        self.set_origin(before.origin());
     }
 
     /// Every change of an entry is made in here, or right before it: what was there has been kept.
@@ -370,15 +372,11 @@ impl<'a> Edit<'a> {
         });
     }
 
-    /// What [`Edit::set`] changes of an entry.
-    #[inline]
-    fn kind_of_set(&mut self, found: FoundEntry) -> ChangeKind {
-        match self.part.take() {
-            Some((start, end)) => {
-                ChangeKind::Part { start, end, before: self.table.entry(found).value_len() }
-            }
-            None => ChangeKind::Whole,
-        }
+    /// Removes the key if it is hidden, wherever the horizon is: who replays a command that is
+    /// logged as itself would find it.
+    pub fn remove_if_hidden(&mut self) {
+        self.place();
+        self.make_room();
     }
 
     /// Removes a hidden key that is about to be replaced, wherever the horizon is.

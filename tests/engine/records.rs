@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use midi::command::record::{RECORD_VERSION, Record, RecordError, Records, header};
+use midi::command::record::{Pieces, RECORD_VERSION, Record, RecordError, Records, Words, header};
 use midi::store::Origin;
 use proptest::prelude::*;
 
@@ -15,10 +15,14 @@ fn read(text: &[u8]) -> Result<Vec<Record<'_>>, RecordError> {
     Records::new(text)?.collect()
 }
 
-/// The text, and where each of its records ends.
+/// The text of the oldest version that can hold them, and where each of its records ends.
 fn written(records: &[Record<'_>]) -> (Vec<u8>, Vec<usize>) {
+    written_as(records.iter().map(Record::version).max().unwrap_or(1), records)
+}
+
+fn written_as(version: u32, records: &[Record<'_>]) -> (Vec<u8>, Vec<usize>) {
     let mut text = Vec::new();
-    header(&mut text);
+    header(version, &mut text);
     let ends = records.iter().map(|record| {
         record.write(&mut text);
         text.len()
@@ -47,8 +51,17 @@ fn record((kind, key, other, number, origin): &Made) -> Record<'_> {
         9 => Record::SwapDb { a: db, b: 3 },
         10 => Record::FlushDb,
         11 => Record::FlushAll,
+        13 => Record::SetRanges { key, pieces: Pieces::Of(other, &[(0, 2), (4, 5), (9, 18)]) },
+        14 => Record::Restore { key, payload: other, expire_at: number.filter(|at| *at != 0) },
+        15 => Record::BitOp { args: words_of(&[b"xor", key, other, b"", key]) },
+        16 => Record::BitOp { args: words_of(&[b"NOT", other, key]) },
         _ => Record::Select { db },
     }
+}
+
+/// Words that outlive the list: a record only refers to its words.
+fn words_of<'a>(list: &[&'a [u8]]) -> Words<'a> {
+    Words::List(Box::leak(list.into()))
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -61,7 +74,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn made() -> impl Strategy<Value = Vec<Made>> {
     let number = prop_oneof![Just(None), any::<i64>().prop_map(Some), Just(Some(i64::MIN))];
-    prop::collection::vec((0..13_u8, bytes(), bytes(), number, 0..3_u8), 0..12)
+    prop::collection::vec((0..17_u8, bytes(), bytes(), number, 0..3_u8), 0..12)
 }
 
 /// These records behind a SELECT, those from `from` on, at most `len`, between MULTI and EXEC.
@@ -88,6 +101,8 @@ proptest! {
         let (text, ends) = written(&records);
         prop_assert_eq!(read(&text), Ok(records.clone()));
         let begin = written(&[]).0.len();
+        let version = Records::new(&text).map(|records| records.version());
+        prop_assert_eq!(version, Ok(if made.iter().any(|made| made.0 > 12) { 2 } else { 1 }));
         for cut in 0..text.len() {
             let whole = ends.iter().position(|&end| end == cut).map_or(0, |at| at + 1);
             match read(&text[..cut]) {
@@ -106,15 +121,18 @@ proptest! {
         let at = at % text.len();
         text[at] ^= byte;
         match read(&text) {
-            Ok(records) => prop_assert_eq!(written(&records).0, text),
+            Ok(records) => {
+                let version = Records::new(&text).expect("it was read").version();
+                prop_assert_eq!(written_as(version, &records).0, text);
+            }
             Err(error) => prop_assert!(!error.to_string().contains('\n')),
         }
     }
 }
 
 /// A text of these arrays of words behind the version.
-fn text_of(arrays: &[&[&str]]) -> Vec<u8> {
-    let mut text = written(&[]).0;
+fn text_of(version: u32, arrays: &[&[&str]]) -> Vec<u8> {
+    let mut text = written_as(version, &[]).0;
     for words in arrays {
         text.extend(format!("*{}\r\n", words.len()).bytes());
         words.iter().for_each(|word| {
@@ -146,10 +164,33 @@ fn errors_say_what_is_wrong() {
         (&[&["EXEC"]], "MULTI and EXEC do not match"),
         (&[&["MULTI"], &["MULTI"]], "MULTI and EXEC do not match"),
     ] {
-        let refusal = refusal(&text_of(arrays));
-        assert!(refusal.starts_with(expected), "{arrays:?}: {refusal}");
+        for version in [1, 2] {
+            let refusal = refusal(&text_of(version, arrays));
+            assert!(refusal.starts_with(expected), "{version} {arrays:?}: {refusal}");
+        }
     }
-    let long = refusal(&text_of(&[&[&"N".repeat(1000)]]));
+    let ranges: &[&str] = &["SETRANGE", "a", "1", "b", "300", "c"];
+    let restore: &[&str] = &["RESTORE", "a", "0", "b", "REPLACE", "ABSTTL"];
+    let [unknown, wrong] = ["unknown record", "wrong arguments of record"];
+    for (words, old, new) in [
+        (ranges, wrong, None),
+        (restore, unknown, None),
+        (&["BITOP", "or", "a", "b"], unknown, None),
+        (&["BITOP", "or", "a", "b", "c", "d", "e", "f"], unknown, None),
+        (&ranges[..5], wrong, Some(wrong)),
+        (&["SETRANGE", "a", "1", "b", "-1", "c"], wrong, Some(wrong)),
+        (&restore[..5], unknown, Some(wrong)),
+        (&["RESTORE", "a", "x", "b", "REPLACE", "ABSTTL"], unknown, Some(wrong)),
+        (&["BITOP", "or", "a"], unknown, Some(wrong)),
+    ] {
+        assert!(refusal(&text_of(1, &[select, words])).starts_with(old), "{words:?}");
+        let text = text_of(2, &[select, words]);
+        match new {
+            None => assert_eq!(written(&read(&text).expect("records")).0, text),
+            Some(new) => assert!(refusal(&text).starts_with(new), "{words:?}"),
+        }
+    }
+    let long = refusal(&text_of(1, &[&[&"N".repeat(1000)]]));
     assert_eq!(
         long,
         format!(
@@ -164,12 +205,12 @@ fn errors_say_what_is_wrong() {
 fn versions_are_checked() {
     for (text, expected) in [
         (
-            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n2\r\n*1\r\n$3\r\nNEW\r\n"[..],
-            "version '2', written by a newer midi (this one reads version 1), at byte 0",
+            &b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n*1\r\n$3\r\nNEW\r\n"[..],
+            "version '3', written by a newer midi (this one reads up to version 2), at byte 0",
         ),
         (
             b"*3\r\n$7\r\nVERSION\r\n$1\r\n3\r\n$1\r\nx\r\n",
-            "version '3', written by a newer midi (this one reads version 1), at byte 0",
+            "version '3', written by a newer midi (this one reads up to version 2), at byte 0",
         ),
         (
             b"*3\r\n$7\r\nVERSION\r\n$1\r\n1\r\n$1\r\nx\r\n",
@@ -186,8 +227,8 @@ fn versions_are_checked() {
     }
 }
 
-/// All kinds of records, with everything that they can have.
-fn golden() -> Vec<Record<'static>> {
+/// All kinds of records of version 1, with everything that they can have.
+fn golden_1() -> Vec<Record<'static>> {
     let set = |key, value, expire_at, origin| Record::Set { key, value, expire_at, origin };
     vec![
         Record::Select { db: 0 },
@@ -212,17 +253,36 @@ fn golden() -> Vec<Record<'static>> {
     ]
 }
 
+/// The kinds that version 2 has added, and some of version 1.
+fn golden_2() -> Vec<Record<'static>> {
+    let restore = |expire_at| Record::Restore { key: b"key", payload: b"\0\r\n\xff", expire_at };
+    vec![
+        Record::Select { db: 0 },
+        Record::SetRange { key: b"key", offset: 100, bytes: b"part" },
+        Record::SetRanges { key: b"key", pieces: Pieces::Of(b"0123456789", &[(0, 1), (4, 10)]) },
+        Record::Multi,
+        restore(None),
+        restore(Some(1_700_000_000_000)),
+        Record::BitOp { args: Words::List(&[b"or", b"key", b"", b"a", b"b", b"c", b"d", b"e"]) },
+        Record::Exec,
+        Record::BitOp { args: Words::List(&[b"NOT", b"key", b"\r\n"]) },
+        Record::FlushDb,
+    ]
+}
+
 #[test]
 fn texts_of_all_versions_are_read() {
     let path = |version| {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
         folder.join(format!("records-{version}.resp"))
     };
-    let now = written(&golden()).0;
+    let now = written(&golden_2()).0;
     if std::env::var("MIDI_WRITE_GOLDEN").is_ok() && !path(RECORD_VERSION).exists() {
         fs::write(path(RECORD_VERSION), &now).expect("a new file");
     }
     let written_before = fs::read(path(1)).expect("a golden file");
-    assert_eq!(read(&written_before), Ok(golden()));
+    assert_eq!(read(&written_before), Ok(golden_1()));
+    assert_eq!(written(&golden_1()).0, written_before, "version 1 is what it was");
+    assert_eq!(read(&now), Ok(golden_2()));
     assert!(now == fs::read(path(RECORD_VERSION)).expect("each version has a file"));
 }

@@ -48,7 +48,7 @@ fn append(server: &Server, bytes: &[u8]) {
 /// A text of these records of database `db`.
 fn text(db: u32, records: &[Record<'_>]) -> Vec<u8> {
     let mut text = Vec::new();
-    header(&mut text);
+    header(1, &mut text);
     select(db, &mut text);
     records.iter().for_each(|record| record.write(&mut text));
     text
@@ -360,7 +360,7 @@ fn what_cannot_be_replayed_ends_the_start() {
     let at = many("k", 3000).len();
     let place = text(0, &[]).len();
     let mut version = Vec::new();
-    header(&mut version);
+    header(1, &mut version);
     let unknown = "unknown record 'NEW', perhaps written by a newer midi, at byte";
     let far = Record::SetRange { key: b"k", offset: u32::MAX, bytes: b"xx" };
     for (piece, expected) in [
@@ -370,9 +370,9 @@ fn what_cannot_be_replayed_ends_the_start() {
         ),
         (journal(&late), format!("a MIDI.JOURNAL cannot be replayed: {unknown} {at}")),
         (
-            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n2\r\n"),
-            "a MIDI.JOURNAL cannot be replayed: version '2', written by a newer midi (this one \
-             reads version 1), at byte 0"
+            journal(b"*2\r\n$7\r\nVERSION\r\n$1\r\n3\r\n"),
+            "a MIDI.JOURNAL cannot be replayed: version '3', written by a newer midi (this one \
+             reads up to version 2), at byte 0"
                 .into(),
         ),
         (

@@ -42,6 +42,7 @@ mod large;
 mod lcs;
 mod linearizability;
 mod loading;
+mod log_size;
 mod memory;
 mod moves;
 mod moves_beside;

@@ -174,7 +174,7 @@ fn a_newer_masters_records_are_not_skipped() {
     let mut port = master.midi_client();
     port.ok("SET a 1");
     must_become_equal(&[&master, &replica, &sub_replica], "before");
-    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n2");
+    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n3");
     for number in 0..10 {
         port.ok(&format!("SET a {number}"));
         master.client().ok(&format!("SET native {number}"));
@@ -192,7 +192,7 @@ fn a_newer_masters_records_are_not_skipped() {
         assert!(refuses(server));
         let log = server.log();
         assert_eq!(log.matches("does not follow its master any more").count(), 1, "{log}");
-        assert!(log.contains("version '2', written by a newer midi"), "{log}");
+        assert!(log.contains("version '3', written by a newer midi"), "{log}");
     }
     link.be_honest();
     link.cut();
@@ -216,7 +216,7 @@ fn a_newer_masters_records_are_not_skipped() {
     must_become_equal(&[&master, &replica, &sub_replica], "after a full sync");
     assert!(!refuses(&replica));
     // Who promotes it takes what it has.
-    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n2");
+    link.falsify(b"VERSION\r\n$1\r\n1", b"VERSION\r\n$1\r\n3");
     port.ok("SET a lost");
     wait_until("it does not follow", || refuses(&replica));
     let mut client = replica.client();

@@ -1,39 +1,48 @@
 //! What a record does to a key.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 
-use super::super::Event;
 use super::super::range::{extend_to, with_made};
+use super::super::{Event, Limits, payload};
 use super::Record;
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::{Edit, Origin, SharedValue, Value};
+use crate::store::{Edit, Origin, Parts, SharedValue, UnixMs, Value};
 
-/// A record would make a value longer than any may be.
+/// Why a record cannot be applied to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ValueTooLong;
+pub enum CannotApply {
+    /// The value would be longer than any may be.
+    TooLong,
+    /// Its payload is not one of RESTORE.
+    Payload,
+}
 
 impl Record<'_> {
     /// Does to its key what a record of one key says, whether or not the key exists. A value of
     /// `keep_bytes` or more gets a buffer of its own.
     ///
     /// # Errors
-    /// The value would be too long; the key is unchanged.
+    /// Why it cannot be applied; the key is unchanged.
     #[inline]
-    pub fn apply_to(&self, key: &mut Edit<'_>, keep_bytes: usize) -> Result<(), ValueTooLong> {
+    pub fn apply_to(&self, key: &mut Edit<'_>, keep_bytes: usize) -> Result<(), CannotApply> {
         match *self {
             Record::Set { value, expire_at, origin, .. } => {
-                if value.len() < keep_bytes {
-                    key.set(Value::Inline(value), expire_at);
-                } else {
-                    let value = SharedValue::new(value.to_vec());
-                    key.set(Value::Shared(&value), expire_at);
-                }
+                set(key, Cow::Borrowed(value), expire_at, keep_bytes);
                 if origin != Origin::Given {
                     key.set_origin(origin);
                 }
             }
-            Record::Append { bytes, .. } => write(key, None, bytes)?,
-            Record::SetRange { offset, bytes, .. } => write(key, Some(offset as usize), bytes)?,
+            Record::Append { bytes, .. } => write(key, &[(end_of(key), bytes)])?,
+            Record::SetRange { offset, bytes, .. } => write(key, &[(offset as usize, bytes)])?,
+            Record::SetRanges { pieces, .. } => {
+                write(key, &pieces.iter().collect::<Vec<_>>())?;
+            }
+            Record::Restore { payload, expire_at, .. } => {
+                let value = payload::value(payload, &Limits::NONE);
+                let value = value.map_err(|_| CannotApply::Payload)?;
+                set(key, value, expire_at, keep_bytes);
+            }
             Record::PexpireAt { at, .. } => key.expire_at(Some(at)),
             Record::Persist { .. } => key.expire_at(None),
             Record::Del { .. } => {
@@ -45,6 +54,7 @@ impl Record<'_> {
             | Record::Rename { .. }
             | Record::Copy { .. }
             | Record::Move { .. }
+            | Record::BitOp { .. }
             | Record::FlushDb
             | Record::FlushAll
             | Record::SwapDb { .. } => {}
@@ -59,6 +69,7 @@ impl Record<'_> {
             Record::Select { .. }
             | Record::Multi
             | Record::Exec
+            | Record::BitOp { .. }
             | Record::FlushDb
             | Record::FlushAll
             | Record::SwapDb { .. } => (None, None),
@@ -68,6 +79,8 @@ impl Record<'_> {
             Record::Persist { .. } => first(Event::PERSIST),
             Record::Append { .. } => first(Event::APPEND),
             Record::SetRange { .. } => first(Event::SETRANGE),
+            Record::SetRanges { .. } => first(Event::SETBIT),
+            Record::Restore { .. } => first(Event::RESTORE),
             Record::Rename { .. } => (Some(Event::RENAME_FROM), Some(Event::RENAME_TO)),
             Record::Copy { .. } => (None, Some(Event::COPY_TO)),
             Record::Move { .. } => (Some(Event::MOVE_FROM), Some(Event::MOVE_TO)),
@@ -75,23 +88,43 @@ impl Record<'_> {
     }
 }
 
-/// Writes bytes into a value, at its end if no offset is given. A missing key is created, and a
-/// short value padded with zeros.
-fn write(key: &mut Edit<'_>, offset: Option<usize>, bytes: &[u8]) -> Result<(), ValueTooLong> {
-    let before = key.read().and_then(|entry| Some(entry.string().ok()?.len())).unwrap_or(0);
-    let offset = offset.unwrap_or(before);
-    let end = offset.checked_add(bytes.len()).filter(|&end| end <= MAX_STRING_BYTES as usize);
-    let end = end.ok_or(ValueTooLong)?;
+/// Sets a value; one of `keep_bytes` or more gets a buffer of its own.
+#[inline]
+fn set(key: &mut Edit<'_>, value: Cow<'_, [u8]>, expire_at: Option<UnixMs>, keep_bytes: usize) {
+    if value.len() < keep_bytes {
+        return key.set(Value::Inline(&value), expire_at);
+    }
+    let value = SharedValue::new(value.into_owned());
+    key.set(Value::Shared(&value), expire_at);
+}
+
+/// Where a value ends.
+fn end_of(key: &Edit<'_>) -> usize {
+    key.read().and_then(|entry| Some(entry.string().ok()?.len())).unwrap_or(0)
+}
+
+/// Writes pieces into a value, each at its offset. A missing key is created, and a short value
+/// padded with zeros.
+fn write(key: &mut Edit<'_>, pieces: &[(usize, &[u8])]) -> Result<(), CannotApply> {
+    let (mut parts, mut end) = (Parts::new(), 0);
+    for &(offset, bytes) in pieces {
+        let stop = offset.checked_add(bytes.len()).filter(|&it| it <= MAX_STRING_BYTES as usize);
+        end = end.max(stop.ok_or(CannotApply::TooLong)?);
+        parts.push((offset as u32, end as u32));
+    }
     let edit = |value: &mut Vec<u8>| {
         extend_to(value, end);
-        value[offset..end].copy_from_slice(bytes);
+        for &(offset, bytes) in pieces {
+            value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
         Ok::<_, Infallible>(())
     };
-    if key.change(edit).is_none() {
-        let old = key.read().and_then(|entry| Some(entry.string().ok()?.bytes().to_vec()));
-        let mut value = old.unwrap_or_default();
+    if key.change(&parts, edit).is_none() {
+        let old = key.read().map(|entry| entry.string().map(|value| value.bytes().to_vec()));
+        // The pages of a new value are allocated only where they are written.
+        let mut value = old.and_then(Result::ok).unwrap_or_else(|| vec![0; end]);
         let Ok(()) = edit(&mut value);
-        with_made(value, |value| key.set(value, key.expiry()));
+        with_made(value, |value| key.rewrite(&parts, value));
     }
     key.set_origin(Origin::Edited);
     Ok(())

@@ -51,7 +51,7 @@ impl fmt::Display for RecordError {
             Flaw::NoVersion => write!(out, "the text does not begin with a version")?,
             Flaw::Version(version) => write!(
                 out,
-                "version '{version}', written by a newer midi (this one reads version \
+                "version '{version}', written by a newer midi (this one reads up to version \
                  {RECORD_VERSION})"
             )?,
             Flaw::Unknown(name) => {

@@ -2,27 +2,30 @@
 //!
 //! A text of records is RESP, so that it can be read by eye and by tools that know the protocol: an
 //! array of bulk strings for each record, the first of which is its name in upper case. It begins
-//! with `VERSION 1`.
+//! with `VERSION 1`, or with `VERSION 2` if a record in it needs that.
 //!
 //! Records are unconditional: whether a command does anything was decided before they were made.
 //! Replaying them looks at no clock.
 
 mod apply;
 mod error;
+mod pieces;
 mod read;
 mod write;
 
-pub use apply::ValueTooLong;
+pub use apply::CannotApply;
 pub use error::RecordError;
+pub use pieces::{Pieces, Words};
 pub use read::{Records, RecordsPosition};
 pub use write::{
-    MULTI, header, is_text_of, journal_head, select, set_before_value, set_behind_value,
+    MULTI, header, is_of_version_1, is_text_of, journal_head, select, set_before_value,
+    set_behind_value,
 };
 
 use crate::store::{Origin, UnixMs};
 
-/// The version of the texts that are written. Older texts can be read, newer ones not.
-pub const RECORD_VERSION: u32 = 1;
+/// The newest version of a text. Texts up to it can be read, newer ones not.
+pub const RECORD_VERSION: u32 = 2;
 
 /// What was done to a key, or to two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +83,28 @@ pub enum Record<'a> {
         /// What is written there.
         bytes: &'a [u8],
     },
+    /// `SETRANGE key offset bytes offset bytes …`, as several of these. Since version 2.
+    SetRanges {
+        /// The key.
+        key: &'a [u8],
+        /// What is written, and where.
+        pieces: Pieces<'a>,
+    },
+    /// `RESTORE key ms payload REPLACE ABSTTL`: a value that is much shorter when it is packed; 0
+    /// ms if it does not expire. Since version 2.
+    Restore {
+        /// The key.
+        key: &'a [u8],
+        /// What DUMP returns for the value.
+        payload: &'a [u8],
+        /// When it expires, also in the past; `None` for never.
+        expire_at: Option<UnixMs>,
+    },
+    /// `BITOP operation key key …`: as the command. Since version 2.
+    BitOp {
+        /// The command's arguments: the operation, the key of the result, the others.
+        args: Words<'a>,
+    },
     /// `RENAME key newkey`, in place of any other key of that name.
     Rename {
         /// The key.
@@ -114,4 +139,15 @@ pub enum Record<'a> {
         /// Its new database.
         db: u32,
     },
+}
+
+impl Record<'_> {
+    /// The oldest version of a text that it may stand in.
+    #[inline]
+    pub fn version(&self) -> u32 {
+        match self {
+            Record::SetRanges { .. } | Record::Restore { .. } | Record::BitOp { .. } => 2,
+            _ => 1,
+        }
+    }
 }

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::super::parse_integer;
 use super::error::{Flaw, shown};
-use super::{RECORD_VERSION, Record, RecordError};
+use super::{Pieces, RECORD_VERSION, Record, RecordError, Words as ManyWords};
 use crate::limits::MAX_STRING_BYTES;
 use crate::store::Origin;
 
@@ -21,6 +21,7 @@ type Words<'a> = ArrayVec<&'a [u8], ARGUMENTS>;
 pub struct RecordsPosition {
     /// Where the next record begins.
     at: usize,
+    version: u32,
     has_db: bool,
     in_multi: bool,
     ended: bool,
@@ -45,17 +46,22 @@ impl<'a> Records<'a> {
     /// # Errors
     /// The text has no version, or that of a newer midi.
     pub fn new(text: &'a [u8]) -> Result<Self, RecordError> {
-        let now = RecordsPosition { at: 0, has_db: false, in_multi: false, ended: false };
+        let now =
+            RecordsPosition { at: 0, version: 1, has_db: false, in_multi: false, ended: false };
         let mut records = Records { text, now };
-        match records.version() {
-            Ok(()) => Ok(records),
+        match records.read_version() {
+            Ok(version) => {
+                records.now.version = version;
+                Ok(records)
+            }
             Err(flaw) => Err(RecordError { offset: 0, flaw }),
         }
     }
 
     /// The records of a text that has neither a version nor a SELECT: another text is around it.
     pub fn without_head(text: &'a [u8]) -> Self {
-        let now = RecordsPosition { at: 0, has_db: true, in_multi: false, ended: false };
+        let version = RECORD_VERSION;
+        let now = RecordsPosition { at: 0, version, has_db: true, in_multi: false, ended: false };
         Records { text, now }
     }
 
@@ -64,22 +70,59 @@ impl<'a> Records<'a> {
         Records { text, now }
     }
 
+    /// The version of the text.
+    pub fn version(&self) -> u32 {
+        self.now.version
+    }
+
     /// The place before the next record.
     #[inline]
     pub fn position(&self) -> RecordsPosition {
         self.now
     }
 
-    fn version(&mut self) -> Result<(), Flaw> {
+    fn read_version(&mut self) -> Result<u32, Flaw> {
         let (count, words) = self.words()?;
         match words[..] {
-            [b"VERSION", number, ..] if parse_integer(number) != Some(RECORD_VERSION.into()) => {
-                Err(Flaw::Version(shown(number)))
-            }
-            [b"VERSION", _] if count == 2 => Ok(()),
+            [b"VERSION", number, ..] => match unsigned(number) {
+                Some(version @ 1..=RECORD_VERSION) if count == 2 => Ok(version),
+                Some(1..=RECORD_VERSION) => Err(Flaw::Arguments(shown(words[0]))),
+                _ => Err(Flaw::Version(shown(number))),
+            },
             [b"VERSION", ..] => Err(Flaw::Arguments(shown(words[0]))),
             _ => Err(Flaw::NoVersion),
         }
+    }
+
+    /// A record of any number of words, which begins at `start`.
+    #[cold]
+    fn long_record(
+        &mut self,
+        start: usize,
+        count: usize,
+        words: &Words<'a>,
+    ) -> Result<Record<'a>, Flaw> {
+        for _ in words.len()..count {
+            self.bulk()?;
+        }
+        let end = std::mem::replace(&mut self.now.at, start);
+        self.length(b'*')?;
+        self.bulk()?;
+        let args = ManyWords::Text(&self.text[self.now.at..end]);
+        let record = match words[0] {
+            b"BITOP" if count >= 4 => Record::BitOp { args },
+            b"SETRANGE" if count >= 4 && count.is_multiple_of(2) => {
+                let key = self.bulk()?;
+                let pieces = ManyWords::Text(&self.text[self.now.at..end]);
+                if !Pieces::are(pieces) {
+                    return Err(misfit(words[0], 2));
+                }
+                Record::SetRanges { key, pieces: Pieces::Words(pieces) }
+            }
+            name => return Err(misfit(name, 2)),
+        };
+        self.now.at = end;
+        Ok(record)
     }
 
     /// The number of words of the next record, which is not 0, and no more of them than any known
@@ -142,11 +185,13 @@ impl<'a> Records<'a> {
     }
 
     fn record(&mut self) -> Result<Record<'a>, Flaw> {
+        let start = self.now.at;
         let (count, words) = self.words()?;
-        if count > ARGUMENTS {
-            return Err(misfit(words[0]));
-        }
-        let record = parsed(&words)?;
+        let record = match parsed(&words) {
+            Ok(record) if count <= ARGUMENTS && record.version() <= self.now.version => record,
+            _ if self.now.version == 1 => return Err(misfit(words[0], 1)),
+            _ => self.long_record(start, count, &words)?,
+        };
         match record {
             Record::Select { .. } => self.now.has_db = true,
             Record::Multi if !self.now.in_multi => self.now.in_multi = true,
@@ -184,7 +229,7 @@ impl<'a> Iterator for Records<'a> {
 /// The record that these words stand for; there is at least one.
 #[inline]
 fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
-    let wrong = || misfit(words[0]);
+    let wrong = || misfit(words[0], RECORD_VERSION);
     Ok(match *words {
         [b"SET", key, value, ref options @ ..] => set(key, value, options).ok_or_else(wrong)?,
         [b"DEL", key] => Record::Del { key },
@@ -198,6 +243,10 @@ fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
         [b"APPEND", key, bytes] => Record::Append { key, bytes },
         [b"SETRANGE", key, offset, bytes] => {
             Record::SetRange { key, offset: unsigned(offset).ok_or_else(wrong)?, bytes }
+        }
+        [b"RESTORE", key, at, payload, b"REPLACE", b"ABSTTL"] => {
+            let at = parse_integer(at).ok_or_else(wrong)?;
+            Record::Restore { key, payload, expire_at: (at != 0).then_some(at) }
         }
         [b"RENAME", key, to] => Record::Rename { key, to },
         [b"COPY", key, to, b"DB", db, b"REPLACE"] => {
@@ -215,9 +264,17 @@ fn parsed<'a>(words: &[&'a [u8]]) -> Result<Record<'a>, Flaw> {
 
 /// Why a record of this name cannot be read.
 #[cold]
-fn misfit(name: &[u8]) -> Flaw {
-    if NAMES.contains(&name) { Flaw::Arguments(shown(name)) } else { Flaw::Unknown(shown(name)) }
+fn misfit(name: &[u8], version: u32) -> Flaw {
+    let is_newer = version > 1 && NEWER_NAMES.contains(&name);
+    if is_newer || NAMES.contains(&name) {
+        Flaw::Arguments(shown(name))
+    } else {
+        Flaw::Unknown(shown(name))
+    }
 }
+
+/// Since version 2.
+const NEWER_NAMES: [&[u8]; 2] = [b"RESTORE", b"BITOP"];
 
 const NAMES: [&[u8]; 15] = [
     b"SELECT",

@@ -1,6 +1,7 @@
 //! Writing records. This runs once for each logged write, so it only appends bytes.
 
-use super::{RECORD_VERSION, Record};
+use super::super::parse_integer;
+use super::{Pieces, Record, Words};
 use crate::store::{Origin, UnixMs};
 
 /// The most that the lengths, line ends and options of a record take, in bytes.
@@ -9,10 +10,34 @@ const FRAME_BYTES: usize = 128;
 /// [`Record::Multi`] as it is written.
 pub const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 
-/// Appends what a text begins with.
-pub fn header(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"*2\r\n$7\r\nVERSION\r\n");
-    number(out, RECORD_VERSION);
+/// What a text begins with, but for its version.
+const VERSION: &[u8] = b"*2\r\n$7\r\nVERSION\r\n";
+
+/// Appends what a text of records begins with that need this version.
+pub fn header(version: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(VERSION);
+    number(out, version);
+}
+
+/// Whether a text says that it is of version 1.
+pub fn is_of_version_1(text: &[u8]) -> bool {
+    text.strip_prefix(VERSION).is_some_and(|rest| rest.starts_with(b"$1\r\n1\r\n"))
+}
+
+/// The bulk string with which a text begins, and what is behind it.
+pub(super) fn bulk_at(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"$")?;
+    let digits = text.iter().position(|byte| *byte == b'\r')?;
+    let len = parse_integer(&text[..digits])?.try_into().ok()?;
+    let (word, rest) = text.get(digits + 2..)?.split_at_checked(len)?;
+    Some((word, rest.strip_prefix(b"\r\n")?))
+}
+
+/// Appends the sign and the number of a record's words.
+fn count(out: &mut Vec<u8>, words: usize) {
+    out.push(b'*');
+    out.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends `SELECT db`.
@@ -114,6 +139,14 @@ impl Record<'_> {
                 number(out, offset);
                 bulk(out, bytes);
             }
+            Record::SetRanges { key, pieces } => write_ranges(out, key, pieces),
+            Record::Restore { key, payload, expire_at } => {
+                write_key(out, b"*6\r\n$7\r\nRESTORE\r\n", key, payload.len());
+                number(out, expire_at.unwrap_or(0));
+                bulk(out, payload);
+                out.extend_from_slice(b"$7\r\nREPLACE\r\n$6\r\nABSTTL\r\n");
+            }
+            Record::BitOp { args } => write_bit_op(out, args),
             Record::Rename { key, to } => {
                 write_key(out, b"*3\r\n$6\r\nRENAME\r\n", key, to.len());
                 bulk(out, to);
@@ -146,6 +179,23 @@ fn write_key(out: &mut Vec<u8>, head: &[u8], key: &[u8], more: usize) {
     out.reserve(FRAME_BYTES + key.len() + more);
     out.extend_from_slice(head);
     bulk(out, key);
+}
+
+#[cold]
+fn write_ranges(out: &mut Vec<u8>, key: &[u8], pieces: Pieces<'_>) {
+    count(out, 2 + 2 * pieces.iter().count());
+    write_key(out, b"$8\r\nSETRANGE\r\n", key, 0);
+    for (offset, bytes) in pieces.iter() {
+        number(out, offset);
+        bulk(out, bytes);
+    }
+}
+
+#[cold]
+fn write_bit_op(out: &mut Vec<u8>, args: Words<'_>) {
+    count(out, 1 + args.iter().count());
+    out.extend_from_slice(b"$5\r\nBITOP\r\n");
+    args.iter().for_each(|word| bulk(out, word));
 }
 
 #[inline]

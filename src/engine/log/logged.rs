@@ -15,6 +15,8 @@ pub enum Logged<'a> {
         db: u32,
         /// The record.
         text: &'a [u8],
+        /// The version of a text that can hold it.
+        version: u32,
     },
     /// A text of records, as MIDI.JOURNAL takes it.
     Text {
@@ -38,9 +40,9 @@ impl<'a> Logged<'a> {
     pub fn text(&self) -> Cow<'a, [u8]> {
         match *self {
             Logged::Text { text, .. } => Cow::Borrowed(text),
-            Logged::Record { db, text } => {
+            Logged::Record { db, text, version } => {
                 let mut whole = Vec::with_capacity(HEAD_BYTES + text.len());
-                header(&mut whole);
+                header(version, &mut whole);
                 select(db, &mut whole);
                 whole.extend_from_slice(text);
                 Cow::Owned(whole)
@@ -67,6 +69,8 @@ pub fn as_command(text: &[u8]) -> Option<Record<'_>> {
         Record::Set { origin, .. } if origin != Origin::Given => None,
         // The command does nothing then, the record changes how the value came about.
         Record::SetRange { bytes: [], .. } => None,
+        // No command says so.
+        Record::SetRanges { .. } => None,
         record => Some(record),
     }
 }

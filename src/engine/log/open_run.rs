@@ -1,6 +1,9 @@
 //! The run that a thread has under way: its records, and what its keys were before.
 
-use crate::command::record::{MULTI, Record, select};
+use hashbrown::{HashMap, HashSet};
+
+use crate::command::record::{MULTI, Pieces, Record, select};
+use crate::limits::KEPT_ONCE_BYTES;
 use crate::store::{Before, ChangeKind, Entry, EntryRef, Table};
 
 /// Where a key's name begins and ends in the names of a run.
@@ -34,6 +37,8 @@ pub struct OpenRun {
     /// The databases of its first and its last record.
     pub(super) databases: Option<(u32, u32)>,
     pub(super) records: u32,
+    /// The version of a text that can hold them; 0 if there are none.
+    pub(super) version: u32,
     names: Vec<u8>,
     /// The oldest first.
     pub(super) changes: Vec<Change>,
@@ -41,6 +46,8 @@ pub struct OpenRun {
     pub(super) of_all: Option<ChangeOfAll>,
     /// Bytes that `changes` keep besides the names.
     kept: usize,
+    /// The keys that `changes` keep whole, by database, once they keep much.
+    whole: Option<HashMap<u32, HashSet<Box<[u8]>>>>,
     /// Where the group under way begins in the text, and how many records there were.
     group: Option<(usize, u32)>,
     /// How many groups have been begun and not ended: only the outermost is marked.
@@ -75,14 +82,47 @@ impl OpenRun {
 
     /// Takes the changes, the oldest first.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
-        self.kept = 0;
+        (self.kept, self.whole) = (0, None);
         std::mem::take(&mut self.changes)
     }
 
     /// Notes what a key was before the changes of an edit, the oldest first.
     pub(super) fn note(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
+        if self.kept >= KEPT_ONCE_BYTES {
+            return self.note_once(db, key, before);
+        }
         let name = self.add_name(key);
         self.note_named(db, name, before);
+    }
+
+    /// [`OpenRun::note`], if the run keeps much: of a key that it keeps whole it needs no more,
+    /// because a run is taken back as a whole. So however often it overwrites keys, it keeps no more
+    /// than what they were before it.
+    #[cold]
+    fn note_once(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
+        let mut whole = self.whole.take().unwrap_or_else(|| self.kept_whole());
+        let keys = whole.entry(db).or_default();
+        let mut is_whole = keys.contains(key);
+        let name = self.add_name(key);
+        for before in before.into_iter().filter(|before| {
+            let is_needed = !is_whole;
+            is_whole |= before.is_whole();
+            is_needed
+        }) {
+            self.note_named(db, name, [before]);
+        }
+        if is_whole && !keys.contains(key) {
+            keys.insert(key.into());
+        }
+        self.whole = Some(whole);
+    }
+
+    fn kept_whole(&self) -> HashMap<u32, HashSet<Box<[u8]>>> {
+        let mut whole: HashMap<u32, HashSet<Box<[u8]>>> = HashMap::new();
+        for change in self.changes.iter().filter(|change| change.before.is_whole()) {
+            whole.entry(change.db).or_default().insert(self.name(change.name).into());
+        }
+        whole
     }
 
     /// Notes that a key was removed.
@@ -121,16 +161,19 @@ impl OpenRun {
             none => *none = Some((db, db)),
         }
         record.write(&mut self.text);
+        self.version = self.version.max(record.version());
         self.records += 1;
     }
 
-    /// Adds the record of what became of a key; `entry` is what the table has of it now.
+    /// Adds the record of what became of a key; `entry` is what the table has of it now. `packed` is
+    /// a payload of RESTORE that a new value came of.
     pub(super) fn add_key(
         &mut self,
         db: u32,
         key: &[u8],
         entry: Option<EntryRef<'_>>,
-        kind: ChangeKind,
+        kind: &ChangeKind,
+        packed: Option<&[u8]>,
     ) {
         let Some(entry) = entry else { return self.add(db, Record::Del { key }) };
         let expire_at = entry.expire_at();
@@ -139,17 +182,41 @@ impl OpenRun {
         let record = match (kind, expire_at) {
             (ChangeKind::Expiry, Some(at)) => Record::PexpireAt { key, at },
             (ChangeKind::Expiry, None) => Record::Persist { key },
-            (ChangeKind::Part { start, end, before }, _) if start < bytes.len() => {
-                let part = &bytes[start..end.min(bytes.len())];
-                if start == before {
-                    Record::Append { key, bytes: part }
-                } else {
-                    Record::SetRange { key, offset: start as u32, bytes: part }
+            (ChangeKind::Parts { parts, before }, _) => match parts[..] {
+                [(start, end)] if (start as usize) < bytes.len() => {
+                    let part = &bytes[start as usize..bytes.len().min(end as usize)];
+                    if start as usize == *before {
+                        Record::Append { key, bytes: part }
+                    } else {
+                        Record::SetRange { key, offset: start, bytes: part }
+                    }
                 }
+                [_, _, ..] => Record::SetRanges { key, pieces: Pieces::Of(bytes, parts) },
+                _ => Record::Set { key, value: bytes, expire_at, origin: value.origin() },
+            },
+            (ChangeKind::Whole, _) if packed.is_some_and(|it| it.len() < bytes.len()) => {
+                Record::Restore { key, payload: packed.unwrap_or_default(), expire_at }
             }
             _ => Record::Set { key, value: bytes, expire_at, origin: value.origin() },
         };
         self.add(db, record);
+    }
+
+    /// Adds what a later run of the same unit has done.
+    pub(super) fn join(&mut self, mut later: Box<OpenRun>) {
+        if let Some((first, last)) = later.databases {
+            let own = self.databases.get_or_insert((first, first));
+            if own.1 != first {
+                select(first, &mut self.text);
+            }
+            own.1 = last;
+        }
+        self.text.extend_from_slice(&later.text);
+        self.records += later.records;
+        self.version = self.version.max(later.version);
+        for change in later.take_changes() {
+            self.note(change.db, later.name(change.name), [change.before]);
+        }
     }
 
     /// The records up to [`OpenRun::end_group`] belong together.
@@ -183,7 +250,8 @@ impl OpenRun {
         self.text.clear();
         self.names.clear();
         self.changes.clear();
-        (self.of_all, self.unit) = (None, 0);
+        (self.of_all, self.whole) = (None, None);
         (self.databases, self.records, self.kept) = (None, 0, 0);
+        (self.unit, self.version) = (0, 0);
     }
 }

@@ -4,8 +4,10 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::logged::Logged;
 use super::open_run::{ChangeOfAll, OpenRun};
+use crate::command::Error;
 use crate::command::record::Record;
-use crate::engine::edit::KeyAt;
+use crate::engine::call::Call;
+use crate::engine::edit::{KeyAt, RecordOf};
 use crate::engine::slot::ThreadSlot;
 use crate::engine::state::{ForMain, Message};
 use crate::engine::{Engine, Gates, Mode};
@@ -20,8 +22,7 @@ impl Engine {
         if self.mode() == Mode::Logged { Keeping::Before } else { Keeping::Nothing }
     }
 
-    /// Notes the end of an edit in the run that is under way. `record` is false if the command that
-    /// made the edit is logged as itself.
+    /// Notes the end of an edit in the run that is under way.
     #[inline(never)]
     pub(in crate::engine) fn note_edit(
         &self,
@@ -30,22 +31,29 @@ impl Engine {
         at: KeyAt,
         key: &[u8],
         done: &mut Done,
-        record: bool,
+        record: RecordOf<'_>,
     ) {
         let before = done.take_before();
-        if done.kind() == ChangeKind::Nothing && !done.expired {
+        if *done.kind() == ChangeKind::Nothing && !done.expired {
             return;
         }
         store.log.is_changed = true;
         let mut run = slot.log.run.lock();
         run.note(at.db, key, before);
-        if record {
+        if let RecordOf::Command = record {
+            if done.expired {
+                run.add(at.db, Record::Del { key });
+            }
+        } else {
+            // Who replays it finds the key that has expired.
+            if done.expired && matches!(done.kind(), ChangeKind::Parts { .. }) {
+                run.add(at.db, Record::Del { key });
+            }
             let entry = store
                 .table(at.db)
                 .and_then(|table| table.find(at.hash, key).map(|found| table.entry(found)));
-            run.add_key(at.db, key, entry, done.kind());
-        } else if done.expired {
-            run.add(at.db, Record::Del { key });
+            let packed = if let RecordOf::Packed(value) = record { Some(value) } else { None };
+            run.add_key(at.db, key, entry, done.kind(), packed);
         }
     }
 
@@ -280,6 +288,34 @@ impl Engine {
     /// Whether the tail has reached its limit: writes must wait.
     pub(in crate::engine) fn is_log_full(&self) -> bool {
         self.log.tail_bytes() >= self.settings.journal_buffer.load(Ordering::Relaxed)
+    }
+
+    /// Why a command that may need memory may not follow those that have run together with it, in
+    /// a transaction, script or function: with it they would log and keep too much. The first one
+    /// always may.
+    pub(in crate::engine) fn refusal_of_more(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+    ) -> Option<Error> {
+        if self.mode() != Mode::Logged || !call.row().flags.deny_oom {
+            return None;
+        }
+        let unit = slot.locked().map_or(0, |locked| self.unit_number(locked));
+        let logged = if unit == 0 { 0 } else { self.log.bytes_of_unit(unit) };
+        let run = slot.log.run.lock();
+        let so_far = logged + if run.is_empty() { 0 } else { run.bytes() };
+        let limit = self.settings.max_transaction_bytes.load(Ordering::Relaxed);
+        let is_too_much = so_far > 0 && so_far + call.args.bytes() > limit;
+        is_too_much.then_some(Error::TransactionTooLarge(limit))
+    }
+
+    /// [`Engine::refusal_of_more`] for a command of the open unit, if there is one.
+    pub fn refusal_in_unit(&self, locked: Locked<'_>, call: &Call<'_>) -> Option<Error> {
+        if !self.is_in_unit(locked) {
+            return None;
+        }
+        self.refusal_of_more(self.main_slot(locked), call)
     }
 
     /// Has the main thread wait with a message until this position is logged.

@@ -59,6 +59,8 @@ pub(super) struct Tail {
     last_unit: u64,
     /// Whether there may be a record about all keys.
     has_of_all: bool,
+    /// The unit that last logged something, and how many bytes it has logged and kept so far.
+    unit: (u64, usize),
 }
 
 impl Tail {
@@ -84,6 +86,22 @@ impl Tail {
         let Some(unit) = unit.filter(|&unit| unit > 0) else { return count };
         let last = self.runs.iter().rposition(|published| published.run.unit == unit);
         last.map_or(count, |last| count.max(last + 1))
+    }
+
+    /// The last run, if this one goes on with it: what a unit does is one run, as far as nobody
+    /// else has published any.
+    fn begun_unit(&mut self, run: &OpenRun) -> Option<&mut PublishedRun> {
+        let goes_on =
+            |last: &OpenRun| last.unit == run.unit && last.of_all.is_none() && run.of_all.is_none();
+        self.runs.back_mut().filter(|last| run.unit != 0 && goes_on(&last.run))
+    }
+
+    /// Counts what a unit logs, and keeps until that is logged.
+    fn count_unit(&mut self, unit: u64, bytes: usize) {
+        if unit != 0 {
+            let before = if unit == self.unit.0 { self.unit.1 } else { 0 };
+            self.unit = (unit, before + bytes);
+        }
     }
 
     /// Takes so many runs.
@@ -228,6 +246,12 @@ impl Log {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// What a unit has logged and kept so far, in bytes.
+    pub(super) fn bytes_of_unit(&self, unit: u64) -> usize {
+        let tail = self.tail.lock();
+        if tail.unit.0 == unit { tail.unit.1 } else { 0 }
+    }
+
     /// Whether the host has all runs, and all are safe.
     pub fn is_settled(&self) -> bool {
         let tail = self.tail.lock();
@@ -254,9 +278,19 @@ impl Log {
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
+        let mut tail = self.tail.lock();
+        if let Some(begun) = tail.begun_unit(&run) {
+            let (unit, before) = (run.unit, begun.bytes);
+            begun.run.join(run);
+            begun.bytes = begun.run.bytes();
+            let (more, position) = (begun.bytes - before, begun.run.position);
+            self.bytes.fetch_add(more, Ordering::Relaxed);
+            tail.count_unit(unit, more);
+            return (position, false);
+        }
         let mut published = PublishedRun::new(run);
         self.bytes.fetch_add(published.bytes, Ordering::Relaxed);
-        let mut tail = self.tail.lock();
+        tail.count_unit(published.run.unit, published.bytes);
         tail.last += 1;
         let position = tail.last;
         published.run.position = position;
@@ -301,10 +335,11 @@ impl Log {
             }
             tail.last += 1;
             tail.last_unit = run.unit;
+            tail.count_unit(run.unit, run.text.len());
             run.position = tail.last;
         }
         let position = run.position;
-        if write(Logged::Record { db, text: &run.text }) == Wrote::Refused {
+        if write(Logged::Record { db, text: &run.text, version: run.version }) == Wrote::Refused {
             let refused = PublishedRun::new(run);
             self.bytes.fetch_add(refused.bytes, Ordering::Relaxed);
             let mut tail = self.tail.lock();
@@ -371,6 +406,7 @@ impl Log {
         };
         tail.last += 1;
         tail.last_unit = own.run.unit;
+        tail.count_unit(own.run.unit, own.run.text.len());
         own.run.position = tail.last;
         self.bytes.fetch_add(own.bytes, Ordering::Relaxed);
         tail.runs.push_back(own);
@@ -436,7 +472,8 @@ impl Log {
 
 /// Writes the records of these runs as one text.
 fn write_text(batch: &[PublishedRun], text: &mut Vec<u8>) {
-    header(text);
+    let version = batch.iter().map(|published| published.run.version).max();
+    header(version.unwrap_or(1).max(1), text);
     let mut selected = None;
     for together in batch.chunk_by(|a, b| a.run.unit != 0 && a.run.unit == b.run.unit) {
         let records: u32 = together.iter().map(|published| published.run.records).sum();

@@ -110,10 +110,15 @@ const LINES: &[&str] = &[
     "setbit K N 1",
     "setbit K N 0",
     "bitop not K K",
+    "bitop and K K K K",
     "bitop or K K K",
     "bitop xor K K K",
     "bitfield K set u8 N 7 incrby i16 9 1",
     "bitfield K set u4 0 1",
+    "bitfield K set u8 N 7 set u8 1200 9",
+    "bitfield K set u8 9000 1 incrby u8 N 1 get u8 0 overflow fail set u2 2000 9",
+    "setbit K 4000 1",
+    "setrange K 300 S",
     "bitfield K get u8 0",
     "bitcount K",
     "lcs K K",
@@ -185,7 +190,8 @@ fn step() -> impl Strategy<Value = Step> {
         20 => (door, db(), line()).prop_map(|(door, db, line)| Step::Run(door, db, line)),
         5 => (db(), lines()).prop_map(|(db, lines)| Step::Together(db, lines)),
         4 => (db(), lines()).prop_map(|(db, lines)| Step::Exec(db, lines)),
-        3 => (db(), lines()).prop_map(|(db, lines)| Step::Unit(db, lines)),
+        4 => (db(), lines(), any::<bool>())
+            .prop_map(|(db, lines, of_port)| Step::Unit(db, lines, of_port)),
         3 => (db(), any::<u8>()).prop_map(|(db, key)| Step::Read(db, key)),
         6 => Just(Step::Slices),
         4 => (0..SHARDS as u32).prop_map(Step::Expire),
@@ -262,6 +268,51 @@ fn the_model_runs_every_command_that_writes() {
         let is_run = LINES.iter().any(|line| line.split(' ').next() == Some(row.name));
         assert!(is_run, "{} is not run", row.name);
     }
+}
+
+/// Who replays BITOP finds the sources that had expired when it ran, unless they are removed.
+#[test]
+fn sources_that_have_expired_are_removed_first() {
+    let set = |key: u8, byte: u8, px: &str| {
+        let mut line = vec![b"set".to_vec(), name(key), vec![byte; 2 * LARGE]];
+        line.extend(px.split_whitespace().map(|word| word.as_bytes().to_vec()));
+        Line(line)
+    };
+    let bit_op = |words: &str| line_of(words, &[]);
+    for door in [Door::Worker(0), Door::Queue, Door::Main] {
+        CLOCK.set(1000);
+        let mut model = Model::new(Keys::new());
+        let mut run = |line| model.step(Step::Run(door, 0, line));
+        run(set(0, 1, ""));
+        run(set(1, 2, "px 5"));
+        run(set(2, 4, "px 5"));
+        run(set(3, 8, "px 5"));
+        CLOCK.set(1010);
+        run(bit_op("bitop or k:4 k:0 k:1 k:1"));
+        run(bit_op("bitop or k:2 k:2 k:0 k:2"));
+        let lines = vec![bit_op("bitop and k:5 k:3 k:0"), set(5, 1, "")];
+        model.step(Step::Unit(0, lines, false));
+        model.step(Step::BeforeSleep);
+    }
+}
+
+/// What a unit does for a port is one run, as far as no other run comes between; it keeps a key once.
+#[test]
+fn a_unit_of_a_port_keeps_a_key_once() {
+    CLOCK.set(1000);
+    let mut model = Model::new(Keys::new());
+    let not = || line_of("bitop not k:1 k:0", &[]);
+    let large = Line(vec![b"set".to_vec(), name(0), vec![1; 10 * LARGE]]);
+    model.step(Step::Run(Door::Worker(0), 0, large));
+    let bytes = |model: &Model| model.engine.log.counts().tail_bytes;
+    let mut taken = Vec::new();
+    for count in [2, 12] {
+        model.step(Step::BeforeSleep);
+        model.step(Step::Unit(0, (0..count).map(|_| not()).collect(), true));
+        assert_eq!(model.engine.log.counts().tail_runs, 1);
+        taken.push(bytes(&model));
+    }
+    assert!(taken[1] - taken[0] < 10 * 10 * LARGE / 2, "{taken:?}");
 }
 
 /// A crash between two texts must not cut a unit in two, nor an EXEC of a worker.

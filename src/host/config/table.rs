@@ -44,7 +44,7 @@ pub const FIXED: u32 = raw::REDISMODULE_CONFIG_IMMUTABLE;
 pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
-pub static NUMBERS: [Number; 18] = [
+pub static NUMBERS: [Number; 19] = [
     number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
     number(
         "shards",
@@ -110,6 +110,14 @@ pub static NUMBERS: [Number; 18] = [
         i64::MAX,
         BYTES,
         Some(|live| &live.journal_buffer),
+    ),
+    number(
+        "max-transaction-bytes",
+        limits::MAX_TRANSACTION_BYTES_DEFAULT,
+        limits::MAX_TRANSACTION_BYTES_MIN,
+        i64::MAX,
+        BYTES,
+        Some(|live| &live.max_transaction_bytes),
     ),
     number("port", 0, 0, u16::MAX as i64, FIXED, None),
     number(

@@ -17,8 +17,8 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use arrayvec::ArrayVec;
 use redis_module::raw;
+use smallvec::SmallVec;
 
 use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
 use super::super::config::table::REPLY_AFTER_IGNORED;
@@ -55,7 +55,7 @@ static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
 /// Whether the thread that has begun the tail has told the main thread of it.
 static TAIL_IS_DUE: AtomicBool = AtomicBool::new(false);
 
-/// The most arguments of a command that stands for a record.
+/// The most arguments of a command that stands for a record, but for BITOP.
 const ARGUMENTS: usize = 5;
 
 /// While it lives, this thread logs in this context.
@@ -125,7 +125,7 @@ pub fn write(_: Locked<'_>, logged: Logged<'_>) -> Wrote {
         return Wrote::Refused;
     }
     let as_command = match logged {
-        Logged::Record { db, text } if db == ctx.selected_db() => {
+        Logged::Record { db, text, .. } if db == ctx.selected_db() => {
             if place.is_command(text) {
                 return replicate_command(ctx);
             }
@@ -206,13 +206,22 @@ fn replicate_record(ctx: Ctx<'_>, record: Record<'_>) -> Wrote {
             let (a, b) = (number(a.into()), number(b.into()));
             replicate(ctx, c"MIDI.SWAPDB", &[a.as_bytes(), b.as_bytes()])
         }
-        Record::Select { .. } | Record::Multi | Record::Exec => Wrote::Refused,
+        Record::Restore { key, payload, expire_at } => {
+            let at = number(expire_at.unwrap_or(0));
+            let args: [&[u8]; 5] = [key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"];
+            replicate(ctx, c"MIDI.RESTORE", &args)
+        }
+        Record::BitOp { args } => replicate(ctx, c"MIDI.BITOP", &args.iter().collect::<Vec<_>>()),
+        // No command says so: see `as_command`.
+        Record::Select { .. } | Record::Multi | Record::Exec | Record::SetRanges { .. } => {
+            Wrote::Refused
+        }
     }
 }
 
 /// Has the host log a command of midi's. It refuses a command that has been renamed.
 fn replicate(ctx: Ctx<'_>, name: &CStr, args: &[&[u8]]) -> Wrote {
-    let strings: ArrayVec<OwnString, ARGUMENTS> =
+    let strings: SmallVec<[OwnString; ARGUMENTS]> =
         args.iter().map(|text| OwnString::new(text)).collect();
     // SAFETY: the context is valid; the host takes references of its own to these strings, which
     // are pointers to its strings, as `v` wants them, with their number.

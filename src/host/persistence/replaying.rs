@@ -28,7 +28,7 @@ use super::loading;
 use super::sync::SYNC;
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
 use crate::engine::{Author, Call, Gates, Locked};
-use crate::journal::replay::{Replay, TextError, may_be_of_all, replay_here};
+use crate::journal::replay::{Replay, TextError, is_for_here, replay_here};
 use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 use crate::store::{Now, UnixMs};
 
@@ -37,17 +37,6 @@ static REPLAY: Mutex<Option<Replay>> = Mutex::new(None);
 
 /// The id that every host gives the client that replays its AOF.
 const AOF_CLIENT: u64 = u64::MAX;
-
-/// No limits: what was written once is written again.
-const UNLIMITED: Limits = Limits {
-    max_pattern_bytes: usize::MAX,
-    max_key_bytes: usize::MAX,
-    max_value_bytes: usize::MAX,
-    keep_bytes: usize::MAX,
-    max_atomic_keys: usize::MAX,
-    max_reply_bytes: usize::MAX,
-    max_bytes_at_once: usize::MAX,
-};
 
 /// Runs a command if it comes from the AOF, or from the master. False for others.
 #[cold]
@@ -78,13 +67,13 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let text = text.bytes();
     // A unit keeps the tokens that it takes, so the workers may not be able to go on.
     let is_inside = unit::is_inside(ctx);
-    let is_of_all = may_be_of_all(text);
-    if is_of_all {
+    let is_for_here = is_for_here(text);
+    if is_for_here {
         settle(locked);
     }
     let mut replay = REPLAY.lock();
     let is_idle = replay.as_ref().is_none_or(Replay::is_idle);
-    if is_inside || is_of_all || is_idle && text.len() < REPLAYED_HERE_BYTES {
+    if is_inside || is_for_here || is_idle && text.len() < REPLAYED_HERE_BYTES {
         drop(replay);
         loading::take_effect(locked);
         return replay_here(engine, locked, text).unwrap_or_else(|error| refuse(&error));
@@ -129,7 +118,7 @@ fn run_call(number: usize, ctx: Ctx<'_>, args: Args<'_>, keep_bytes: usize) -> R
         args,
         db: ctx.selected_db(),
         now: Now::at(UnixMs::MIN),
-        limits: Limits { keep_bytes, ..UNLIMITED },
+        limits: Limits { keep_bytes, ..Limits::NONE },
         prefix: PREFIX,
         author: Author::Nobody,
     };

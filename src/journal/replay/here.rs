@@ -56,7 +56,7 @@ impl<'t> Here<'_, 't> {
                     return Ok(());
                 }
             }
-            self.gather(record, offset)?;
+            self.add(record, offset)?;
         }
     }
 
@@ -71,9 +71,16 @@ impl<'t> Here<'_, 't> {
             let offset = Records::position(records).offset();
             match records.next().transpose()? {
                 None | Some(Record::Exec) => return self.replay_gathered(),
-                Some(record) => self.gather(record, offset)?,
+                Some(record) => self.add(record, offset)?,
             }
         }
+    }
+
+    /// Replays a record, at once or together with those behind it.
+    fn add(&mut self, record: Record<'t>, offset: usize) -> Result<(), TextError> {
+        let Record::BitOp { args } = record else { return self.gather(record, offset) };
+        self.replay_gathered()?;
+        self.engine.replay_bit_op(self.locked, self.db, args).map_err(at(offset))
     }
 
     /// Adds a record to those that will be replayed together.

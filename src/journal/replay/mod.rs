@@ -11,7 +11,8 @@
 //!
 //! A record on shards of two shares (RENAME, COPY) is replayed by the share that gets to it last,
 //! and the other one waits there: then all that stands before it is done in both. The share that is
-//! furthest back in the texts never waits, so they all arrive.
+//! furthest back in the texts never waits, so they all arrive. A text that may have a record on any
+//! number of shards (BITOP) is replayed by the main thread, once all before it are: see `here`.
 //!
 //! Any thread may go on with a share. As a rule that is its worker; a thread that waits for all of
 //! them helps. Groups between MULTI and EXEC are not kept together: nobody reads while the host
@@ -32,6 +33,7 @@ pub use error::TextError;
 pub use here::replay_here;
 
 use crate::command::Reply;
+use crate::command::record::is_of_version_1;
 use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
 use crate::sync::Locked;
 use queue::Queue;
@@ -148,8 +150,13 @@ impl Task for Unanswered {
     }
 }
 
-/// Whether the last record of a text may be about all keys: then [`replay_here`] must replay it.
-pub fn may_be_of_all(text: &[u8]) -> bool {
+/// Whether only [`replay_here`] can replay a text: its last record may be about all keys, or it is
+/// of a version that has records about any number of keys.
+pub fn is_for_here(text: &[u8]) -> bool {
+    !is_of_version_1(text) || may_be_of_all(text)
+}
+
+fn may_be_of_all(text: &[u8]) -> bool {
     /// The last record has at most this many bytes then.
     const BYTES: usize = 64;
     let end = &text[text.len().saturating_sub(BYTES)..];

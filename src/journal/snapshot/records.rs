@@ -10,7 +10,7 @@ const LINE_END: &[u8] = b"\r\n";
 
 /// Begins a text with keys of one database.
 pub(super) fn begin(text: &mut Vec<u8>, db: u32) {
-    header(text);
+    header(1, text);
     select(db, text);
 }
 

@@ -52,7 +52,7 @@ fn before_the_horizon_it_is_hidden_and_stays() {
         assert!(edit.read().is_none() && !edit.is_there());
         assert!(edit.expiry().is_none() && edit.bytes().is_none());
         edit.expire_at(None);
-        assert!(!edit.remove() && edit.change(|_| Ok::<_, ()>(())).is_none());
+        assert!(!edit.remove() && edit.change(&[], |_| Ok::<_, ()>(())).is_none());
     });
     let hash = tested.hasher.hash(b"key");
     assert!(read(&tested.table, hash, b"key", &apart(), &tested.done).is_none());
@@ -83,19 +83,23 @@ fn a_write_over_a_hidden_key_finds_none_and_removes_it() {
 /// A change, what the log is told of it, and a keeper of the key's buffer, if there is one.
 type Changed<'a> = (&'a str, &'a dyn Fn(&mut Edit<'_>), ChangeKind);
 
-fn written(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Edit<'_>) {
+fn written(pieces: &'static [(usize, &'static [u8])]) -> impl Fn(&mut Edit<'_>) {
     move |edit| {
-        let end = at + bytes.len();
-        edit.writes_only(at..end);
+        let part = |&(at, bytes): &(usize, &[u8])| (at as u32, (at + bytes.len()) as u32);
+        let parts: Vec<Part> = pieces.iter().map(part).collect();
         let change = |value: &mut Vec<u8>| {
-            value.resize(value.len().max(end), 0);
-            value[at..end].copy_from_slice(bytes);
+            for &(at, bytes) in pieces {
+                let end = at + bytes.len();
+                value.resize(value.len().max(end), 0);
+                value[at..end].copy_from_slice(bytes);
+            }
             Ok::<_, ()>(())
         };
-        if edit.change(change).is_none() {
-            let mut value = edit.read().expect("it exists").value().bytes().to_vec();
+        if edit.change(&parts, change).is_none() {
+            let old = edit.read().map(|entry| entry.value().bytes().to_vec());
+            let mut value = old.unwrap_or_default();
             let Ok(()) = change(&mut value) else { panic!("it cannot fail") };
-            edit.set(Value::Shared(&SharedValue::new(value)), edit.expiry());
+            edit.rewrite(&parts, Value::Shared(&SharedValue::new(value)));
         }
         edit.set_origin(Origin::Edited);
     }
@@ -111,14 +115,26 @@ fn seen(edit: &Edit<'_>) -> Option<(Vec<u8>, Option<UnixMs>, Origin)> {
 #[test]
 fn what_is_kept_restores_a_key_and_makes_the_change_again() {
     const OLD: &[u8] = b"0123456789";
-    let part = |start, end| ChangeKind::Part { start, end, before: OLD.len() };
-    let (inside, over_the_end, behind, first) =
-        (written(2, b"ab"), written(8, b"abcd"), written(14, b"ab"), written(0, b"x"));
+    let of = |parts: &[Part], before| ChangeKind::Parts { parts: parts.into(), before };
+    let part = |start, end| of(&[(start, end)], OLD.len());
+    let (inside, over_the_end) = (written(&[(2, b"ab")]), written(&[(8, b"abcd")]));
+    let (behind, first) = (written(&[(14, b"ab")]), written(&[(0, b"x")]));
+    let (apart, far_apart) = (
+        written(&[(0, b"x"), (4, b"ab"), (9, b"z")]),
+        written(&[(1, b"x"), (9, b"yz"), (20, b"z")]),
+    );
+    let anew = |edit: &mut Edit<'_>| {
+        edit.remove();
+        behind(edit);
+    };
     let set = |edit: &mut Edit<'_>| edit.set(Value::Inline(b"new"), None);
-    let changes: [Changed<'_>; 10] = [
+    let changes: [Changed<'_>; 13] = [
         ("within", &inside, part(2, 4)),
         ("over the end", &over_the_end, part(8, 12)),
         ("behind the end", &behind, part(14, 16)),
+        ("apart", &apart, of(&[(0, 1), (4, 6), (9, 10)], OLD.len())),
+        ("far apart", &far_apart, of(&[(1, 2), (9, 11), (20, 21)], OLD.len())),
+        ("removed, then a part of a new value", &anew, ChangeKind::Whole),
         ("two parts", &|edit| (inside(edit), behind(edit)).0, ChangeKind::Whole),
         ("a part, then another value", &|edit| (first(edit), set(edit)).0, ChangeKind::Whole),
         ("another value, then removed", &|edit| (set(edit), edit.remove()).0, ChangeKind::Whole),
@@ -140,7 +156,7 @@ fn what_is_kept_restores_a_key_and_makes_the_change_again() {
                 change(edit);
                 seen(edit)
             });
-            assert_eq!(tested.done.kind(), kind, "{what}");
+            assert_eq!(*tested.done.kind(), kind, "{what}");
             assert_ne!(before, after, "{what}");
             let mut kept = tested.done.take_before();
             for expected in [&before, &after, &before, &after] {
@@ -163,9 +179,10 @@ fn a_part_keeps_only_what_it_writes() {
     let buffer = SharedValue::new(vec![b'.'; 100_000]);
     tested.at(&Now::at(0), |edit| edit.set(Value::Shared(&buffer), None));
     drop(buffer);
-    for (change, least) in
-        [(&written(100_000, b"abc") as &dyn Fn(&mut Edit<'_>), 0), (&written(5, b"abc"), 3)]
-    {
+    for (change, least) in [
+        (&written(&[(100_000, b"abc")]) as &dyn Fn(&mut Edit<'_>), 0),
+        (&written(&[(5, b"abc")]), 3),
+    ] {
         tested.done = Done::keeping(Keeping::Before);
         tested.at(&Now::at(0), |edit| change(edit));
         let kept: usize = tested.done.take_before().iter().map(Before::bytes).sum();
@@ -177,5 +194,5 @@ fn a_part_keeps_only_what_it_writes() {
 fn nothing_is_kept_unless_it_is_asked_for() {
     let mut tested = Tested::new();
     tested.at(&Now::at(0), |edit| edit.set(Value::Inline(b"new"), None));
-    assert!(tested.done.take_before().is_empty() && tested.done.kind() == ChangeKind::Nothing);
+    assert!(tested.done.take_before().is_empty() && *tested.done.kind() == ChangeKind::Nothing);
 }

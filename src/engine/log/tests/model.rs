@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::name;
 use super::world::{
-    CLOCK, Client, DATABASES, Host, Keeper, Keys, Line, SHARDS, WORKERS, assert_same, content,
-    content_of, fill, logging_engine, new_engine, replay, replayed, with_call,
+    CLOCK, Client, DATABASES, Host, Keeper, Keys, Line, MAY_LOG, SHARDS, WORKERS, assert_same,
+    content, content_of, fill, logging_engine, new_engine, replay, replayed, with_call,
 };
 use crate::command::{Args, Transcript, find};
 use crate::engine::call::{Author, Call, Outcome, Taking};
@@ -37,8 +37,8 @@ pub(super) enum Step {
     Together(u32, Vec<Line>),
     /// A transaction on a worker.
     Exec(u32, Vec<Line>),
-    /// A unit of the main thread, with a fork in it.
-    Unit(u32, Vec<Line>),
+    /// A unit of the main thread, with a fork in it; for a port or not.
+    Unit(u32, Vec<Line>, bool),
     /// Somebody reads a large value for a while.
     Read(u32, u8),
     /// Gives a turn to each worker's jobs.
@@ -137,7 +137,12 @@ impl Model {
             Step::Run(door, db, line) => self.run(door, db, &line),
             Step::Together(db, lines) => self.run_together(db, &lines),
             Step::Exec(db, lines) => self.exec(db, &lines),
-            Step::Unit(db, lines) => self.unit(db, &lines),
+            Step::Unit(db, lines, of_port) => {
+                // What the main thread does for a port is logged later.
+                MAY_LOG.set(!of_port);
+                self.unit(db, &lines);
+                MAY_LOG.set(true);
+            }
             Step::Read(db, key) => self.hold_value(db, key),
             Step::Slices => self.slices(),
             Step::Expire(shard) => self.expire(shard),
@@ -343,6 +348,8 @@ impl Model {
         let (middle, before) = (lines.len() / 2, self.last());
         self.engine.open_unit(LOCKED);
         for (number, line) in lines.iter().enumerate() {
+            // Now and then it chooses another database.
+            let db = if number % 4 == 2 { (db + 1) % DATABASES } else { db };
             with_call(&self.engine, db, line, |call| {
                 self.engine.run_waiting(LOCKED, call, &mut Transcript::default());
             });

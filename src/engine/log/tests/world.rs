@@ -27,6 +27,8 @@ pub(super) const DATABASES: u32 = 3;
 
 thread_local! {
     pub(super) static CLOCK: Cell<UnixMs> = const { Cell::new(1000) };
+    /// Whether what the main thread does is logged at once.
+    pub(super) static MAY_LOG: Cell<bool> = const { Cell::new(true) };
 }
 
 /// All keys: value, expiry and origin.
@@ -58,7 +60,7 @@ pub(super) fn new_engine(gates: Gates) -> Engine {
 pub(super) fn logging_engine(host: &Arc<Host>) -> Engine {
     let (engine, host) = (new_engine(Gates::AOF_ON), Arc::clone(host));
     engine.outside.on_log(
-        |_| true,
+        |_| MAY_LOG.get(),
         Box::new(move |_, logged| {
             if host.refuses.load(Ordering::Relaxed) {
                 return Wrote::Refused;
@@ -78,6 +80,10 @@ pub(super) fn replay(engine: &Engine, text: &[u8]) {
             db = next;
         }
         if engine.replay_of_all(LOCKED, db, record).expect("a database") {
+            continue;
+        }
+        if let Record::BitOp { args } = record {
+            engine.replay_bit_op(LOCKED, db, args).expect("it was done once");
             continue;
         }
         let Some(replayed) = engine.to_replay(db, record).expect("a database") else { continue };
