@@ -196,7 +196,7 @@ impl HostGates {
         journal::settings_are(
             ctx,
             config::syncs_always(ctx),
-            is(c"no-appendfsync-on-rewrite", b"yes"),
+            ctx.config_text(c"no-appendfsync-on-rewrite").map(|text| text != b"no"),
         );
         self.serves_stale.store(is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
         let save = ctx.config_text(c"save");
