@@ -204,7 +204,7 @@ impl HostGates {
         journal::settings_are(
             ctx,
             config::syncs_always(ctx),
-            is(c"no-appendfsync-on-rewrite", b"yes"),
+            ctx.config_text(c"no-appendfsync-on-rewrite").map(|text| text != b"no"),
         );
         self.serves_stale.store(is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
         self.imports.store(is(c"import-mode", b"yes"), Ordering::Relaxed);

@@ -128,7 +128,7 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("position", last);
     number("logged_position", logged);
     number("safe_position", safe);
-    let skips = if journal::skips_fsyncs() { "yes" } else { "no" };
+    let skips = journal::skips_fsyncs().map_or("unknown", |skips| if skips { "yes" } else { "no" });
     sink.field("journal_skips_fsyncs_beside_children", skips);
     sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
     let is_for_replicas = engine.gates().has(Gates::BACKLOG);

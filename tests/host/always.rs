@@ -308,6 +308,10 @@ fn a_policy_that_is_not_known_is_always() {
             seen.push((sent, now_ns()));
         }
         check(&server, &disk, gone, &seen);
+        let info = server.client().info("midi_persistence");
+        let is_told = !server.log().contains("midi assumes appendfsync always");
+        let skips = if is_told { "no" } else { "unknown" };
+        assert_eq!(info["midi_journal_skips_fsyncs_beside_children"], skips);
     }
 }
 

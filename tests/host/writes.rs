@@ -175,60 +175,47 @@ fn with_replicas_that_come_and_go() {
 }
 
 /// The host ends a replica that lacks the module to load what the RDB contains: also if midi has no
-/// keys yet, and however the RDB comes.
+/// keys yet, and however the RDB comes; newer hosts have a channel of its own for it.
 #[test]
 fn a_replica_without_the_module_ends() {
     let server = Mode::Adaptive.server();
     let mut client = server.client();
     client.ok("SET native v");
-    for has_keys in [false, true] {
-        for settings in [
-            ["repl-diskless-sync no", "repl-diskless-load disabled"],
-            ["repl-diskless-sync yes", "repl-diskless-load disabled"],
-            ["repl-diskless-sync yes", "repl-diskless-load swapdb"],
-        ] {
-            client.ok(&format!("CONFIG SET {}", settings[0]));
-            let mut follower = Builder::plain().config(settings[1]).start();
+    let channel =
+        if host().valkey { "dual-channel-replication-enabled" } else { "repl-rdb-channel" };
+    let mut ways = vec![
+        ["repl-diskless-sync no", "repl-diskless-load disabled"],
+        ["repl-diskless-sync yes", "repl-diskless-load disabled"],
+        ["repl-diskless-sync yes", "repl-diskless-load swapdb"],
+    ];
+    let by_channel = format!("{channel} yes");
+    if !client.run(&format!("CONFIG GET {channel}")).array().is_empty() {
+        ways.push([&by_channel, &by_channel]);
+    }
+    for (number, way) in ways.iter().enumerate() {
+        client.ok(&format!("CONFIG SET {}", way[0]));
+        for has_keys in [false, true] {
+            let mut follower = Builder::plain().config(way[1]).start();
             follower.client().ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
             follower.wait_for_exit();
             let log = follower.log();
-            assert!(log.contains("no matching module 'midi-keys'"), "{settings:?}: {log}");
+            assert!(log.contains("no matching module 'midi-keys'"), "{way:?}: {log}");
             wait_until("the replica is gone", || {
                 client.info_number("replication", "connected_slaves") == 0
             });
             // Nobody has confirmed the host's half of it.
             client.ok("MULTI");
-            client.run("SET native w");
+            client.run(&format!("SET native {number}"));
             client.run("MIDI.SET k v");
             assert_eq!(client.run("EXEC").array(), [Value::ok(), Value::ok()]);
             assert_eq!(client.integer("WAIT 1 10"), 0);
-            if !has_keys {
+            if has_keys {
                 client.ok("MIDI.FLUSHALL");
             }
         }
-        set_up(&mut client);
     }
+    set_up(&mut client);
     check_allowed(&mut client);
-}
-
-/// A new channel for the RDB, where the host has one.
-#[test]
-fn a_replica_without_the_module_ends_with_a_channel_of_its_own() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client();
-    let name = if host().valkey { "dual-channel-replication-enabled" } else { "repl-rdb-channel" };
-    if client.run(&format!("CONFIG GET {name}")).array().is_empty() {
-        return println!("skipped: this host has no {name}");
-    }
-    for setting in ["repl-diskless-sync yes", &format!("{name} yes")] {
-        client.ok(&format!("CONFIG SET {setting}"));
-    }
-    let builder = Builder::plain().config(format!("{name} yes"));
-    let mut follower = builder.config("repl-diskless-load swapdb").start();
-    follower.client().ok(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
-    follower.wait_for_exit();
-    let log = follower.log();
-    assert!(log.contains("no matching module 'midi-keys'"), "{log}");
 }
 
 /// A replica with the module follows a master that has no keys yet. Files that are not for a

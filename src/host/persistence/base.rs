@@ -15,6 +15,10 @@ use super::{fork, report, section};
 use crate::journal::snapshot::{self, Sink};
 use crate::limits::BASE_SYNCED_EVERY;
 
+/// Only an RDB can say that its keys are not to be trusted.
+const DISTRUSTED: &str = "this replica could not follow its master. Wait for its next full sync, \
+                          or set aof-use-rdb-preamble to yes.";
+
 /// Whether the file that this process writes is the base of an AOF.
 static IS_BASE: AtomicBool = AtomicBool::new(false);
 
@@ -65,7 +69,7 @@ pub fn end_here() -> bool {
     }
     // The host writes a base without a fork only where it starts without data. Another module may
     // have written to midi's keys while it was loaded.
-    refuse("the server has written its first AOF in the form of commands");
+    refuse("the server has begun one without a fork. Start it with aof-use-rdb-preamble yes.");
     if instance().is_starting() {
         // SAFETY: what the host does if it cannot write that file.
         unsafe { libc::exit(1) };
@@ -83,12 +87,7 @@ fn append() -> Result<(), String> {
     let (engine, report, began) = (&*instance().engine, report::report(), Instant::now());
     let all = fork::held_in_child().ok_or(fork::NOT_HELD)?;
     if section::is_distrusted() {
-        // Only an RDB can say so: whoever loaded this one would trust them.
-        return Err(
-            "this replica could not follow its master; wait for its next full sync, or set \
-                    aof-use-rdb-preamble to yes"
-                .into(),
-        );
+        return Err(DISTRUSTED.into());
     }
     // Every host names it so, in its working folder, until the parent renames it.
     let path = format!("temp-rewriteaof-bg-{}.aof", std::process::id());

@@ -49,8 +49,10 @@ struct LogPlace {
 /// Whether the clients were paused before the last EXEC began.
 static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
 
-/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
+/// Whether the host syncs nothing while a child of it lives, although its policy is `always`; and
+/// whether that is known.
 static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
+static KNOWS_OF_FSYNCS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the thread that has begun the tail has told the main thread of it.
 static TAIL_IS_DUE: AtomicBool = AtomicBool::new(false);
@@ -326,15 +328,16 @@ pub fn error_number(ctx: Ctx<'_>) -> i32 {
 }
 
 /// The host's settings: whether its policy is `always`, and whether it syncs nothing while a child
-/// lives. Says so if that takes a promise away.
-pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: bool) {
+/// lives, `None` if it does not report that. Says so if that takes a promise away.
+pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: Option<bool>) {
     let engine = &instance().engine;
     let runs_ahead = engine.settings.port.reply_after_run.load(Ordering::Relaxed);
     if is_always && !engine.log.reads_wait() && runs_ahead {
         log_line(ctx, Level::Notice, REPLY_AFTER_IGNORED);
     }
     engine.log.set_reads_wait(is_always);
-    let skips = is_always && skips_fsyncs;
+    KNOWS_OF_FSYNCS.store(!is_always || skips_fsyncs.is_some(), Ordering::Relaxed);
+    let skips = is_always && skips_fsyncs == Some(true);
     if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {
         let text = "With no-appendfsync-on-rewrite yes, appendfsync always does not sync the AOF \
                     while a child saves: a power failure may then take back what was acknowledged.";
@@ -344,6 +347,7 @@ pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: bool) {
 }
 
 /// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
-pub fn skips_fsyncs() -> bool {
-    SKIPS_FSYNCS.load(Ordering::Relaxed)
+/// `None` if it does not report that.
+pub fn skips_fsyncs() -> Option<bool> {
+    KNOWS_OF_FSYNCS.load(Ordering::Relaxed).then(|| SKIPS_FSYNCS.load(Ordering::Relaxed))
 }
