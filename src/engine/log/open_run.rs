@@ -96,7 +96,7 @@ impl OpenRun {
     }
 
     /// [`OpenRun::note`], if the run keeps much: of a key that it keeps whole it needs no more,
-    /// because a run is taken back as a whole. So however often it overwrites keys, it keeps no more
+    /// because a run is taken back as a whole. However often it overwrites keys, it keeps no more
     /// than what they were before it.
     #[cold]
     fn note_once(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
@@ -165,8 +165,8 @@ impl OpenRun {
         self.records += 1;
     }
 
-    /// Adds the record of what became of a key; `entry` is what the table has of it now. `packed` is
-    /// a payload of RESTORE that a new value came of.
+    /// Adds the record of what became of a key. `entry` is what the table has of it now; a new value
+    /// came of the payload `packed`, if there is one.
     pub(super) fn add_key(
         &mut self,
         db: u32,
