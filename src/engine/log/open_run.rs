@@ -165,8 +165,8 @@ impl OpenRun {
         self.records += 1;
     }
 
-    /// Adds the record of what became of a key. `entry` is what the table has of it now; a new value
-    /// came of the payload `packed`, if there is one.
+    /// Adds the record of what became of a key. `entry` is what the table has of it now; a new
+    /// value came of the payload `packed`, if there is one.
     pub(super) fn add_key(
         &mut self,
         db: u32,
