@@ -243,8 +243,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Changes the value in place, if it is a shared buffer that allows that: see
-    /// [`Entry::change_shared`]. `change` writes only these parts of it. It may let the value grow
-    /// to the end of the last one, by zeros between them; or cut it off, if that end is the old one.
+    /// [`Entry::change_shared`]. `change` writes only these parts of it. It may also let it grow to
+    /// the end of the last one, by zeros where it does not write, and it may take such growth back.
     ///
     /// # Errors
     /// The error of `change`, which then must have left the buffer unchanged.
