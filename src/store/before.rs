@@ -54,7 +54,7 @@ impl Before {
 pub struct PartsBefore {
     /// The length of the whole value.
     len: usize,
-    /// What was written, as far as that is not beyond the end of one of the two values.
+    /// What was written; a part of it may be beyond the end.
     parts: ValueParts,
     /// What was there, one part after the other, as far as the value went.
     bytes: Box<[u8]>,

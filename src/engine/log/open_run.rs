@@ -103,13 +103,14 @@ impl OpenRun {
         let mut whole = self.whole.take().unwrap_or_else(|| self.kept_whole());
         let keys = whole.entry(db).or_default();
         let mut is_whole = keys.contains(key);
-        let name = self.add_name(key);
-        for before in before.into_iter().filter(|before| {
-            let is_needed = !is_whole;
-            is_whole |= before.is_whole();
-            is_needed
-        }) {
-            self.note_named(db, name, [before]);
+        if !is_whole {
+            let needed = before.into_iter().take_while(|before| {
+                let is_needed = !is_whole;
+                is_whole |= before.is_whole();
+                is_needed
+            });
+            let name = self.add_name(key);
+            self.note_named(db, name, needed);
         }
         if is_whole && !keys.contains(key) {
             keys.insert(key.into());
