@@ -10,7 +10,7 @@ use super::{
     Reply, Run, arg, parse_integer, word,
 };
 use crate::limits::PART_NAME_BYTES;
-use crate::store::{Origin, Parts};
+use crate::store::{Origin, ValueParts};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const ENCODING: Arg = arg("encoding", ArgKind::String);
@@ -152,14 +152,14 @@ fn write(
 
 /// The bytes that these steps may write. Parts with less between them than naming one more takes
 /// are one.
-fn written_parts(steps: &Steps) -> Parts {
-    let mut fields: Parts = steps
+fn written_parts(steps: &Steps) -> ValueParts {
+    let mut fields: ValueParts = steps
         .iter()
         .filter(|step| step.write.is_some())
         .map(|step| ((step.at / 8) as u32, step.end().div_ceil(8) as u32))
         .collect();
     fields.sort_unstable();
-    let mut parts = Parts::new();
+    let mut parts = ValueParts::new();
     for (start, end) in fields {
         match parts.last_mut() {
             Some((_, last)) if start <= last.saturating_add(PART_NAME_BYTES) => {

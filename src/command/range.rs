@@ -5,7 +5,7 @@ use super::{
     Run, arg,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
-use crate::store::{Origin, Part, SharedValue, Value};
+use crate::store::{Origin, SharedValue, Value, ValuePart};
 
 const KEY: Arg = arg("key", ArgKind::Key);
 const VALUE: Arg = arg("value", ArgKind::String);
@@ -227,7 +227,7 @@ impl OneKey<'_> {
     /// the value may be so long.
     pub(super) fn change_bytes(
         &mut self,
-        parts: &[Part],
+        parts: &[ValuePart],
         mut change: impl FnMut(&mut [u8]) -> bool,
     ) -> Result<(), Error> {
         let (limits, len) = (*self.limits, parts.last().map_or(0, |&(_, end)| end as usize));

@@ -240,8 +240,8 @@ impl Engine {
         1
     }
 
-    /// Replays BITOP, with its arguments, to its end: as the command, at a time at which nothing has
-    /// expired.
+    /// Replays BITOP, with its arguments, to its end: as the command, at a time at which nothing
+    /// has expired.
     ///
     /// # Errors
     /// The command is refused.

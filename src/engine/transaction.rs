@@ -258,8 +258,8 @@ impl Holding<'_> {
         !watching.has_changed(now)
     }
 
-    /// Runs a call whose shards are all held. One that would have the calls log too much together is
-    /// refused, as one for which there is no memory; the others run.
+    /// Runs a call whose shards are all held. One with which the calls would log too much together
+    /// is refused, like one for which there is no memory; the others run.
     pub fn run(&mut self, call: &Call<'_>, reply: &mut dyn Reply) {
         let (engine, slot, held) = (self.engine, self.slot, &mut self.held);
         if let Some(error) = engine.refusal_of_more(slot, call) {

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use super::{Entry, Origin, UnixMs};
 
 /// The first byte of a part of a value, and the byte after its last one.
-pub type Part = (u32, u32);
+pub type ValuePart = (u32, u32);
 
 /// Parts of a value, in ascending order; they do not overlap.
-pub type Parts = SmallVec<[Part; 2]>;
+pub type ValueParts = SmallVec<[ValuePart; 2]>;
 
 /// What a key was before one change. Taking a change back is a change too, which keeps what is
 /// needed to make it again: see [`Edit::restore`](super::Edit::restore).
@@ -41,7 +41,9 @@ impl Before {
                 entry.bytes() + entry.shared_value().map_or(0, |value| value.bytes().len())
             }
             Before::Parts(parts) => {
-                size_of::<PartsBefore>() + parts.bytes.len() + parts.parts.len() * size_of::<Part>()
+                size_of::<PartsBefore>()
+                    + parts.bytes.len()
+                    + parts.parts.len() * size_of::<ValuePart>()
             }
         }
     }
@@ -52,22 +54,22 @@ impl Before {
 pub struct PartsBefore {
     /// The length of the whole value.
     len: usize,
-    /// What was written, as far as that is not beyond the end of one of the two values.
-    parts: Parts,
+    /// What was written; a part of it may be beyond the end.
+    parts: ValueParts,
     /// What was there, one part after the other, as far as the value went.
     bytes: Box<[u8]>,
     origin: Origin,
 }
 
 /// Where a part is in a value of so many bytes.
-fn within(&(start, end): &Part, len: usize) -> std::ops::Range<usize> {
+fn within(&(start, end): &ValuePart, len: usize) -> std::ops::Range<usize> {
     (start as usize).min(len)..(end as usize).min(len)
 }
 
 impl PartsBefore {
     /// What of `value` may be lost if only bytes of these parts are written, and the value grows no
     /// further than the end of the last one, by zeros where it is not written.
-    pub(super) fn of(value: &[u8], parts: &[Part], origin: Origin) -> Box<Self> {
+    pub(super) fn of(value: &[u8], parts: &[ValuePart], origin: Origin) -> Box<Self> {
         let len = value.len();
         let there: usize = parts.iter().map(|part| within(part, len).len()).sum();
         let mut bytes = Vec::with_capacity(there);
@@ -81,7 +83,7 @@ impl PartsBefore {
     }
 
     /// The parts that [`PartsBefore::restore`] changes.
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[ValuePart] {
         &self.parts
     }
 
@@ -110,7 +112,7 @@ pub enum ChangeKind {
     /// What it has grown by between them is zeros.
     Parts {
         /// The parts; at least one.
-        parts: Parts,
+        parts: ValueParts,
         /// The length of the value before.
         before: usize,
     },

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::before::{Part, PartsBefore};
+use super::before::{PartsBefore, ValuePart};
 use super::segment::EntryRef;
 use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
@@ -213,7 +213,7 @@ impl<'a> Edit<'a> {
 
     /// Sets the key's value in place of one that differs in these parts only, and keeps its expiry.
     /// What it has grown by between the parts is zeros. The log then need not have the whole value.
-    pub fn rewrite(&mut self, parts: &[Part], value: Value<'_>) {
+    pub fn rewrite(&mut self, parts: &[ValuePart], value: Value<'_>) {
         let before = self.read().map_or(0, |entry| entry.value_len());
         self.set_as(ChangeKind::Parts { parts: parts.into(), before }, value, self.expiry());
     }
@@ -243,14 +243,14 @@ impl<'a> Edit<'a> {
     }
 
     /// Changes the value in place, if it is a shared buffer that allows that: see
-    /// [`Entry::change_shared`]. `change` writes only these parts of it. It may let the value grow
-    /// to the end of the last one, by zeros between them; or cut it off, if that end is the old one.
+    /// [`Entry::change_shared`]. `change` writes only these parts of it. It may also let it grow to
+    /// the end of the last one, by zeros where it does not write, and it may take such growth back.
     ///
     /// # Errors
     /// The error of `change`, which then must have left the buffer unchanged.
     pub fn change<R, E>(
         &mut self,
-        parts: &[Part],
+        parts: &[ValuePart],
         change: impl FnOnce(&mut Vec<u8>) -> Result<R, E>,
     ) -> Option<Result<R, E>> {
         let found = self.found()?;

@@ -21,7 +21,7 @@ mod time;
 mod value;
 mod watched;
 
-pub use before::{Before, ChangeKind, Part, Parts};
+pub use before::{Before, ChangeKind, ValuePart, ValueParts};
 pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read};
 pub use entry::{Entry, block_bytes, prefetch};

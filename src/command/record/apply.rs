@@ -7,7 +7,7 @@ use super::super::range::{extend_to, with_made};
 use super::super::{Event, Limits, payload};
 use super::Record;
 use crate::limits::MAX_STRING_BYTES;
-use crate::store::{Edit, Origin, Parts, SharedValue, UnixMs, Value};
+use crate::store::{Edit, Origin, SharedValue, UnixMs, Value, ValueParts};
 
 /// Why a record cannot be applied to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn end_of(key: &Edit<'_>) -> usize {
 /// Writes pieces into a value, each at its offset. A missing key is created, and a short value
 /// padded with zeros.
 fn write(key: &mut Edit<'_>, pieces: &[(usize, &[u8])]) -> Result<(), CannotApply> {
-    let (mut parts, mut end) = (Parts::new(), 0);
+    let (mut parts, mut end) = (ValueParts::new(), 0);
     for &(offset, bytes) in pieces {
         let stop = offset.checked_add(bytes.len()).filter(|&it| it <= MAX_STRING_BYTES as usize);
         end = end.max(stop.ok_or(CannotApply::TooLong)?);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::parse_integer;
 use super::write::bulk_at;
-use crate::store::Part;
+use crate::store::ValuePart;
 
 /// Words of a record, or of a command.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl fmt::Debug for Words<'_> {
 #[derive(Clone, Copy)]
 pub enum Pieces<'a> {
     /// These parts of this value.
-    Of(&'a [u8], &'a [Part]),
+    Of(&'a [u8], &'a [ValuePart]),
     /// An offset and bytes in turn.
     Words(Words<'a>),
 }
@@ -60,7 +60,7 @@ impl<'a> Pieces<'a> {
             Pieces::Of(value, parts) => ((value, parts), Words::List(&[])),
             Pieces::Words(words) => ((&[][..], &[][..]), words),
         };
-        let part = |&(start, end): &Part| {
+        let part = |&(start, end): &ValuePart| {
             (start as usize, value.get(start as usize..end as usize).unwrap_or_default())
         };
         let mut words = words.iter();

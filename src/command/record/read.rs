@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::super::parse_integer;
 use super::error::{Flaw, shown};
-use super::{Pieces, RECORD_VERSION, Record, RecordError, Words as ManyWords};
+use super::{Pieces, RECORD_VERSION, Record, RecordError, Words};
 use crate::limits::MAX_STRING_BYTES;
 use crate::store::Origin;
 
@@ -14,7 +14,8 @@ const ARGUMENTS: usize = 6;
 /// The most digits of a length in a text.
 const LENGTH_DIGITS: usize = 10;
 
-type Words<'a> = ArrayVec<&'a [u8], ARGUMENTS>;
+/// The first words of a record.
+type FirstWords<'a> = ArrayVec<&'a [u8], ARGUMENTS>;
 
 /// A place between two records of a text.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +101,7 @@ impl<'a> Records<'a> {
         &mut self,
         start: usize,
         count: usize,
-        words: &Words<'a>,
+        words: &FirstWords<'a>,
     ) -> Result<Record<'a>, Flaw> {
         for _ in words.len()..count {
             self.bulk()?;
@@ -108,12 +109,12 @@ impl<'a> Records<'a> {
         let end = std::mem::replace(&mut self.now.at, start);
         self.length(b'*')?;
         self.bulk()?;
-        let args = ManyWords::Text(&self.text[self.now.at..end]);
+        let args = Words::Text(&self.text[self.now.at..end]);
         let record = match words[0] {
             b"BITOP" if count >= 4 => Record::BitOp { args },
             b"SETRANGE" if count >= 4 && count.is_multiple_of(2) => {
                 let key = self.bulk()?;
-                let pieces = ManyWords::Text(&self.text[self.now.at..end]);
+                let pieces = Words::Text(&self.text[self.now.at..end]);
                 if !Pieces::are(pieces) {
                     return Err(misfit(words[0], 2));
                 }
@@ -128,12 +129,12 @@ impl<'a> Records<'a> {
     /// The number of words of the next record, which is not 0, and no more of them than any known
     /// record has.
     #[inline]
-    fn words(&mut self) -> Result<(usize, Words<'a>), Flaw> {
+    fn words(&mut self) -> Result<(usize, FirstWords<'a>), Flaw> {
         let count = self.length(b'*')?;
         if count == 0 {
             return Err(Flaw::NotResp);
         }
-        let mut words = Words::new();
+        let mut words = FirstWords::new();
         for _ in 0..count.min(ARGUMENTS) {
             words.push(self.bulk()?);
         }

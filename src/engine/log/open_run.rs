@@ -96,20 +96,21 @@ impl OpenRun {
     }
 
     /// [`OpenRun::note`], if the run keeps much: of a key that it keeps whole it needs no more,
-    /// because a run is taken back as a whole. So however often it overwrites keys, it keeps no more
+    /// because a run is taken back as a whole. However often it overwrites keys, it keeps no more
     /// than what they were before it.
     #[cold]
     fn note_once(&mut self, db: u32, key: &[u8], before: impl IntoIterator<Item = Before>) {
         let mut whole = self.whole.take().unwrap_or_else(|| self.kept_whole());
         let keys = whole.entry(db).or_default();
         let mut is_whole = keys.contains(key);
-        let name = self.add_name(key);
-        for before in before.into_iter().filter(|before| {
-            let is_needed = !is_whole;
-            is_whole |= before.is_whole();
-            is_needed
-        }) {
-            self.note_named(db, name, [before]);
+        if !is_whole {
+            let needed = before.into_iter().take_while(|before| {
+                let is_needed = !is_whole;
+                is_whole |= before.is_whole();
+                is_needed
+            });
+            let name = self.add_name(key);
+            self.note_named(db, name, needed);
         }
         if is_whole && !keys.contains(key) {
             keys.insert(key.into());
@@ -165,8 +166,8 @@ impl OpenRun {
         self.records += 1;
     }
 
-    /// Adds the record of what became of a key; `entry` is what the table has of it now. `packed` is
-    /// a payload of RESTORE that a new value came of.
+    /// Adds the record of what became of a key. `entry` is what the table has of it now; a new
+    /// value came of the payload `packed`, if there is one.
     pub(super) fn add_key(
         &mut self,
         db: u32,

@@ -88,14 +88,6 @@ impl Tail {
         last.map_or(count, |last| count.max(last + 1))
     }
 
-    /// The last run, if this one goes on with it: what a unit does is one run, as far as nobody
-    /// else has published any.
-    fn begun_unit(&mut self, run: &OpenRun) -> Option<&mut PublishedRun> {
-        let goes_on =
-            |last: &OpenRun| last.unit == run.unit && last.of_all.is_none() && run.of_all.is_none();
-        self.runs.back_mut().filter(|last| run.unit != 0 && goes_on(&last.run))
-    }
-
     /// Counts what a unit logs, and keeps until that is logged.
     fn count_unit(&mut self, unit: u64, bytes: usize) {
         if unit != 0 {
@@ -278,18 +270,13 @@ impl Log {
     /// Adds a run to the tail; returns its position, and whether the main thread does not know yet
     /// that there are runs.
     pub(super) fn push(&self, run: Box<OpenRun>) -> (u64, bool) {
-        let mut tail = self.tail.lock();
-        if let Some(begun) = tail.begun_unit(&run) {
-            let (unit, before) = (run.unit, begun.bytes);
-            begun.run.join(run);
-            begun.bytes = begun.run.bytes();
-            let (more, position) = (begun.bytes - before, begun.run.position);
-            self.bytes.fetch_add(more, Ordering::Relaxed);
-            tail.count_unit(unit, more);
-            return (position, false);
-        }
+        let run = match self.join_unit(run) {
+            Ok(position) => return (position, false),
+            Err(run) => run,
+        };
         let mut published = PublishedRun::new(run);
         self.bytes.fetch_add(published.bytes, Ordering::Relaxed);
+        let mut tail = self.tail.lock();
         tail.count_unit(published.run.unit, published.bytes);
         tail.last += 1;
         let position = tail.last;
@@ -297,6 +284,24 @@ impl Log {
         tail.has_of_all |= published.run.ends_text();
         tail.runs.push_back(published);
         (position, !std::mem::replace(&mut tail.is_announced, true))
+    }
+
+    /// Makes a run a part of the last one, if both are of the same unit: what a unit does is one
+    /// run, as far as nobody else has published any. Returns its position, or gives the run back.
+    #[inline]
+    fn join_unit(&self, run: Box<OpenRun>) -> Result<u64, Box<OpenRun>> {
+        if run.unit == 0 || run.of_all.is_some() {
+            return Err(run);
+        }
+        let (mut tail, unit) = (self.tail.lock(), run.unit);
+        let goes_on = |last: &&mut PublishedRun| last.run.unit == unit && last.run.of_all.is_none();
+        let Some(begun) = tail.runs.back_mut().filter(goes_on) else { return Err(run) };
+        begun.run.join(run);
+        let before = std::mem::replace(&mut begun.bytes, begun.run.bytes());
+        let (more, position) = (begun.bytes - before, begun.run.position);
+        self.bytes.fetch_add(more, Ordering::Relaxed);
+        tail.count_unit(unit, more);
+        Ok(position)
     }
 
     /// An empty run.

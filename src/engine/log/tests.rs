@@ -296,7 +296,8 @@ fn sources_that_have_expired_are_removed_first() {
     }
 }
 
-/// What a unit does for a port is one run, as far as no other run comes between; it keeps a key once.
+/// What a unit does for a port is one run, as far as no other run comes between: it keeps a key
+/// once.
 #[test]
 fn a_unit_of_a_port_keeps_a_key_once() {
     CLOCK.set(1000);

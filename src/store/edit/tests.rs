@@ -86,7 +86,7 @@ type Changed<'a> = (&'a str, &'a dyn Fn(&mut Edit<'_>), ChangeKind);
 fn written(pieces: &'static [(usize, &'static [u8])]) -> impl Fn(&mut Edit<'_>) {
     move |edit| {
         let part = |&(at, bytes): &(usize, &[u8])| (at as u32, (at + bytes.len()) as u32);
-        let parts: Vec<Part> = pieces.iter().map(part).collect();
+        let parts: Vec<ValuePart> = pieces.iter().map(part).collect();
         let change = |value: &mut Vec<u8>| {
             for &(at, bytes) in pieces {
                 let end = at + bytes.len();
@@ -115,7 +115,7 @@ fn seen(edit: &Edit<'_>) -> Option<(Vec<u8>, Option<UnixMs>, Origin)> {
 #[test]
 fn what_is_kept_restores_a_key_and_makes_the_change_again() {
     const OLD: &[u8] = b"0123456789";
-    let of = |parts: &[Part], before| ChangeKind::Parts { parts: parts.into(), before };
+    let of = |parts: &[ValuePart], before| ChangeKind::Parts { parts: parts.into(), before };
     let part = |start, end| of(&[(start, end)], OLD.len());
     let (inside, over_the_end) = (written(&[(2, b"ab")]), written(&[(8, b"abcd")]));
     let (behind, first) = (written(&[(14, b"ab")]), written(&[(0, b"x")]));
