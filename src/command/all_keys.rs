@@ -3,10 +3,10 @@
 
 use arrayvec::ArrayVec;
 
-use super::glob::Pattern;
+use super::glob::{KeySet, Pattern};
 use super::{
-    Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits, Long,
-    OnAllKeys, OtherDbs, arg, tips, word,
+    Access, Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits,
+    Long, OnAllKeys, OtherDbs, Step, Walk, arg, tips, word,
 };
 use crate::limits::SCAN_AT_ONCE;
 
@@ -21,7 +21,7 @@ const COPY: &[Arg] = &[
     word("move", "MOVE").optional(),
 ];
 
-const fn row(
+pub(super) const fn row(
     name: &'static str,
     arity: i32,
     flags: Flags,
@@ -153,30 +153,9 @@ pub(super) static SWAPDB: Command = Command {
     )
 };
 
-pub(super) static POPULATE: Command = Command {
-    twins: &["restore"],
-    long: Long::Always,
-    ..row(
-        "populate",
-        -2,
-        Flags { write: true, deny_oom: true, ..Flags::NONE },
-        "keyspace write slow dangerous",
-        Docs {
-            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all \
-                      cores.",
-            complexity: "O(N), N being the number of keys",
-            args: &[
-                arg("count", ArgKind::Integer),
-                arg("prefix", ArgKind::String).optional(),
-                arg("size", ArgKind::Integer).optional(),
-            ],
-        },
-        Action::AllKeys(OnAllKeys::Populate),
-    )
-};
-
 pub(super) static IMPORT: Command = Command {
     twins: &["restore"],
+    walk: Some(&Walk { keys: matching, argument: 1, steps: import_steps }),
     ..row(
         "import",
         -2,
@@ -195,6 +174,7 @@ pub(super) static IMPORT: Command = Command {
 
 pub(super) static EXPORT: Command = Command {
     twins: &["restore"],
+    walk: Some(&Walk { keys: matching, argument: 1, steps: export_steps }),
     ..row(
         "export",
         -2,
@@ -266,6 +246,36 @@ pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
         return Err(Error::PatternTooLong(limits.max_pattern_bytes));
     }
     Ok(Pattern::new(text))
+}
+
+/// The keys that IMPORT and EXPORT may find.
+fn matching<'a>(args: &Args<'a>) -> KeySet<'a> {
+    KeySet::Matching(args.get(1))
+}
+
+/// Whether keys are to be moved; also if the arguments are wrong otherwise.
+fn moves(args: &Args<'_>) -> bool {
+    (2..args.len()).any(|at| args.is(at, "move"))
+}
+
+/// What IMPORT does to a key. The last step is MOVE's.
+fn import_steps(args: &Args<'_>) -> &'static [Step] {
+    const STEPS: &[Step] = &[
+        Step { command: "get", access: Access::Read },
+        Step { command: "midi.set", access: Access::Overwrite },
+        Step { command: "del", access: Access::Remove },
+    ];
+    if moves(args) { STEPS } else { &STEPS[..2] }
+}
+
+/// What EXPORT does to a key. The last step is MOVE's.
+fn export_steps(args: &Args<'_>) -> &'static [Step] {
+    const STEPS: &[Step] = &[
+        Step { command: "midi.get", access: Access::Read },
+        Step { command: "set", access: Access::Overwrite },
+        Step { command: "midi.del", access: Access::Remove },
+    ];
+    if moves(args) { STEPS } else { &STEPS[..2] }
 }
 
 /// The option of FLUSHDB and FLUSHALL: whether the reply waits until all memory is freed.
@@ -361,66 +371,6 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
         cursor = cursor.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
     Some(if negative { cursor.wrapping_neg() } else { cursor })
-}
-
-/// POPULATE's arguments, after DEBUG POPULATE in Redis's debug.c.
-#[derive(Clone)]
-pub struct PopulateArgs {
-    /// The number of keys.
-    pub count: u64,
-    prefix: Vec<u8>,
-    size: Option<usize>,
-}
-
-/// DEBUG POPULATE prints keys into a buffer of 128 bytes, its end mark included.
-const POPULATE_KEY_BYTES: usize = 127;
-
-impl PopulateArgs {
-    /// Parses count, prefix and size.
-    pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
-        if args.len() > 4 {
-            return Err(Error::Syntax);
-        }
-        let positive = |at| {
-            args.integer(at)
-                .map_err(|_| Error::NotPositive)
-                .and_then(|number| u64::try_from(number).map_err(|_| Error::NotPositive))
-        };
-        let count = positive(1)?;
-        let prefix = if args.len() > 2 { args.get(2) } else { b"key" };
-        let size = if args.len() > 3 { positive(3)? as usize } else { 0 };
-        limits.value(size)?;
-        Ok(PopulateArgs {
-            count,
-            prefix: prefix.split(|&byte| byte == 0).next().unwrap_or_default().to_vec(),
-            size: (size > 0).then_some(size),
-        })
-    }
-
-    /// The approximate size of a value, at least 1.
-    pub fn value_bytes(&self) -> usize {
-        self.size.unwrap_or(16)
-    }
-
-    /// Replaces `key` with key number `number`.
-    pub fn key(&self, number: u64, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(&self.prefix[..self.prefix.len().min(POPULATE_KEY_BYTES)]);
-        key.push(b':');
-        key.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        key.truncate(POPULATE_KEY_BYTES);
-    }
-
-    /// Replaces `value` with value number `number`: `value:N`, cut or filled with zero bytes to the
-    /// size.
-    pub fn value(&self, number: u64, value: &mut Vec<u8>) {
-        value.clear();
-        value.extend_from_slice(b"value:");
-        value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        if let Some(size) = self.size {
-            value.resize(size, 0);
-        }
-    }
 }
 
 /// The arguments of IMPORT and EXPORT.

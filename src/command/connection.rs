@@ -1,10 +1,11 @@
 //! Commands about a connection or the server, which touch no values. The host has its own, so only
 //! the ports have these.
 
+use super::rename::database;
 use super::spec::tips;
 use super::{
     Access, Action, Arg, ArgKind, ClientCommand, Command, Describe, Docs, Doors, Flags, InMulti,
-    Keys, PortCommand, arg, word,
+    Keys, OtherDbs, PortCommand, arg, word,
 };
 
 const PLAIN: Flags = Flags { loading: true, stale: true, ..Flags::NONE };
@@ -148,14 +149,17 @@ pub(super) static ROWS: [Command; 45] = [
         docs("Returns the message.").takes(&[arg("message", ArgKind::String)]),
     )
     .categories("fast connection"),
-    connection(
-        "select",
-        2,
-        FAST,
-        PortCommand::Select,
-        docs("Chooses the connection's database.").takes(&[arg("index", ArgKind::Integer)]),
-    )
-    .categories("fast connection"),
+    Command {
+        other_dbs: OtherDbs::Named(|args, _| database(args, 1, u32::MAX).into_iter().collect()),
+        ..connection(
+            "select",
+            2,
+            FAST,
+            PortCommand::Select,
+            docs("Chooses the connection's database.").takes(&[arg("index", ArgKind::Integer)]),
+        )
+        .categories("fast connection")
+    },
     connection("quit", -1, OPEN, PortCommand::Quit, docs("Closes the connection."))
         .categories("fast connection")
         .in_multi(InMulti::Ends),

@@ -4,6 +4,8 @@
 //! matches, because what follows a star has the same width wherever it matches, and it takes time
 //! pattern × text at worst.
 
+use std::borrow::Cow;
+
 /// A pattern, with Redis's shortcut for `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
@@ -27,6 +29,42 @@ impl Pattern {
     #[inline]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.all || matches(&self.text, text)
+    }
+}
+
+/// Keys that a command may find.
+pub enum KeySet<'a> {
+    /// Those that match a pattern, as in KEYS and SCAN.
+    Matching(&'a [u8]),
+    /// Those that begin with these bytes.
+    Beginning(Cow<'a, [u8]>),
+}
+
+/// The bytes that mean something other than themselves in a pattern.
+const SPECIAL: [u8; 4] = *b"*?[\\";
+
+impl Pattern {
+    /// Whether all of these keys match. False also if that is not plain to see: it is for a single
+    /// key, for the same pattern, and for a pattern that is a beginning and a star. The empty key,
+    /// which the star of a strict pattern leaves out, is not looked at.
+    pub fn covers(&self, keys: &KeySet<'_>) -> bool {
+        let begins = |with: &[u8]| self.beginning().is_some_and(|own| with.starts_with(own));
+        match keys {
+            KeySet::Beginning(bytes) => begins(bytes),
+            KeySet::Matching(pattern) => {
+                let plain = pattern.iter().position(|byte| SPECIAL.contains(byte));
+                match plain {
+                    None => self.matches(pattern),
+                    Some(end) => begins(&pattern[..end]) || self.text == *pattern,
+                }
+            }
+        }
+    }
+
+    /// What comes before the star, if the pattern is plain bytes and then a star.
+    fn beginning(&self) -> Option<&[u8]> {
+        let plain = self.text.strip_suffix(b"*")?;
+        (!plain.iter().any(|byte| SPECIAL.contains(byte))).then_some(plain)
     }
 }
 
@@ -153,6 +191,41 @@ mod tests {
         assert!(Pattern::new(b"*").matches(b""));
         assert!(!Pattern::strict(b"*").matches(b""));
         assert!(Pattern::strict(b"*").matches(b"key"));
+    }
+
+    #[test]
+    fn what_a_pattern_covers() {
+        for (rule, keys, covered) in [
+            ("app:*", "app:*", true),
+            ("app:*", "app:1", true),
+            ("app:*", "app:?[12]*", true),
+            ("app:*", "app*", false),
+            ("app:*", "ap[p]:1", false),
+            ("app:*", "*", false),
+            ("app:*", "", false),
+            ("*", "*", true),
+            ("*", "a?", true),
+            ("a?*", "a?*", true),
+            ("a?*", "ab*", false),
+            ("a\\*", "a\\*", true),
+            ("a\\*", "a\\b", false),
+            ("a[b]", "ab", true),
+            ("a", "a", true),
+            ("a", "a*", false),
+        ] {
+            let keys = KeySet::Matching(keys.as_bytes());
+            assert_eq!(Pattern::strict(rule.as_bytes()).covers(&keys), covered, "{rule}");
+        }
+        for (rule, beginning, covered) in [
+            ("app:*", "app:", true),
+            ("app:*", "app", false),
+            ("app:", "app:", false),
+            ("a[b]*", "a[b]:", false),
+            ("*", "", true),
+        ] {
+            let keys = KeySet::Beginning(beginning.as_bytes().into());
+            assert_eq!(Pattern::strict(rule.as_bytes()).covers(&keys), covered, "{rule}");
+        }
     }
 
     #[test]

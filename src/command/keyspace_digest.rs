@@ -1,10 +1,14 @@
 //! KEYSPACEDIGEST: its row and its argument. `engine/long` computes the digest.
 
 use super::rename::database;
+use super::rights::every_key;
 use super::{
-    Action, ArgKind, Args, Cluster, Command, Docs, Error, Flags, Long, OnAllKeys, OtherDbs, arg,
-    tips,
+    Access, Action, ArgKind, Args, Cluster, Command, Docs, Error, Flags, Long, OnAllKeys, OtherDbs,
+    Step, Walk, arg, tips,
 };
+
+/// What is done to each key.
+const READ: &[Step] = &[Step { command: "midi.get", access: Access::Read }];
 
 pub(super) static KEYSPACEDIGEST: Command = Command {
     name: "keyspacedigest",
@@ -16,6 +20,7 @@ pub(super) static KEYSPACEDIGEST: Command = Command {
     tips: &[tips::ALL_SHARDS, tips::SPECIAL_RESPONSE],
     long: Long::Always,
     other_dbs: OtherDbs::All,
+    walk: Some(&Walk { keys: every_key, argument: 0, steps: |_| READ }),
     docs: Docs {
         summary: "Returns a digest of all keys, values and expiries: the same for equal data.",
         complexity: "O(N), N being the number of keys plus the bytes of their values",

@@ -28,10 +28,12 @@ mod lcs;
 mod lzf;
 mod object;
 mod payload;
+mod populate;
 mod range;
 pub mod record;
 mod rename;
 mod reply;
+mod rights;
 mod row;
 mod set;
 mod spec;
@@ -42,7 +44,7 @@ pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
     Run,
 };
-pub use all_keys::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
+pub use all_keys::{ImportArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
 pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
@@ -50,7 +52,9 @@ pub use event::{Class, Event, Events};
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};
+pub use populate::PopulateArgs;
 pub use reply::{Reply, Transcript};
+pub use rights::{QUESTIONS, Question, Step, Walk, question, questions, subcommand_numbers};
 pub use row::{Command, Doors, Flags, InMulti, Long, LongKeys, OtherDbs};
 pub use spec::{FindKeys, KeySpec, SINCE};
 pub use string::{Copied, LEAST_ELEMENT_BYTES};
@@ -61,7 +65,7 @@ pub use table::{
 
 use docs::{arg, word};
 use keys::ByOptions;
-use row::has_many_keys;
+use row::{Subcommands, has_many_keys};
 use spec::tips;
 
 use crate::limits::{MGET_BYTES_AT_ONCE, TOUCHED_PER_REPLIED};

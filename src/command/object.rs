@@ -25,7 +25,6 @@ pub(super) static OBJECT: Command = Command {
     keys: Keys::Second(Access::Look),
     categories: "keyspace read slow",
     subcommands: Some(&OF_OBJECT),
-    twins: &["object|encoding"],
     docs: Docs {
         summary: "Describes a value as Redis would. ENCODING is int, embstr (up to 44 bytes; some \
                   newer hosts have another limit) or raw. REFCOUNT is 2147483647 for the numbers 0 \
@@ -48,7 +47,6 @@ pub(super) static MEMORY: Command = Command {
     keys: Keys::Second(Access::Look),
     categories: "read slow",
     subcommands: Some(&OF_MEMORY),
-    twins: &["memory|usage"],
     docs: Docs {
         summary: "USAGE returns the bytes that a key takes: its entry, its value if that has a \
                   buffer of its own (whole, although copies share it), and its part of the table.",

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::record::Record;
-use super::{Action, Args, Docs, Error, Keys, Limits, PortCommand};
+use super::{Action, Args, Docs, DoorCommand, Error, Keys, Limits, PortCommand, Walk};
 use crate::limits::KEYS_AT_ONCE;
 
 /// A row of the command table.
@@ -21,6 +21,8 @@ pub struct Command {
     pub keys: Keys,
     /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
+    /// What it does to keys that no argument names.
+    pub walk: Option<&'static Walk>,
     /// ACL categories, as the host spells them, without `@`.
     pub categories: &'static str,
     /// Native commands whose rights apply to this one too: the first of them that the host has
@@ -56,6 +58,7 @@ impl Command {
         flags: Flags::NONE,
         keys: Keys::None,
         other_dbs: OtherDbs::None,
+        walk: None,
         categories: "",
         twins: &[],
         subcommands: None,
@@ -248,13 +251,27 @@ impl Command {
         self.subcommands.map_or(Ok(()), |known| known.find(args).map(|_| ()))
     }
 
-    /// Whether it touches only the client's database and `databases`. That includes a command that
-    /// will refuse its arguments.
-    pub fn keeps_to(&self, databases: &[u32], args: &Args<'_>, own: u32) -> bool {
+    /// Whether it touches no other database than the client's and those that `allowed` returns true
+    /// for. That includes a command that will refuse its arguments.
+    pub fn keeps_to(&self, allowed: impl Fn(u32) -> bool, args: &Args<'_>, own: u32) -> bool {
         match self.other_dbs {
             OtherDbs::None => true,
-            OtherDbs::Named(of) => of(args, own).iter().all(|db| databases.contains(db)),
+            OtherDbs::Named(of) => of(args, own).into_iter().all(allowed),
             OtherDbs::All => false,
+        }
+    }
+
+    /// Whether it ever touches another database than the client's.
+    pub const fn leaves_its_db(&self) -> bool {
+        !matches!(self.other_dbs, OtherDbs::None)
+    }
+
+    /// Whether it reads or changes anything of the client's database.
+    pub fn touches_db(&self) -> bool {
+        match self.action {
+            Action::Port(_) => self.keys != Keys::None,
+            Action::Door(which) => matches!(which, DoorCommand::Import | DoorCommand::Export),
+            _ => true,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     Action, Args, Command, Doors, all_keys, bitfield, bitmap, connection, counter, digest, dump,
-    get, journal, key, keyspace_digest, lcs, object, range, rename, set, string,
+    get, journal, key, keyspace_digest, lcs, object, populate, range, rename, set, string,
 };
 
 /// Passes the rows of the host door to a macro, in the order of their numbers.
@@ -21,7 +21,7 @@ macro_rules! rows_of_host {
             dump::DUMP dump::RESTORE
             all_keys::KEYS all_keys::SCAN all_keys::RANDOMKEY all_keys::DBSIZE
             keyspace_digest::KEYSPACEDIGEST
-            all_keys::FLUSHDB all_keys::FLUSHALL all_keys::SWAPDB all_keys::POPULATE
+            all_keys::FLUSHDB all_keys::FLUSHALL all_keys::SWAPDB populate::POPULATE
             all_keys::IMPORT all_keys::EXPORT all_keys::JOBS all_keys::INFO all_keys::HELP
             counter::INCR counter::DECR counter::INCRBY counter::DECRBY counter::INCRBYFLOAT
             range::APPEND range::STRLEN range::GETRANGE range::SUBSTR range::SETRANGE

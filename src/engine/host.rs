@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::call::Call;
 use super::job::{JobOwner, JobReply};
 use super::refusals::Refusal;
-use super::users::{PasswordSum, User};
+use super::user::User;
+use super::users::PasswordSum;
 use crate::command::{DoorCommand, HostCommand, Transcript};
 use crate::sync::Locked;
 

@@ -49,6 +49,7 @@ mod staging;
 mod state;
 mod transaction;
 mod unit;
+mod user;
 mod users;
 mod watch;
 mod work;
@@ -79,7 +80,8 @@ pub use slot::ThreadSlot;
 pub use staging::{StagedKey, StagedShard, Staging};
 pub use state::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
 pub use transaction::{Apart, Holding, Shards, Watching};
-pub use users::{Commands, DEFAULT_USER, Denied, KeyRule, PasswordSum, Rules, User, Users};
+pub use user::{Commands, Databases, Denied, KeyRule, Rules, User};
+pub use users::{DEFAULT_USER, PasswordSum, Users};
 pub use work::{Part, Slice, Task, Work};
 pub use workers::Workers;
 

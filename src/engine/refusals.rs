@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::users::{Denied, User};
+use super::user::{Denied, User};
 use crate::command::Args;
 use crate::limits::{REFUSALS_PER_TURN, REFUSALS_WAITING, REFUSED_NAME_BYTES};
 
@@ -28,6 +28,7 @@ impl Refusal {
     pub fn new(user: &User, denied: Denied, name: &str, args: &Args<'_>) -> Self {
         let (object, reason) = match denied {
             Denied::Key(at) => (args.get(at), RefusalReason::Key),
+            Denied::Part(name) => (name.as_bytes(), RefusalReason::Command),
             Denied::Command | Denied::Database => (name.as_bytes(), RefusalReason::Command),
         };
         Refusal { user: user.name.clone(), object: beginning(object).into(), reason }

@@ -1,54 +1,64 @@
-//! Which keys a client's user may access. The host checks the keys that a command names; IMPORT and
-//! EXPORT find theirs by a pattern, so they check them here.
+//! In whose name a command runs, and which keys its user may touch. IMPORT and EXPORT find theirs by
+//! a pattern. That the user may touch all keys that match was checked when they began; here each key
+//! is checked again, with the rights of that moment.
+
+use std::sync::Arc;
 
 use redis_module::raw;
+use smallvec::SmallVec;
 
-use super::acl::HostUser;
 use super::api::{Ctx, api, reply_text};
-use super::string::{HostString, OwnString};
-use crate::command::Error;
-use crate::engine::Locked;
+use super::string::OwnString;
+use super::users::USERS;
+use crate::command::{Access, Error};
+use crate::engine::{Call, Locked, User};
 
 /// The user of a client, by name: rights may change, and users may be deleted, while a job runs.
 pub struct Rights {
     /// `None` if a command has no user, as in another module's call.
     user: Option<Vec<u8>>,
+    at_door: bool,
+    steps: Steps,
 }
 
-impl Rights {
-    /// The rights of the client whose command this is.
-    pub fn of_client(ctx: Ctx<'_>) -> Self {
-        let user = match asker(ctx) {
-            Asker::Client(name) | Asker::Other(name) => Some(name),
-            Asker::Nobody => None,
-        };
-        Rights { user }
-    }
+/// What is done to each key: the numbers of the questions about the commands that would do the
+/// same, and what happens to the key.
+type Steps = SmallVec<[(usize, Access); 3]>;
 
-    /// The rights of the user `name`.
-    pub fn of_user(name: &[u8]) -> Self {
-        Rights { user: Some(name.to_vec()) }
+impl Rights {
+    /// The rights to this command, which walks keys, of the client of this context; or of the port's
+    /// user `name`, if there is one.
+    pub fn to_walk(ctx: Ctx<'_>, name: Option<&[u8]>, call: &Call<'_>) -> Self {
+        let user = match name {
+            Some(name) => Some(name.to_vec()),
+            None => match asker(ctx) {
+                Asker::Client(name) | Asker::Other(name) => Some(name),
+                Asker::Nobody => None,
+            },
+        };
+        let steps = call.row().walk.map_or(&[][..], |walk| (walk.steps)(&call.args));
+        let steps = steps.iter().map(|step| (step.question(), step.access)).collect();
+        Rights { user, at_door: name.is_none(), steps }
     }
 
     /// The rights as they are now, for one hold of the global lock.
     ///
     /// # Errors
     /// [`Error::NoPermission`] if the user no longer exists.
-    pub fn now<'l>(&self, locked: Locked<'l>) -> Result<RightsNow<'l>, Error> {
+    pub fn now(&self, locked: Locked<'_>) -> Result<RightsNow, Error> {
         let Some(name) = &self.user else {
-            return Ok(RightsNow(None));
+            return Ok(RightsNow { user: None, steps: Steps::new() });
         };
-        let user = HostUser::of_name(locked, name).ok_or(Error::NoPermission)?;
-        Ok(RightsNow(Some(user)))
+        let user = USERS.rights(locked, name, self.at_door).ok_or(Error::NoPermission)?;
+        Ok(RightsNow { user: Some(user), steps: self.steps.clone() })
     }
 }
 
 /// In whose name a command runs.
 pub enum Asker {
-    /// A client's user, by name.
+    /// The user, by name, of a client that [`client_of`] knows.
     Client(Vec<u8>),
-    /// The user, by name, of a client that is not on the host's list: a script's, or another
-    /// module's.
+    /// The user, by name, of another client: a script's perhaps, or another module's.
     Other(Vec<u8>),
     /// No user: the master, the AOF, or another module in its own name.
     Nobody,
@@ -56,16 +66,16 @@ pub enum Asker {
 
 /// In whose name the command of this context runs.
 pub fn asker(ctx: Ctx<'_>) -> Asker {
-    const WITHOUT_USER: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICATED
-        | raw::REDISMODULE_CTX_FLAGS_LOADING
-        | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
+    const WITHOUT_USER: u32 =
+        raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
     // SAFETY: a command's context, and names that the host has made for us. RM_GetCurrentUserName
     // is called only if there is a user.
     unsafe {
-        let name =
-            OwnString::of(api!(RedisModule_GetClientUserNameById)(ctx.raw(), ctx.client_id()));
-        if let Some(name) = name {
-            return Asker::Client(name.bytes().to_vec());
+        if let Some(id) = client_of(ctx) {
+            let name = OwnString::of(api!(RedisModule_GetClientUserNameById)(ctx.raw(), id));
+            if let Some(name) = name {
+                return Asker::Client(name.bytes().to_vec());
+            }
         }
         if ctx.flags() & WITHOUT_USER != 0 || !has_user(ctx) {
             return Asker::Nobody;
@@ -75,13 +85,25 @@ pub fn asker(ctx: Ctx<'_>) -> Asker {
     }
 }
 
-/// Whether a context whose client is not a real one has a user: a script's has its caller's, an
-/// RM_Call's has none. If there is none, every check but a call in the user's name ends the server.
+/// The id of this context's client, if it is surely that client's. Scripts and RM_Call run with
+/// clients of a pool, which still have the id of the client that they were last used for: whoever
+/// asked by that id would take the one for the other.
+pub fn client_of(ctx: Ctx<'_>) -> Option<u64> {
+    const POOLED: u32 = raw::REDISMODULE_CTX_FLAGS_LUA | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+    // SAFETY: filled in at load, and never changed.
+    let calls_may_block = unsafe { raw::RedisModule_CallReplyPromiseSetUnblockHandler }.is_some();
+    // Only from such a call, which later hosts have, a pooled client has neither flag.
+    (!calls_may_block && ctx.flags() & POOLED == 0).then(|| ctx.client_id())
+}
+
+/// Whether a context's client has a user: a script's has its caller's, an RM_Call's has none. If
+/// there is none, every check but a call in the user's name ends the server. The host looks for the
+/// user first and then refuses the call, which lacks its argument.
 fn has_user(ctx: Ctx<'_>) -> bool {
     // SAFETY: a command's context; the reply, an error if the call could not be made, is freed
     // once.
     unsafe {
-        let reply = api!(RedisModule_Call)(ctx.raw(), c"PING".as_ptr(), c"CE".as_ptr());
+        let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"CE".as_ptr());
         if reply.is_null() {
             return false;
         }
@@ -94,17 +116,16 @@ fn has_user(ctx: Ctx<'_>) -> bool {
 /// A part of the host's error for a call in the user's name if there is no user.
 const NO_USER: &[u8] = b"cannot run as user";
 
-/// See [`Rights::now`]. `None` may access everything.
-pub struct RightsNow<'l>(Option<HostUser<'l>>);
+/// See [`Rights::now`].
+pub struct RightsNow {
+    /// `None` may do everything.
+    user: Option<Arc<User>>,
+    steps: Steps,
+}
 
-impl RightsNow<'_> {
-    /// Whether the user may read and write this key.
-    pub fn allow(&self, key: HostString<'_>) -> bool {
-        self.0.as_ref().is_none_or(|user| user.may_touch(key))
-    }
-
-    /// Whether the user may read and write the key with these bytes.
-    pub fn allow_bytes(&self, key: &[u8]) -> bool {
-        self.0.as_ref().is_none_or(|user| user.may_touch(OwnString::new(key).get()))
+impl RightsNow {
+    /// Whether all may be done to this key.
+    pub fn allow(&self, key: &[u8], db: u32) -> bool {
+        self.user.as_ref().is_none_or(|user| user.may_take(&self.steps, key, db))
     }
 }

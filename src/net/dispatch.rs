@@ -77,7 +77,7 @@ impl<D: Driver> Service<D> {
         Call {
             command,
             args: *args,
-            db: connection.session.db,
+            db: connection.session.next_db(),
             now,
             limits: if safemode { *limits } else { limits.alone() },
             prefix,
@@ -127,7 +127,9 @@ impl<D: Driver> Service<D> {
         // The text about a key does not name the command.
         let name = || match denied {
             Denied::Key(_) => String::new(),
-            Denied::Command | Denied::Database => format!("{PREFIX}{}", call.row().name),
+            Denied::Command | Denied::Part(_) | Denied::Database => {
+                format!("{PREFIX}{}", call.row().name)
+            }
         };
         self.note_refusal(|| Refusal::new(user, denied, &name(), &call.args));
         denied.text(&name(), &call.args)
@@ -155,7 +157,7 @@ impl<D: Driver> Service<D> {
             let Some(user) = &connection.session.user else {
                 return Judged::Refuse(NO_AUTH.to_vec());
             };
-            if let Err(denied) = user.check(named.number, args, connection.session.db) {
+            if let Err(denied) = user.check(named.number, args, connection.session.next_db()) {
                 self.note_refusal(|| Refusal::new(user, denied, row.name, args));
                 return Judged::Refuse(denied.text(row.name, args));
             }

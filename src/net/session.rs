@@ -207,6 +207,13 @@ impl Session {
         self.epoch = settled(epoch);
     }
 
+    /// The database in which the next command will run: between MULTI and EXEC, that of the latest
+    /// SELECT that is queued.
+    pub(super) fn next_db(&self) -> u32 {
+        let queued = self.transaction.as_ref().filter(|_| self.in_multi);
+        queued.and_then(|transaction| transaction.db).unwrap_or(self.db)
+    }
+
     /// A command was refused, so EXEC will be refused too.
     pub(super) fn spoil(&mut self) {
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.in_multi) {

@@ -19,6 +19,8 @@ pub struct Transaction {
     pub(super) flags: Option<Flags>,
     /// Keys of the queued commands.
     pub(super) keys: usize,
+    /// The database that the latest queued SELECT chooses, if there is one.
+    pub(super) db: Option<u32>,
     pub(super) commands: Vec<Queued>,
     /// All their arguments, one after another, and where each ends.
     bytes: Vec<u8>,

@@ -5,6 +5,7 @@ mod common;
 
 mod acl;
 mod clients;
+mod databases;
 mod faults;
 mod floods;
 mod gates;
@@ -17,3 +18,4 @@ mod session;
 mod settings;
 mod strangers;
 mod transactions;
+mod walks;

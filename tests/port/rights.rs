@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Value};
-use midi::command::{Command, Doors, host_commands};
+use midi::command::{Args, Command, Doors, host_commands};
 
 /// Rules on commands, each set with all keys. Sets after the first are selectors.
 const USERS: [&[&str]; 19] = [
@@ -79,7 +79,6 @@ fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
     match name {
         "restore" => vec!["1", "1", "1"],
         "client|kill" => vec!["id", "1"],
-        "object|encoding" | "memory|usage" => vec!["1"],
         "mset" => vec!["1", "1"],
         "getdel" | "get" | "keys" => vec!["1"],
         "command|docs" => vec![],
@@ -102,6 +101,43 @@ fn judged_by_host(admin: &mut Client, user: &str, row: &Command) -> Host {
         row: verdicts.allows(&format!("midi.{}", row.name), &arguments(row)).expect("registered"),
         twin: twin.expect("a native command"),
     }
+}
+
+/// Whether midi's rule allows a row, under one set of rules.
+fn allowed_by_midi(admin: &mut Client, user: &str, kept: &str, row: &Command) -> bool {
+    let named = kept.split(' ').any(|rule| rule == format!("+midi.{}", row.name));
+    let host = judged_by_host(admin, user, row);
+    host.row && (host.twin || named || kept.starts_with("-@all"))
+}
+
+/// Whether some set of rules allows each command that does a part of what this one does. At the
+/// host's door (`at_host`) of a host with categories, its own verdict counts.
+fn may_do_its_parts(
+    admin: &mut Client,
+    parts: &[(String, String)],
+    row: &Command,
+    at_host: bool,
+) -> bool {
+    let given = arguments(row);
+    let args: Vec<&[u8]> =
+        [row.name].iter().chain(&given).map(|argument| argument.as_bytes()).collect();
+    let steps = row.walk.map_or(&[][..], |walk| (walk.steps)(&Args::new(&args)));
+    steps.iter().all(|step| {
+        let known = step.command.strip_prefix("midi.");
+        let of_midi = known.map(|name| host_commands().find(|row| row.name == name));
+        parts.iter().any(|(user, kept)| match of_midi {
+            Some(of_midi) => {
+                let of_midi = of_midi.expect("a row");
+                let of_host = at_host && judged_by_host(admin, user, of_midi).row;
+                of_host || allowed_by_midi(admin, user, kept, of_midi)
+            }
+            None => {
+                let words: &[&str] = if step.command == "set" { &["1", "1"] } else { &["1"] };
+                let mut verdicts = Verdicts { admin, user: user.clone() };
+                verdicts.allows(step.command, words).expect("native")
+            }
+        })
+    })
 }
 
 /// The rules of a user as the host keeps them: newer hosts keep the text as given, older ones
@@ -139,19 +175,21 @@ fn every_row_is_to_be_had_by_those_who_may() {
             create.extend(rules.split(' '));
             assert_eq!(admin.call(&create), Value::ok(), "{create:?}");
         }
-        let kept: Vec<String> = parts.iter().map(|part| kept_rules(&mut admin, part)).collect();
+        let parts: Vec<(String, String)> =
+            parts.into_iter().map(|part| (part.clone(), kept_rules(&mut admin, &part))).collect();
         let (mut host, mut port) = (ported.host_of(&user), ported.client_of(&user));
         // What only the host's door has is for no client.
         for row in host_commands().filter(|row| row.doors != Doors::Host) {
             let name = format!("midi.{}", row.name);
             let (mut at_port, mut at_host, mut twin) = (false, false, false);
-            for (part, kept) in parts.iter().zip(&kept) {
+            for (part, kept) in &parts {
                 let host = judged_by_host(&mut admin, part, row);
-                let named = kept.split(' ').any(|rule| rule == format!("+{name}"));
-                at_port |= host.row && (host.twin || named || kept.starts_with("-@all"));
+                at_port |= allowed_by_midi(&mut admin, part, kept, row);
                 at_host |= host.row;
                 twin |= host.twin;
             }
+            at_port &= may_do_its_parts(&mut admin, &parts, row, false);
+            at_host &= may_do_its_parts(&mut admin, &parts, row, true);
             if is_of_categories(sets) && !is_known_exception(row, sets, knows_categories) {
                 assert_eq!(at_port, twin, "{name} and its twin with {sets:?}");
             }
@@ -187,6 +225,8 @@ fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> b
     // Redis 7.0 gives no module command to a user with categories: it has to be named.
     let given_categories = |rules: &&str| rules.contains("+@") && !rules.starts_with("+@all");
     (!knows_categories && sets.iter().any(given_categories))
+        // These need the rights to other commands, too.
+        || row.walk.is_some()
         // Their twins are commands about connections, which these are not.
         || matches!(row.name, "jobs" | "help")
 }
@@ -275,6 +315,140 @@ fn renamed_commands_change_users_too() {
             assert!(!is_refused(&mut client, "MIDI.GET", &["k"]), "{user} with {renamed}");
         }
     }
+}
+
+/// OBJECT and MEMORY are one command each to the host, and their subcommands have rights of their
+/// own: those of the native subcommands.
+#[test]
+fn subcommands_have_the_rights_of_native_ones() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    let knows_categories = knows_categories(&mut admin);
+    let calls = [
+        "OBJECT ENCODING k",
+        "OBJECT FREQ k",
+        "OBJECT IDLETIME k",
+        "object refcount k",
+        "OBJECT HELP",
+        "MEMORY USAGE k",
+        "MEMORY HELP",
+    ];
+    let mut refused = 0;
+    for rules in [
+        "+@all",
+        "+@all -object|freq",
+        "+@all -object|freq -object|help -memory|usage",
+        "+@all -object +object|encoding",
+        "+@all -@keyspace",
+        "+@all -memory",
+    ] {
+        admin.ok(&format!("ACL SETUSER u reset on >u ~* {rules}"));
+        let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+        for call in calls {
+            let words: Vec<&str> = call.split(' ').collect();
+            let native = is_refused(&mut host, words[0], &words[1..]);
+            let prefixed = format!("MIDI.{}", words[0]);
+            for name in [words[0], &prefixed] {
+                let at_port = is_refused(&mut port, name, &words[1..]);
+                assert_eq!(at_port, native, "{call} as {name} at the port with {rules}");
+            }
+            if !knows_categories {
+                let at_host = is_refused(&mut host, &prefixed, &words[1..]);
+                assert_eq!(at_host, native, "{call} at the host's door with {rules}");
+            }
+            refused += u32::from(native);
+        }
+        for client in [&mut host, &mut port] {
+            let unknown = client.run("MIDI.OBJECT NOSUCH k").text();
+            let is_denied = rules.contains("@keyspace") && unknown.starts_with("NOPERM");
+            assert!(is_denied || unknown.starts_with("ERR unknown subcommand"), "{unknown}");
+        }
+    }
+    assert!(refused > 10, "{refused}");
+    // Who names the command means all of it.
+    admin.ok("ACL SETUSER u reset on >u ~* -@all +midi.object");
+    for mut client in [ported.host_of("u"), ported.client_of("u")] {
+        assert!(!is_refused(&mut client, "MIDI.OBJECT", &["FREQ", "k"]));
+    }
+}
+
+/// A wrong number of arguments comes before the rights, and those before anything else that is wrong
+/// with the arguments: so they tell nothing about a key to who may not touch it.
+#[test]
+fn rights_come_between_arity_and_syntax() {
+    let ported = Ported::start(Mode::Adaptive.builder());
+    let mut admin = ported.host();
+    admin.ok("ACL SETUSER u on >u +@all -persist -midi.persist %R~r* %W~w*");
+    admin.ok("MSET r1 v w1 v x v");
+    admin.ok("MIDI.MSET r1 v w1 v x v");
+    let (mut host, mut port) = (ported.host_of("u"), ported.client_of("u"));
+    for line in [
+        "BITFIELD r1 GET REPLACE",
+        "BITFIELD r1 GET u8",
+        "BITFIELD r1 GET u8 0 NOSUCH",
+        "BITFIELD r1 GET set 0",
+        "BITFIELD r1 OVERFLOW set",
+        "BITFIELD r1 OVERFLOW FAIL GET u8 0",
+        "BITFIELD r1 OVERFLOW FAIL SET u8 0",
+        "BITFIELD x GET",
+        "BITFIELD",
+        "BITFIELD r1",
+        "BITFIELD_RO r1 SET u8 0 1",
+        "SET r1",
+        "SET r1 v NOSUCH",
+        "SET w1 v NOSUCH",
+        "SET w1 v EX GET",
+        "SET w1 v GET",
+        "SET x v EX 0",
+        "GETEX r1 NOSUCH",
+        "GETEX x",
+        "EXPIRE r1 x",
+        "EXPIRE w1 x",
+        "COPY r1 x NOSUCH",
+        "COPY r1 w1 NOSUCH",
+        "COPY x w1 DB 99",
+        "MOVE r1 99",
+        "MSET w1 v x",
+        "MSET w1 v x v",
+        "LCS r1 x IDX NOSUCH",
+        "OBJECT",
+        "OBJECT NOSUCH r1",
+        "OBJECT FREQ",
+        "BITOP NOSUCH w1 r1",
+        "BITOP NOSUCH x r1",
+        "BITOP AND w1 x",
+        "PERSIST",
+        "PERSIST w1",
+        "GETRANGE x a b",
+        "RESTORE r1 x y",
+    ] {
+        let native = beginning(&host.run(line));
+        let midi = format!("MIDI.{line}");
+        for (door, reply) in
+            [("host", host.run(&midi)), ("port", port.run(line)), ("port", port.run(&midi))]
+        {
+            assert_eq!(beginning(&reply), native, "{line} at {door}: {reply:?}");
+        }
+    }
+}
+
+/// What kind of a reply it is: no error, a wrong number of arguments, no rights to the command or
+/// the keys, or another error.
+fn beginning(reply: &Value) -> &'static str {
+    let text = if reply.is_error() { reply.text() } else { String::new() };
+    // Newer hosts say the same in other words.
+    let kinds = [
+        ("wrong number of arguments", "arity"),
+        ("one of the keys", "key"),
+        ("access a key", "key"),
+        ("access the '", "key"),
+        ("to run the", "command"),
+        ("unknown subcommand", "subcommand"),
+        ("ERR", "other"),
+    ];
+    let kind = kinds.into_iter().find(|(words, _)| text.contains(words)).map(|(_, kind)| kind);
+    assert!(kind.is_some() || text.is_empty(), "{text}");
+    kind.unwrap_or_default()
 }
 
 /// A selector allows its commands on its own keys only; another may allow what one denies.

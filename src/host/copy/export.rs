@@ -34,7 +34,7 @@ pub fn export(
     let export = Export {
         args,
         db: call.db,
-        rights: caller.rights(),
+        rights: caller.rights(call),
         shard: 0,
         place: 0,
         scanned: 0,
@@ -171,9 +171,9 @@ impl Export {
     }
 
     /// Writes the batch to the host, until `deadline`.
-    fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow<'_>, deadline: Option<Instant>) {
+    fn put_batch(&mut self, ctx: Ctx<'_>, rights: &RightsNow, deadline: Option<Instant>) {
         while let Some(item) = self.batch.pop_front() {
-            if rights.allow_bytes(&item.key) {
+            if rights.allow(&item.key, self.db) {
                 self.put(ctx, &item);
             } else {
                 self.error = Some(Error::NoPermission);

@@ -37,7 +37,7 @@ pub fn import(
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     moves::check_caller(&args, caller.ctx)?;
     let total = keys_of_host(caller.ctx, call.db);
-    let import = Import::new(args, call.db, caller.rights());
+    let import = Import::new(args, call.db, caller.rights(call));
     start(engine, caller, call, import, total)
 }
 
@@ -129,7 +129,7 @@ impl Import {
     }
 
     /// One step of the scan: one bucket of the host's table.
-    fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow<'_>) {
+    fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow) {
         let mut found = Found {
             pattern: &self.args.pattern,
             now: (instance().engine.config.clock)(),
@@ -145,7 +145,7 @@ impl Import {
         self.scanned += found.seen;
         self.counts.not_strings += found.not_strings;
         for (name, expire_at, len) in found.strings {
-            if !rights.allow(name.get()) {
+            if !rights.allow(name.get().bytes(), self.db) {
                 self.error = Some(Error::NoPermission);
             }
             if self.counts.copied < self.args.count && self.error.is_none() {

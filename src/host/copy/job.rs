@@ -66,9 +66,9 @@ pub struct Asker<'a> {
 pub type Wait<'a> = &'a mut dyn FnMut() -> Option<(JobOwner, Box<dyn JobReply>)>;
 
 impl Asker<'_> {
-    /// The rights that count.
-    pub fn rights(&self) -> Rights {
-        self.user.map_or_else(|| Rights::of_client(self.ctx), Rights::of_user)
+    /// The rights that count for this call.
+    pub fn rights(&self, call: &Call<'_>) -> Rights {
+        Rights::to_walk(self.ctx, self.user, call)
     }
 }
 

@@ -1,40 +1,45 @@
-//! Rights at the host door of Redis 7.0. That host leaves module commands out of categories, so
-//! `+@all -@write` would allow all of midi's writes, and `+@all -flushall` would allow
-//! MIDI.FLUSHALL. So after the host has judged a command by its own rules, midi judges it by its
-//! own: see [`super::judge::verdict`]. Later hosts know the categories of midi's commands, and
-//! their verdict is final: there midi never judges.
+//! Rights at the host door, as far as the host has not judged them. After its own verdict midi
+//! judges, by its own reading of the user's rules:
 //!
-//! | asked | stale | |
+//! * on Redis 7.0, all commands. That host leaves module commands out of categories, so
+//!   `+@all -@write` would allow all of midi's writes, and `+@all -flushall` would allow
+//!   MIDI.FLUSHALL: see [`super::judge::verdict`]. Later hosts know the categories of midi's
+//!   commands, and their verdict on a command is final;
+//! * where users have rules on databases (Valkey 9.1), commands that touch other databases than the
+//!   client's: of a module's commands the host does not know that they do;
+//! * on every host, commands that find keys themselves: the host does not know which.
+//!
+//! For each command a bit tells whether it has to be judged:
+//!
+//! | the bits | stale | |
 //! |---|---|---|
-//! | no | yes | at load: no client has connected |
-//! | yes | yes | a user may have changed: every command is judged, until all users are read again |
-//! | yes | no | some user's rules make a difference: every command is judged |
-//! | no | no | no user's rules do: nothing is judged, at the cost of one load |
+//! | all that this host can leave open | yes | a user may have changed, until all users are read |
+//! | all that some user's rules leave open | no | |
 //!
-//! While commands are judged, the verdict on a client is kept until its user may have changed.
+//! So where no user's rules matter, a command costs one load. On Redis 7.0 the verdict on a client is
+//! kept until its user may have changed.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use redis_module::raw;
 
 use super::super::PREFIX;
-use super::super::acl::log_refusal;
-use super::super::api::Ctx;
+use super::super::acl::{HostUser, log_refusal};
+use super::super::api::{Answer, Ctx};
 use super::super::instance::instance;
 use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
-use super::known::{HostText, Known};
-use super::text::Description;
+use super::known::{HostText, Known, lacks_categories, other_databases, walks};
+use super::text::{Description, RulesText};
 use crate::engine::{Call, Commands, Locked, Refusal};
 use crate::limits::DOOR_CLIENTS_KEPT;
 
-/// The clients that the host may allow too much.
+/// Which commands have to be judged, and for whom.
 pub struct AtDoor {
-    /// Whether any user's rules may allow less than the host does.
-    asked: AtomicBool,
+    /// A bit for each command, as in [`Commands`].
+    judged: [AtomicU64; BITS],
     /// Whether the host's users may have changed since all of them were read.
     stale: AtomicBool,
     /// By client, the commands that the host may wrongly allow. A client's user changes only with
@@ -44,56 +49,65 @@ pub struct AtDoor {
     changes_are_seen: OnceLock<bool>,
 }
 
-/// Whether this host has no categories for module commands.
-fn is_needed() -> bool {
-    // SAFETY: filled in at load, and never changed.
-    unsafe { raw::RedisModule_SetCommandACLCategories }.is_none()
-}
+/// How many words the bits of all commands take.
+const BITS: usize = Commands::WORDS;
 
 impl AtDoor {
-    /// The state at load.
+    /// The state before the module is loaded.
     pub const fn new() -> Self {
         AtDoor {
-            asked: AtomicBool::new(false),
+            judged: [const { AtomicU64::new(0) }; BITS],
             stale: AtomicBool::new(true),
             kept: Mutex::new(None),
             changes_are_seen: OnceLock::new(),
         }
     }
 
-    /// The users may be about to change: until all have been read, every command is judged.
-    pub fn users_may_change(&self) {
-        if is_needed() {
-            self.asked.store(true, Ordering::Relaxed);
-            self.stale.store(true, Ordering::Relaxed);
-            self.forget();
-        }
+    /// The users may be about to change: until all have been read, all is judged that this host can
+    /// leave open. Also at load.
+    pub fn users_may_change(&self, locked: Locked<'_>) {
+        self.stale.store(true, Ordering::Relaxed);
+        self.set_judged(open_at_most(locked));
+        self.forget();
+    }
+
+    fn set_judged(&self, commands: Commands) {
+        let words = self.judged.iter().zip(commands.words());
+        words.for_each(|(judged, bits)| judged.store(bits, Ordering::Relaxed));
     }
 
     /// A client's user may be about to change; a filter does not learn which client's.
     pub fn forget(&self) {
-        if self.is_asked() {
+        if lacks_categories() {
             *self.kept.lock() = None;
         }
     }
 
-    /// Finds out whether any user's rules matter here.
+    /// Finds out which commands any user's rules leave open.
     pub fn look_at_all(&self, locked: Locked<'_>) {
-        if is_needed() && self.stale.swap(false, Ordering::Relaxed) {
-            let names = instance().ctx(locked).call(c"ACL", &[b"USERS"]).list();
-            // Without the ACL command the host does not list its users.
-            let asked = names.is_empty()
-                || names
-                    .into_iter()
-                    .any(|name| name.text().is_some_and(|name| may_differ(locked, &name)));
-            self.asked.store(asked, Ordering::Relaxed);
+        if !self.stale.swap(false, Ordering::Relaxed) {
+            return;
         }
+        let most = open_at_most(locked);
+        let mut open = walks();
+        // Nothing but walks depends on no user's rules.
+        if most != open {
+            let names = instance().ctx(locked).call(c"ACL", &[b"USERS"]).list();
+            let names: Vec<Vec<u8>> = names.into_iter().filter_map(Answer::text).collect();
+            names.iter().for_each(|name| open.add(open_for(locked, name)));
+            // Without the ACL command the host does not list its users.
+            if names.is_empty() {
+                open = most;
+            }
+        }
+        self.set_judged(open);
     }
 
-    /// Whether commands have to be judged.
+    /// Whether the command of this number has to be judged.
     #[inline]
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub fn is_asked(&self, command: usize) -> bool {
+        let word = self.judged.get(command / 64).map_or(0, |word| word.load(Ordering::Relaxed));
+        word >> (command % 64) & 1 != 0
     }
 
     /// Checks whether the client may run its command, as far as the host has not checked it.
@@ -108,31 +122,31 @@ impl AtDoor {
         call: &Call<'_>,
         in_unit: bool,
     ) -> Result<(), Vec<u8>> {
-        let id = ctx.client_id();
-        // A unit may change its user midway, and a script's client has an id of its own.
-        if !in_unit
-            && let Some(too_kind) = self.kept.lock().as_ref().and_then(|kept| kept.get(&id))
-            && !too_kind.has(call.command)
+        // A unit may change its user midway.
+        let id = if in_unit { None } else { rights::client_of(ctx) };
+        if let Some(id) = id
+            && let Some(open) = self.kept.lock().as_ref().and_then(|kept| kept.get(&id))
+            && !open.has(call.command)
         {
             return Ok(());
         }
-        let (name, is_real) = match rights::asker(ctx) {
-            Asker::Client(name) => (name, true),
-            Asker::Other(name) => (name, false),
+        let (name, id) = match rights::asker(ctx) {
+            Asker::Client(name) => (name, id),
+            Asker::Other(name) => (name, None),
             Asker::Nobody => return Ok(()),
         };
         // A user that another module has made for itself is not on the host's list: the host's
         // verdict on it stands.
         let verdict = known.with(ctx.locked(), &name, |seen| {
-            if is_real && !in_unit && self.changes_are_seen(ctx.locked()) {
-                self.keep(id, seen.host_is_too_kind);
+            if let Some(id) = id.filter(|_| self.changes_are_seen(ctx.locked())) {
+                self.keep(id, seen.open);
             }
-            if !seen.host_is_too_kind.has(call.command) {
+            if !seen.open.has(call.command) {
                 return Ok(());
             }
-            seen.user.check(call.command, &call.args, call.db).map_err(|denied| {
+            seen.at_door.check(call.command, &call.args, call.db).map_err(|denied| {
                 let command = format!("{PREFIX}{}", call.row().name);
-                let refusal = Refusal::new(&seen.user, denied, &command, &call.args);
+                let refusal = Refusal::new(&seen.at_door, denied, &command, &call.args);
                 (refusal, denied.text(&command, &call.args))
             })
         });
@@ -141,13 +155,13 @@ impl AtDoor {
         Err(text)
     }
 
-    fn keep(&self, id: u64, too_kind: Commands) {
+    fn keep(&self, id: u64, open: Commands) {
         let mut kept = self.kept.lock();
         let kept = kept.get_or_insert_default();
         if kept.len() >= DOOR_CLIENTS_KEPT {
             kept.clear();
         }
-        kept.insert(id, too_kind);
+        kept.insert(id, open);
     }
 
     fn changes_are_seen(&self, locked: Locked<'_>) -> bool {
@@ -157,9 +171,35 @@ impl AtDoor {
     }
 }
 
-/// Whether the user's rules may allow less than the host does.
-fn may_differ(locked: Locked<'_>, name: &[u8]) -> bool {
+/// All commands on which this host's verdict may not be the last word, whatever the users' rules.
+fn open_at_most(locked: Locked<'_>) -> Commands {
+    let mut open = walks();
+    if lacks_categories() {
+        open.add(Commands::of(|_| true));
+    }
+    if has_databases(locked) {
+        open.add(other_databases());
+    }
+    open
+}
+
+/// The commands that this user's rules leave open; all of the host's door if rules on commands may.
+fn open_for(locked: Locked<'_>, name: &[u8]) -> Commands {
     let text = HostText::of_user(locked, name);
     let rules = text.map_or_else(Vec::new, |text| Description::read(text.bytes()).rules);
-    rules.iter().any(|rules| rules.begins_with_all() && !rules.is_all())
+    let takes_away = |rules: &RulesText| rules.begins_with_all() && !rules.is_all();
+    let mut open = Commands::default();
+    if lacks_categories() && rules.iter().any(takes_away) {
+        open.add(Commands::of(|_| true));
+    }
+    if rules.iter().any(|rules| rules.databases.is_some()) {
+        open.add(other_databases());
+    }
+    open
+}
+
+/// Whether this host has rules on databases.
+fn has_databases(locked: Locked<'_>) -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| HostUser::unknown(locked).set(b"alldbs"))
 }

@@ -6,7 +6,7 @@ use super::super::PREFIX;
 use super::super::acl::{HostUser, MayCall};
 use super::super::string::OwnString;
 use super::text::RulesText;
-use crate::command::{COMMANDS, Command, Doors};
+use crate::command::{COMMANDS, Command, Doors, Question, questions};
 use crate::engine::{Commands, Locked};
 
 /// What a set of rules allows.
@@ -18,33 +18,44 @@ pub struct Verdict {
     pub host_is_too_kind: Commands,
 }
 
-/// Judges a set of rules. A command that only the ports have is allowed if the host allows its own
-/// of that name. Any other command is allowed if the host allows `midi.x`, and
+impl Verdict {
+    /// What the host alone would allow.
+    pub fn of_host(&self) -> Commands {
+        let mut of_host = self.allowed;
+        of_host.add(self.host_is_too_kind);
+        of_host
+    }
+}
+
+/// Judges a set of rules. A command that only the ports have, or that only the host has, is allowed
+/// if the host allows its own of that name. Any other command is allowed if the host allows
+/// `midi.x`, and
 ///
 /// * also allows its native twin, so that rules on `x`, or on a category of it, hold for midi even
 ///   if the host knows no categories of `midi.x` (Redis 7.0), or
 /// * the rules name it (`+midi.x`), or allow nothing but what they name (`-@all`).
+///
+/// The twin of a subcommand is the native subcommand: to the host `midi.object` is one command, and
+/// `object|freq` another than `object|encoding`.
 pub fn verdict(locked: Locked<'_>, rules: &RulesText) -> Verdict {
     let mut verdict = Verdict::default();
     let Some(judge) = Judge::new(locked, rules) else { return verdict };
-    for (number, row) in COMMANDS.iter().enumerate() {
-        if row.doors == Doors::Port {
-            if judge.allows(row.name) {
-                verdict.allowed.allow(number);
-            }
+    for (number, question) in questions().enumerate() {
+        let (host_allows, twin_allows) = judge.answers(question);
+        if !host_allows {
             continue;
         }
-        let name = format!("{PREFIX}{}", row.name);
-        if !judge.allows(&name) {
-            continue;
-        }
-        let named = !rules.begins_with_all() || rules.names(format!("+{name}").as_bytes());
-        if named || judge.allows_twin(row) {
+        let is_named =
+            |row: usize| rules.names(format!("+{PREFIX}{}", COMMANDS[row].name).as_bytes());
+        let named = !rules.begins_with_all() || question.row().is_some_and(is_named);
+        if named || twin_allows {
             verdict.allowed.allow(number);
         } else {
             verdict.host_is_too_kind.allow(number);
+            question.row().into_iter().for_each(|row| verdict.host_is_too_kind.allow(row));
         }
     }
+    verdict.allowed.allow_whole_rows();
     verdict
 }
 
@@ -71,6 +82,25 @@ impl<'l> Judge<'l> {
         // Not every host knows this rule.
         judge.user.set(b"alldbs");
         known.then_some(judge)
+    }
+
+    /// Whether the host allows the command, and whether it allows its native twin.
+    fn answers(&self, question: Question) -> (bool, bool) {
+        let of_midi = |row: &Command| self.allows(&format!("{PREFIX}{}", row.name));
+        let both = |allows: bool| (allows, allows);
+        match question {
+            Question::OfHost(name) => both(self.allows(name)),
+            Question::Subcommand(row, name) => {
+                let row = COMMANDS[row];
+                (of_midi(row), self.allows(&format!("{}|{name}", row.name)))
+            }
+            Question::Row(row) => match COMMANDS[row] {
+                row if row.doors == Doors::Port => both(self.allows(row.name)),
+                // Its subcommands are asked about instead.
+                row if row.subcommands.is_some() => both(false),
+                row => (of_midi(row), self.allows_twin(row)),
+            },
+        }
     }
 
     fn allows_twin(&self, row: &Command) -> bool {

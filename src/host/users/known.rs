@@ -1,16 +1,19 @@
 //! A cache of the users that have been asked for, as last read.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use redis_module::raw;
 
 use super::super::acl::HostUser;
+use super::super::instance::instance;
 use super::super::string::OwnString;
 use super::judge::{self, Verdict};
 use super::text::{self, Description, RulesText};
-use crate::engine::{Commands, DEFAULT_USER, Locked, PasswordSum, Rules, User};
+use crate::command::Command;
+use crate::engine::{Commands, DEFAULT_USER, Databases, Locked, PasswordSum, Rules, User};
 use crate::limits::JUDGED_RULES_KEPT;
 
 /// Users as last read, and what their rules allow.
@@ -26,10 +29,12 @@ pub struct Known {
 /// A user as last read.
 pub struct Seen {
     text: HostText,
-    /// What it may do.
-    pub user: User,
-    /// Commands of the table that the host allows although some of the user's rules do not.
-    pub host_is_too_kind: Commands,
+    /// What it may do at the ports.
+    pub user: Arc<User>,
+    /// What it may do at the host's door.
+    pub at_door: Arc<User>,
+    /// Commands of the table that the host may allow although the user's rules do not.
+    pub open: Commands,
 }
 
 impl Known {
@@ -65,16 +70,25 @@ impl Known {
         let description = Description::read(text.bytes());
         let all_keys = description.rules.iter().any(RulesText::may_be_all_keys)
             && may_touch_empty_key(locked, name);
-        let mut host_is_too_kind = Commands::default();
-        let rules = description.rules.into_iter().map(|rules| {
-            let verdict = self.judge(locked, &rules);
-            host_is_too_kind.add(verdict.host_is_too_kind);
+        let verdicts: Vec<Verdict> =
+            description.rules.iter().map(|rules| self.judge(locked, rules)).collect();
+        let open = left_open(&description, &verdicts);
+        let rules = description.rules.into_iter().zip(&verdicts).map(|(rules, verdict)| {
             let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
-            Rules { commands: verdict.allowed, keys, databases: rules.databases }
+            let count = instance().engine.config.databases;
+            let databases = rules.databases.map(|allowed| Databases { allowed, count });
+            Rules { commands: verdict.allowed, keys, databases }
         });
         let mut user = User::new(name, rules.collect());
         user.revision = self.revisions.fetch_add(1, Ordering::Relaxed);
-        Seen { text, user, host_is_too_kind }
+        let user = Arc::new(user);
+        let is_same = |verdict: &Verdict| verdict.host_is_too_kind == Commands::default();
+        let at_door = if lacks_categories() || verdicts.iter().all(is_same) {
+            Arc::clone(&user)
+        } else {
+            Arc::new(user.with_commands(verdicts.iter().map(Verdict::of_host)))
+        };
+        Seen { text, user, at_door, open }
     }
 
     fn judge(&self, locked: Locked<'_>, rules: &RulesText) -> Verdict {
@@ -112,6 +126,34 @@ impl Known {
         }
         seen.len() < before
     }
+}
+
+/// The commands on which the host's verdict at its own door is not the last word.
+fn left_open(description: &Description, verdicts: &[Verdict]) -> Commands {
+    let mut open = walks();
+    if lacks_categories() {
+        verdicts.iter().for_each(|verdict| open.add(verdict.host_is_too_kind));
+    }
+    if description.rules.iter().any(|rules| rules.databases.is_some()) {
+        open.add(other_databases());
+    }
+    open
+}
+
+/// Commands that find keys themselves: the host does not know which.
+pub fn walks() -> Commands {
+    Commands::of(|row| row.walk.is_some())
+}
+
+/// Commands that touch other databases than the client's: the host does not know which.
+pub fn other_databases() -> Commands {
+    Commands::of(Command::leaves_its_db)
+}
+
+/// Whether this host has no categories for module commands.
+pub fn lacks_categories() -> bool {
+    // SAFETY: filled in at load, and never changed.
+    unsafe { raw::RedisModule_SetCommandACLCategories }.is_none()
 }
 
 /// The host's text of a user. The host makes a new string for every change, and for every user that

@@ -1,5 +1,5 @@
-//! The host's users, for the ports and, on hosts that do not judge module commands by categories,
-//! for the host door: their passwords, and their rules in midi's own form.
+//! The host's users, for the ports and, as far as the host does not judge module commands, for the
+//! host door: their passwords, and their rules in midi's own form.
 //!
 //! A user is read from the text that the host keeps of it (RM_GetModuleUserACLString), so no ACL
 //! command is called, and none need exist. [`text`] parses it, [`judge`] asks the host what the
@@ -18,6 +18,8 @@ mod known;
 mod text;
 mod touched;
 
+use std::sync::Arc;
+
 use super::api::Ctx;
 use super::context::Filtered;
 use super::instance::instance;
@@ -25,7 +27,7 @@ use crate::engine::{Call, Locked, User};
 use at_door::AtDoor;
 use changes::Changes;
 pub use known::authenticate;
-use known::{Known, default_is_open};
+use known::{Known, Seen, default_is_open};
 use touched::{Touched, UserChange};
 
 /// What is known of the host's users.
@@ -44,11 +46,18 @@ impl Users {
     /// Asks the host for what does not change. At load.
     pub fn prepare(&self, ctx: Ctx<'_>) {
         self.changes.prepare(ctx);
+        self.at_door.users_may_change(ctx.locked());
     }
 
     /// What a user may do; `None` if there is no such user.
     pub fn look(&self, locked: Locked<'_>, name: &[u8]) -> Option<User> {
-        self.known.with(locked, name, |seen| seen.user.clone())
+        self.known.with(locked, name, |seen| (*seen.user).clone())
+    }
+
+    /// What a user may do at the host's door, or else at the ports; `None` if there is no such user.
+    pub fn rights(&self, locked: Locked<'_>, name: &[u8], at_door: bool) -> Option<Arc<User>> {
+        let of_door = |seen: &Seen| Arc::clone(if at_door { &seen.at_door } else { &seen.user });
+        self.known.with(locked, name, of_door)
     }
 
     /// Checks whether a client of the host may run its command, as far as the host has not checked
@@ -58,7 +67,7 @@ impl Users {
     /// The host's error text for what is not allowed.
     #[inline]
     pub fn check(&self, ctx: Ctx<'_>, call: &Call<'_>, in_unit: bool) -> Result<(), Vec<u8>> {
-        if self.at_door.is_asked() {
+        if self.at_door.is_asked(call.command) {
             self.at_door.judge(&self.known, ctx, call, in_unit)
         } else {
             Ok(())
@@ -104,7 +113,7 @@ impl Users {
     /// reply leaves the host. If replies leave sooner, the ports wait until the users have been
     /// read.
     fn may_change(&self, locked: Locked<'_>) {
-        self.at_door.users_may_change();
+        self.at_door.users_may_change(locked);
         let engine = &instance().engine;
         if self.replies_leave_early(locked) {
             engine.users.mark_stale(locked);
@@ -146,7 +155,7 @@ impl Users {
             let replaced = |name: &[u8]| touched.change(name) == Some(UserChange::Replaced);
             let look = |name: &[u8]| self.look(locked, name);
             engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
-            self.at_door.users_may_change();
+            self.at_door.users_may_change(locked);
             engine.wake_ports();
         }
     }

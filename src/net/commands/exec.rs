@@ -44,7 +44,7 @@ pub(super) struct Plan<'a> {
 /// Redis's text if rights have changed since a command was queued.
 fn denied_now(denied: Denied) -> Vec<u8> {
     let reason = match denied {
-        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Command | Denied::Part(_) => "no permission to execute the command or subcommand",
         Denied::Key(_) => "no permission to touch the specified keys",
         Denied::Database => "no permission",
     };
@@ -86,7 +86,7 @@ impl<'a> Plan<'a> {
                     let step = plan.own_step(engine, &user, queued.named, args, db, limits);
                     if matches!(step, ExecStep::Own) {
                         if which == PortCommand::Select {
-                            db = selected(engine, Some(&user), &args).unwrap_or(db);
+                            db = selected(engine, &args).unwrap_or(db);
                         }
                         if let Some((name, password)) = login_of(engine, which, &args) {
                             plan.is_for_main |= host.is_none();

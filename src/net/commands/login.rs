@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
-use crate::engine::{DEFAULT_USER, Denied, Engine, Gates, PasswordSum, Refusal, User};
+use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
 use crate::net::connection::Connection;
 use crate::net::driver::Driver;
 use crate::net::service::Service;
@@ -17,7 +17,7 @@ impl<D: Driver> Service<D> {
         args: &Args<'_>,
         output: &mut Vec<u8>,
     ) {
-        match selected(self.engine(), connection.session.user.as_deref(), args) {
+        match selected(self.engine(), args) {
             Ok(db) => {
                 connection.session.select(db, &connection.client);
                 connection.session.reply(output).ok();
@@ -120,21 +120,12 @@ impl<D: Driver> Service<D> {
 /// The database that SELECT chooses.
 ///
 /// # Errors
-/// Redis's text about a wrong or forbidden database.
-pub(super) fn selected(
-    engine: &Engine,
-    user: Option<&User>,
-    args: &Args<'_>,
-) -> Result<u32, Vec<u8>> {
+/// Redis's text about a wrong number.
+pub(in crate::net) fn selected(engine: &Engine, args: &Args<'_>) -> Result<u32, Vec<u8>> {
     let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
     let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
     let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
-    let db = db.map_err(|error| error.text("select", args))?;
-    if user.is_some_and(|user| !user.may_use(db)) {
-        Err(Denied::Database.text("select", &Args::new(&[])))
-    } else {
-        Ok(db)
-    }
+    db.map_err(|error| error.text("select", args))
 }
 
 /// The name and password of an AUTH or HELLO, if it has any.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::exec::{Plan, aborted, run_as_unit};
-use crate::command::{Args, Error, Limits, Named, Reply};
+use super::login::selected;
+use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
 use crate::engine::{Apart, Gate, Taking};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
@@ -48,6 +49,9 @@ impl<D: Driver> Service<D> {
     ) {
         let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
         let transaction = connection.session.transaction.get_or_insert_default();
+        if matches!(named.row().action, Action::Port(PortCommand::Select)) {
+            transaction.db = selected(self.engine(), args).ok().or(transaction.db);
+        }
         // Commands that will not run need not be kept.
         if !transaction.is_spoiled && !transaction.watching.is_lost() {
             transaction.add(named, args);
