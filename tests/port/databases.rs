@@ -93,7 +93,14 @@ fn commands_keep_to_the_databases_of_their_user() {
                 }
             }
             if user == "some" {
-                for line in ["MIDI.COPY k j DB 2", "MIDI.SWAPDB 0 2", "MIDI.SWAPDB 2 0"] {
+                for line in [
+                    "MIDI.COPY k j DB 2",
+                    "MIDI.SWAPDB 0 2",
+                    "MIDI.SWAPDB 2 0",
+                    "MIDI.COPY k k2",
+                    "MIDI.COPY k k2 DB 0 REPLACE",
+                    "MIDI.DEL k2",
+                ] {
                     assert!(!client.run(line).is_error(), "{line} at {door}");
                 }
                 // Arguments that the command refuses are not about rights.
@@ -121,7 +128,9 @@ fn rules_on_databases_hold_from_the_next_command_on() {
     admin.ok("ACL SETUSER u on >u ~* +@all");
     let mut clients = doors(&ported, "u");
     for _ in 0..20 {
-        for (rule, allowed) in [("db=0", false), ("alldbs", true), ("db=1", false)] {
+        for (rule, allowed) in
+            [("db=0", false), ("db=0,1", true), ("resetdbs", false), ("alldbs", true)]
+        {
             admin.ok(&format!("ACL SETUSER u {rule}"));
             for (door, client) in &mut clients {
                 let reply = client.run("MIDI.SWAPDB 0 1");
