@@ -1,6 +1,6 @@
-//! In whose name a command runs, and which keys its user may touch. IMPORT and EXPORT find theirs by
-//! a pattern. That the user may touch all keys that match was checked when they began; here each key
-//! is checked again, with the rights of that moment.
+//! In whose name a command runs, and which keys its user may touch. IMPORT and EXPORT find theirs
+//! by a pattern. That the user may touch all keys that match was checked when they began; here each
+//! key is checked again, with the rights of that moment.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub struct Rights {
 type Steps = SmallVec<[(usize, Access); 3]>;
 
 impl Rights {
-    /// The rights to this command, which walks keys, of the client of this context; or of the port's
-    /// user `name`, if there is one.
+    /// The rights to this command, which walks keys, of the client of this context; or of the
+    /// port's user `name`, if there is one.
     pub fn to_walk(ctx: Ctx<'_>, name: Option<&[u8]>, call: &Call<'_>) -> Self {
         let user = match name {
             Some(name) => Some(name.to_vec()),

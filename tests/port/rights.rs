@@ -372,8 +372,8 @@ fn subcommands_have_the_rights_of_native_ones() {
     }
 }
 
-/// A wrong number of arguments comes before the rights, and those before anything else that is wrong
-/// with the arguments: so they tell nothing about a key to who may not touch it.
+/// A wrong number of arguments comes before the rights, and those before anything else that is
+/// wrong with the arguments: so they tell nothing about a key to who may not touch it.
 #[test]
 fn rights_come_between_arity_and_syntax() {
     let ported = Ported::start(Mode::Adaptive.builder());

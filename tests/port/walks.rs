@@ -151,8 +151,8 @@ fn a_refusal_tells_nothing() {
     assert!(admin.run("MIDI.EXISTS secret:0 key:0 ap:0").integer() == 0);
 }
 
-/// In transactions, scripts and other modules' calls in a user's name, too. The host runs those with
-/// clients of a pool, which may have served another user before.
+/// In transactions, scripts and other modules' calls in a user's name, too. The host runs the last
+/// two with clients of a pool, which may have served another user before.
 #[test]
 fn every_way_is_judged() {
     let module = own_library("libmidi_test_calls.so");

@@ -16,8 +16,8 @@
 //! | all that this host can leave open | yes | a user may have changed, until all users are read |
 //! | all that some user's rules leave open | no | |
 //!
-//! So where no user's rules matter, a command costs one load. On Redis 7.0 the verdict on a client is
-//! kept until its user may have changed.
+//! So where no user's rules matter, a command costs one load. On Redis 7.0 the verdict on a client
+//! is kept until its user may have changed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

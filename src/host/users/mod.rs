@@ -54,7 +54,8 @@ impl Users {
         self.known.with(locked, name, |seen| (*seen.user).clone())
     }
 
-    /// What a user may do at the host's door, or else at the ports; `None` if there is no such user.
+    /// What a user may do at the host's door, or else at the ports; `None` if there is no such
+    /// user.
     pub fn rights(&self, locked: Locked<'_>, name: &[u8], at_door: bool) -> Option<Arc<User>> {
         let of_door = |seen: &Seen| Arc::clone(if at_door { &seen.at_door } else { &seen.user });
         self.known.with(locked, name, of_door)
