@@ -18,4 +18,5 @@ mod session;
 mod settings;
 mod strangers;
 mod transactions;
+mod unfinished;
 mod walks;
