@@ -1,13 +1,13 @@
 //! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
 //!
 //! At the bottom are modules that know nothing of the engine: `call`, `request`, `batch`, `job`,
-//! `gates`, `marks`, `notification`, `refusals`, `replica_wait`, `unit`, `users`, `workers`, and the traits for the
-//! world outside, `host` and `port`. `state.rs` puts them together. The rest works on the whole:
-//! taking tokens (`holding`), changing keys (`edit`), running a command with its tokens (`attempt`,
-//! `all_keys`), holding all of them and closing the keyspace (`all_held`, `mode`), choosing where
-//! and when it runs (`dispatch`, `queue`, `transaction`), long work (`work`, `long/`), judging
-//! gates (`gate`), WATCH (`watch`), notifications (`notify`), replaying a log (`replay`) and the
-//! workers' loop (`worker`).
+//! `gates`, `marks`, `notification`, `refusals`, `replica_wait`, `unit`, `users`, `workers`, and
+//! the traits for the world outside, `host` and `port`. `state.rs` puts them together. The rest
+//! works on the whole: taking tokens (`holding`), changing keys (`edit`), running a command with
+//! its tokens (`attempt`, `all_keys`), holding all of them and closing the keyspace (`all_held`,
+//! `mode`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
+//! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`), replaying
+//! a log (`replay`) and the workers' loop (`worker`).
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once

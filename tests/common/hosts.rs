@@ -134,6 +134,12 @@ pub fn has_newer_tips(command: &str) -> bool {
     host().is_newer() && ["scan", "randomkey", "msetnx"].contains(&command)
 }
 
+/// Whether a command's flags, and its categories, differ from those of Redis 7.0: newer hosts say
+/// that it blocks.
+pub fn has_newer_flags(command: &str) -> bool {
+    host().is_newer() && ["wait", "waitaof"].contains(&command)
+}
+
 /// Error texts of newer hosts, and those of Redis 7.0 in their place.
 const OLDER_WORDS: [(&str, &str); 4] = [
     (

@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use crate::common::{free_port, now_ms};
 use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
-    Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply, Locked,
-    PasswordSum, PortConfig, PortSettings, Refusal, Rules, Settings, User, Waker, Workers,
+    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply, Locked,
+    PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait, Rules, Settings, User, Waited,
+    Waker, Workers,
 };
 use midi::net;
 
@@ -44,6 +45,13 @@ impl Host for Played {
     }
     fn refused(&self, _: Locked<'_>, _: &Refusal) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+    fn refuses_wait(&self, _: Locked<'_>, _: Option<Awaited>) -> Option<Vec<u8>> {
+        None
+    }
+    /// It has no replicas, and time is always over.
+    fn wait_for_replicas(&self, _: Locked<'_>, wait: ReplicaWait) {
+        (wait.answer)(Waited::Counted { replicas: 0, offset: wait.offset });
     }
     fn info(&self, _: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
         sections.concat().into()

@@ -246,6 +246,22 @@ fn a_demotion_ends_it() {
     }
 }
 
+/// What was written before the server was a replica may be lost, whatever the stream says in which
+/// it is a master again.
+#[test]
+fn what_was_written_before_a_demotion_is_not_confirmed() {
+    let (pair, mut client) = pair(Mode::Adaptive);
+    let mut other = confirmed(&pair);
+    pair.fail_over();
+    pair.fail_over();
+    // Both have written on the server's former stream. Redis confirms that; midi does not know.
+    let reply = client.run("WAIT 1 1000");
+    assert!(reply.text().starts_with("UNBLOCKED"), "{reply:?}");
+    assert!(client.is_closed());
+    other.ok("SET first 2");
+    assert_eq!(other.run("WAIT 1 0"), Value::Integer(1));
+}
+
 /// While clients are paused replicas may not be asked, but they tell by themselves.
 #[test]
 fn a_pause_holds_up_no_more_than_it_must() {
@@ -380,7 +396,7 @@ fn waitaof_answers_in_the_words_of_the_host() {
         ("WAITAOF x 0 0", "ERR value is not an integer or out of range"),
         ("WAITAOF 2 0 0", "ERR value is out of range, value must between 0 and 1"),
         ("WAITAOF -1 x x", "ERR value is out of range, value must between 0 and 1"),
-        ("WAITAOF 0 x 0", "ERR value is not an integer or out of range"),
+        ("WAITAOF 0 x 0", "ERR value is out of range, must be positive"),
         ("WAITAOF 0 -1 0", "ERR value is out of range, must be positive"),
         ("WAITAOF 0 0 x", "ERR timeout is not an integer or out of range"),
         ("WAITAOF 0 0 -1", "ERR timeout is negative"),

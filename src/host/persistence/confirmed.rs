@@ -47,6 +47,10 @@ static ASK: AtomicBool = AtomicBool::new(false);
 /// Whether the timer that asks them is under way.
 static IS_ASKING: AtomicBool = AtomicBool::new(false);
 
+/// The last position when the server last became a replica. What was written until then may be
+/// lost, whatever the stream says in which it is a master again.
+static DEMOTED_AT: AtomicU64 = AtomicU64::new(0);
+
 /// Whether the AOF is known to be complete: one that is turned on at run time is not at once.
 static AOF_IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 
@@ -99,6 +103,7 @@ pub fn may_change() {
 
 /// The server is a replica now: nobody waits any more.
 pub fn became_replica() {
+    DEMOTED_AT.store(instance().engine.log.last(), Ordering::Relaxed);
     let clients = std::mem::take(&mut WAITING.lock().clients);
     ANY.store(false, Ordering::Relaxed);
     clients.into_iter().for_each(|client| (client.wait.answer)(Waited::Undone));
@@ -152,7 +157,6 @@ impl WaitList {
 fn look(ctx: Ctx<'_>) -> bool {
     let turn = TURN.load(Ordering::Relaxed);
     let mut is_any_new = false;
-
     let (stream, now) = (Stream::look(ctx), Instant::now());
     let mut over = Vec::new();
     // Few wait for it.
@@ -187,10 +191,11 @@ impl WaitingClient {
         now: Instant,
     ) -> Option<Waited> {
         let (wait, log) = (&mut self.wait, &instance().engine.log);
+        let is_old = wait.position != 0 && wait.position <= DEMOTED_AT.load(Ordering::Relaxed);
+        if is_old || log.is_undone(wait.position) {
+            return Some(Waited::Undone);
+        }
         if wait.offset.is_none() && wait.position <= log.safe() {
-            if log.is_undone(wait.position) {
-                return Some(Waited::Undone);
-            }
             wait.offset = Some(stream.offset);
         }
         let wanted = match wait.awaited {

@@ -93,10 +93,8 @@ impl WaitArguments {
             local @ (0 | 1) => local == 1,
             _ => return Err(Error::NotZeroOrOne),
         };
-        let replicas = parse_integer(args.get(2)).ok_or(Error::NotAnInteger)?;
-        if replicas < 0 {
-            return Err(Error::NotPositive);
-        }
+        let replicas = parse_integer(args.get(2)).filter(|&replicas| replicas >= 0);
+        let replicas = replicas.ok_or(Error::NotPositive)?;
         let until = end(args.get(3), now)?;
         if replicas > 0 {
             return Err(Error::WaitAofOfReplicas);
