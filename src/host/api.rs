@@ -261,6 +261,28 @@ impl Ctx<'_> {
         Some(value?.bytes().to_vec())
     }
 
+    /// Sets a setting of the host, as CONFIG SET does. False if the host refuses, or if CONFIG is
+    /// renamed and there is no other way.
+    pub fn set_config(self, name: &CStr, value: &[u8]) -> bool {
+        self.set_config_by_api(name, value).unwrap_or_else(|| {
+            let answer = self.call(c"CONFIG", &[b"SET", name.to_bytes(), value]);
+            answer == Answer::Text(b"OK".to_vec())
+        })
+    }
+
+    /// Hosts that have [`Ctx::config_of_api`] have a function for this, too; `None` for others.
+    fn set_config_by_api(self, name: &CStr, value: &[u8]) -> Option<bool> {
+        let value = OwnString::new(value);
+        // SAFETY: the host copies the value; the error, if it makes one, is ours, and freed here.
+        unsafe {
+            let mut error = std::ptr::null_mut();
+            let set = raw::RedisModule_ConfigSet?;
+            let done = set(self.raw(), name.as_ptr(), value.get().raw(), &mut error);
+            drop(OwnString::of(error));
+            Some(done == raw::REDISMODULE_OK as c_int)
+        }
+    }
+
     /// The error with which the host, or the command itself, refuses a command that writes, with
     /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {

@@ -15,7 +15,8 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{backlog, journal, loading, saving};
+use super::persistence::sync::SYNC;
+use super::persistence::{backlog, journal, loading, quarantine, saving};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -70,9 +71,16 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             USERS.before_exec(command);
             watch::before_exec(command.locked());
             journal::before_exec(command.locked());
+            quarantine::before_exec(command.locked());
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
-        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || {
+            USERS.before_config(command);
+            quarantine::before_config(command);
+        }),
+        6 if name.eq_ignore_ascii_case(b"select") || name.eq_ignore_ascii_case(b"swapdb") => {
+            guarded((), || SYNC.before_database(command));
+        }
         4 if name.eq_ignore_ascii_case(b"sync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"psync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),

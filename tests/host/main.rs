@@ -49,6 +49,7 @@ mod persistence;
 mod ranges;
 mod refused_rdb;
 mod rename;
+mod replica_apart;
 mod replica_clock;
 mod replica_confirmed;
 mod replica_doors;

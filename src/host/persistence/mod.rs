@@ -17,6 +17,7 @@ pub mod backlog;
 pub mod fork;
 pub mod journal;
 pub mod loading;
+pub mod quarantine;
 pub mod replaying;
 pub mod report;
 pub mod save_points;
