@@ -48,6 +48,10 @@ impl Gates {
     /// The host could not write to its AOF.
     pub const AOF_ERROR: Gates = Gates(1 << 18);
 
+    /// Clients are paused, or may be about to be, and the host has a log: only the main thread may
+    /// write.
+    pub const WORKERS_PAUSED: Gates = Gates(1 << 19);
+
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);
 

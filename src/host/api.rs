@@ -90,6 +90,14 @@ pub fn client_flags(id: u64) -> u64 {
     }
 }
 
+/// Whether the host has a client `id` that is connected: what scripts and modules call commands
+/// with is none. The caller must hold the global lock.
+pub fn is_connected(id: u64) -> bool {
+    // SAFETY: without a structure the host only looks for the client.
+    let found = unsafe { api!(RedisModule_GetClientInfoById)(std::ptr::null_mut(), id) };
+    found == raw::REDISMODULE_OK as c_int
+}
+
 /// Log levels of the host.
 #[derive(Clone, Copy)]
 pub enum Level {
@@ -296,6 +304,19 @@ impl Ctx<'_> {
                 api!(RedisModule_FreeCallReply)(reply);
             }
             answer.error().unwrap_or_default()
+        }
+    }
+
+    /// Has the host run a command of a module, and log what that logs at once, if nothing else is
+    /// running.
+    pub fn call_logging(self, command: &CStr) {
+        // SAFETY: the format has the host log, and take one C string; the reply is freed.
+        unsafe {
+            let (format, argument) = (c"!c".as_ptr(), c"".as_ptr());
+            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply)(reply);
+            }
         }
     }
 

@@ -11,7 +11,9 @@ use super::instance::instance;
 use super::persistence::journal::Logging;
 use super::persistence::loading::LoadedFrom;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, fork, journal, loading, quarantine, save_points, saving};
+use super::persistence::{
+    backlog, fork, handover, journal, loading, quarantine, save_points, saving,
+};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -124,6 +126,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
 
 fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
+    handover::turn_ends(ctx);
     GATES.check(ctx);
     SYNC.before_sleep(ctx);
     quarantine::before_sleep(ctx);
@@ -211,8 +214,11 @@ unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         backlog::may_come();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             SYNC.became_master();
-        } else if SYNC.is_untrusted() {
-            quarantine::has_master();
+        } else {
+            GATES.demoted(ctx);
+            if SYNC.is_untrusted() {
+                quarantine::has_master();
+            }
         }
         GATES.refresh(ctx);
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {

@@ -16,7 +16,7 @@ use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, journal, loading, quarantine, saving};
+use super::persistence::{backlog, handover, journal, loading, quarantine, saving};
 use super::users::USERS;
 use super::{guarded, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -72,12 +72,16 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             watch::before_exec(command.locked());
             journal::before_exec(command.locked());
             quarantine::before_exec(command.locked());
+            handover::before_exec(command);
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || {
             USERS.before_config(command);
             quarantine::before_config(command);
         }),
+        8 if name.eq_ignore_ascii_case(b"failover") || name.eq_ignore_ascii_case(b"shutdown") => {
+            guarded((), || handover::before_pause(command));
+        }
         6 if name.eq_ignore_ascii_case(b"select") || name.eq_ignore_ascii_case(b"swapdb") => {
             guarded((), || SYNC.before_database(command));
         }
@@ -100,6 +104,7 @@ fn before_client(command: Filtered<'_>) {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
         GATES.pause.said(command.arg(3));
+        handover::before_pause(command);
     }
 }
 

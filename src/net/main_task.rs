@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::service::Service;
 use super::shared::{Answer, PortMessage};
 use super::waiting::WaitingConnection;
-use crate::engine::{Engine, Host, Locked};
+use crate::engine::{Engine, Host, Locked, MainTask};
 
 impl<D: Driver> Service<D> {
     /// Sends the main thread a task for a connection, which waits for the answer.
@@ -17,10 +17,29 @@ impl<D: Driver> Service<D> {
         connection: &mut Connection,
         question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
+        let task = self.task_for(connection, question);
+        self.engine().send_main_task(task);
+    }
+
+    /// As [`Service::ask_main`], of a task that writes to keys.
+    pub(super) fn have_main_write(
+        &self,
+        connection: &mut Connection,
+        question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+    ) {
+        let task = self.task_for(connection, question);
+        self.engine().send_writing_task(task);
+    }
+
+    fn task_for(
+        &self,
+        connection: &mut Connection,
+        question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+    ) -> MainTask {
         connection.state = State::Waiting;
         let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
         let killed = Arc::clone(&connection.client.killed);
-        self.engine().send_main_task(Box::new(move |locked, engine, host| {
+        Box::new(move |locked, engine, host| {
             if killed.load(Ordering::Relaxed) {
                 return;
             }
@@ -29,6 +48,6 @@ impl<D: Driver> Service<D> {
             let answer = question(locked, engine, host);
             let seen = engine.main_slot(locked).take_seen();
             waiting.ends(|key| PortMessage::Answer(key, seen, answer));
-        }));
+        })
     }
 }

@@ -30,6 +30,7 @@ mod dispatch;
 mod dump;
 mod expiry;
 mod failed_saves;
+mod failover_reads;
 mod floods;
 mod forks;
 mod hardened;

@@ -17,7 +17,7 @@ impl Engine {
     /// What an edit keeps for the log. To be asked by a thread that holds a token.
     #[inline]
     pub(in crate::engine) fn keeping(&self) -> Keeping {
-        if self.mode() == Mode::Logged { Keeping::Before } else { Keeping::Nothing }
+        if self.mode().is_logged() { Keeping::Before } else { Keeping::Nothing }
     }
 
     /// Notes the end of an edit in the run that is under way. `record` is false if the command that
@@ -63,7 +63,7 @@ impl Engine {
 
     /// Whether groups are marked in a run of this thread. All that a unit does is a group.
     fn marks_groups(&self, slot: &ThreadSlot) -> bool {
-        self.mode() == Mode::Logged && !slot.locked().is_some_and(|locked| self.is_in_unit(locked))
+        self.mode().is_logged() && !slot.locked().is_some_and(|locked| self.is_in_unit(locked))
     }
 
     /// The records up to [`Engine::end_group`] belong together.

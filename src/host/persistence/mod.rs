@@ -15,6 +15,7 @@
 pub mod always;
 pub mod backlog;
 pub mod fork;
+pub mod handover;
 pub mod journal;
 pub mod loading;
 pub mod quarantine;
