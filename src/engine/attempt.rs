@@ -178,8 +178,8 @@ impl Engine {
     }
 
     /// The time at which a call runs in this mode; see [`Engine::now_in_mode`]. `None` for a write
-    /// on a worker that passed the gate just before the keyspace was closed. The main thread itself
-    /// closes the keyspace, so there the gate is never out of date.
+    /// on a worker that passed the gate just before the keyspace was closed to it. The main thread
+    /// itself closes the keyspace, so there the gate is never out of date.
     #[inline]
     fn time_for<'c>(
         &self,
@@ -187,7 +187,8 @@ impl Engine {
         call: &'c Call<'_>,
         hiding: &'c mut Option<Now>,
     ) -> Option<&'c Now> {
-        let is_late = |mode| mode == Mode::Closed && call.row().flags.write && !slot.is_main();
+        let is_late =
+            |mode: Mode| !mode.is_open_to_workers() && call.row().flags.write && !slot.is_main();
         match self.mode() {
             _ if self.is_plain() => Some(&call.now),
             mode if is_late(mode) => None,

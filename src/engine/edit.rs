@@ -14,7 +14,6 @@ use smallvec::{SmallVec, smallvec};
 use super::call::Author;
 use super::call::{Call, Taking};
 use super::counters::Census;
-use super::mode::Mode;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard, ManyHeld};
 use crate::command::record::Record;
@@ -105,7 +104,7 @@ impl Engine {
         key: impl Fn() -> &'k [u8],
         done: &mut Done,
     ) {
-        if self.mode() == Mode::Logged {
+        if self.mode().is_logged() {
             self.note_edit(account.slot, store, at, key(), done, account.record);
         }
         let (table, watched) = store.db_and_watched(at.db);
@@ -171,7 +170,7 @@ impl Engine {
         position: &mut usize,
         more: &mut dyn FnMut() -> bool,
     ) -> bool {
-        let is_logged = self.mode() == Mode::Logged;
+        let is_logged = self.mode().is_logged();
         let (table, watched) = store.db_and_watched(db);
         let mut is_changed = false;
         let mut expired = |entry: Entry| {
@@ -282,7 +281,7 @@ impl Engine {
         }
         let Changes { gained, mut taken } = changes;
         let mut left = Vec::new();
-        if self.mode() == Mode::Logged {
+        if self.mode().is_logged() {
             // What the host has logged itself need not be taken back.
             let kept = if record.is_some() { std::mem::take(&mut taken) } else { Vec::new() };
             let (position, flushed) = self.log_change_of_all(locked, record, kept);
@@ -434,7 +433,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
             }
         }
         if let Some(record) = record.filter(|_| changed)
-            && engine.mode() == Mode::Logged
+            && engine.mode().is_logged()
         {
             engine.note_record(account.slot, db, record);
         }

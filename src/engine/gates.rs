@@ -51,6 +51,9 @@ impl Gates {
     pub const IMPORTING: Gates = Gates(1 << 19);
     /// The host was told by DEBUG not to look for keys that have expired.
     pub const NO_ACTIVE_EXPIRY: Gates = Gates(1 << 20);
+    /// Clients are paused, or may be about to be, and the host has a log: only the main thread may
+    /// write.
+    pub const WORKERS_PAUSED: Gates = Gates(1 << 21);
 
     /// This process is a forked child, which keeps all tokens: its commands would wait for ever.
     pub const FORKED: Gates = Gates(1 << 15);

@@ -10,6 +10,10 @@
 //! Fast ──────────────────────────────────────────────────────► Logged
 //!      ◄──────────────────────────────────────────────────────
 //!            the host logs nothing, and the tail is empty
+//!
+//!           clients are paused, or may be about to be
+//! Logged ────────────────────────────────────────────────────► Paused
+//!        ◄────────────────────────────────────────────────────
 //! ```
 //!
 //! While the host imports keys, the mode says that too: a key whose expiry has passed is hidden in
@@ -34,6 +38,10 @@ pub enum Mode {
     Fast,
     /// Writes take effect at once, and are logged: see `log`.
     Logged,
+    /// As [`Mode::Logged`], but only the holder of the global lock may write. During a pause the
+    /// host takes nothing for its log, and at its end the server may be a replica: what a worker
+    /// wrote now would be seen, and then taken back.
+    Paused,
     /// Nobody may write, and keys that are due are hidden, not removed: the host loads data, saves
     /// without a fork, or is a replica.
     Closed,
@@ -45,8 +53,21 @@ impl Mode {
         match self {
             Mode::Fast => "fast",
             Mode::Logged => "logged",
+            Mode::Paused => "paused",
             Mode::Closed => "closed",
         }
+    }
+
+    /// Whether what is written is logged.
+    #[inline]
+    pub fn is_logged(self) -> bool {
+        matches!(self, Mode::Logged | Mode::Paused)
+    }
+
+    /// Whether workers may write.
+    #[inline]
+    pub fn is_open_to_workers(self) -> bool {
+        matches!(self, Mode::Fast | Mode::Logged)
     }
 }
 
@@ -66,14 +87,15 @@ impl Engine {
         match self.mode.load(Ordering::Relaxed) & !IMPORTING {
             0 => Mode::Fast,
             1 => Mode::Logged,
+            2 => Mode::Paused,
             _ => Mode::Closed,
         }
     }
 
-    /// Whether a run may not write.
+    /// Whether a worker's run may not write.
     #[inline]
-    pub(super) fn is_closed(&self) -> bool {
-        self.mode() == Mode::Closed
+    pub(super) fn is_closed_to_workers(&self) -> bool {
+        !self.mode().is_open_to_workers()
     }
 
     /// Whether the mode is fast, and no keys are being imported.
@@ -94,6 +116,8 @@ impl Engine {
         let gates = self.gates();
         let wanted = if gates.has(CLOSING) {
             Mode::Closed
+        } else if gates.has(Gates::WORKERS_PAUSED) {
+            Mode::Paused
         } else if gates.has(LOGGING) || !self.log.is_settled() {
             Mode::Logged
         } else {

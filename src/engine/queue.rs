@@ -4,13 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use super::call::Call;
+use super::gates::Gates;
 use super::host::Host;
 use super::job::{JobDoor, JobReply};
 use super::refusals::Refusal;
 use super::request::{Origin, Request};
 use super::slot::ThreadSlot;
 use super::state::{Engine, ForMain, MainTask, Message};
-use crate::command::{Args, Transcript};
+use crate::command::{Args, COMMANDS, Transcript};
 use crate::store::Now;
 use crate::sync::{Left, Locked};
 
@@ -81,6 +82,31 @@ impl Engine {
         if self.main.push(ForMain::Task(main_task)) {
             self.outside.wake_main();
         }
+    }
+
+    /// As [`Engine::send_main_task`], of a task that writes to keys: it waits while clients are
+    /// paused.
+    pub fn send_writing_task(&self, main_task: MainTask) {
+        if self.main.push(ForMain::Write(main_task)) {
+            self.outside.wake_main();
+        }
+    }
+
+    /// Whether a message must wait until clients are not paused any more. Who is a replica by then
+    /// refuses it.
+    pub fn waits_for_pause(&self, message: &ForMain) -> bool {
+        self.are_workers_paused()
+            && match message {
+                ForMain::Run(request) => COMMANDS[request.command].flags.write,
+                ForMain::Write(_) => true,
+                _ => false,
+            }
+    }
+
+    /// Whether writes that only the main thread can run wait for the end of a pause.
+    pub fn are_workers_paused(&self) -> bool {
+        let gates = self.gates();
+        gates.has(Gates::WORKERS_PAUSED) && !gates.has(Gates::READ_ONLY)
     }
 
     /// Whether `midi.dispatch` is `pool`.

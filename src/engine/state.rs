@@ -184,7 +184,9 @@ impl Engine {
         let (set, look) = (Ordering::Relaxed, Ordering::Relaxed);
         let before = self.gates.fetch_update(set, look, |before| Some(gates.bits() | kept(before)));
         self.settle_mode(locked);
-        if before.is_ok_and(|before| Gates::of_bits(before).without(KEPT) != gates) {
+        // Nobody waits at a gate for that one: see `Engine::waits_for_pause`.
+        let waited_for = |gates: Gates| gates.without(KEPT.and(Gates::WORKERS_PAUSED));
+        if before.is_ok_and(|before| waited_for(Gates::of_bits(before)) != waited_for(gates)) {
             self.wake_ports();
         }
     }
@@ -275,6 +277,8 @@ pub enum ForMain {
     Run(Box<Request>),
     /// Run this task.
     Task(MainTask),
+    /// Run this task, which writes to keys.
+    Write(MainTask),
     /// There are runs in the tail of the log.
     Log,
     /// A job's reply, for a client of the host's door, is to be finished once this position is

@@ -234,7 +234,7 @@ impl Holding<'_> {
     /// Whether the main thread must run these calls: they may change keys that the host watches,
     /// or write although the keyspace was closed just before.
     fn is_for_main<'c, 'a: 'c>(&mut self, mut calls: impl Iterator<Item = &'c Call<'a>>) -> bool {
-        if self.engine.is_closed() {
+        if self.engine.is_closed_to_workers() {
             return calls.any(|call| call.row().flags.write);
         }
         if self.held.iter().all(|(_, shard)| !shard.watched.has_marks()) {

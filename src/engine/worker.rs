@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use super::call::Taking;
 use super::dispatch::{Panic, Resumed};
 use super::job::Progress;
-use super::mode::Mode;
 use super::port::Port;
 use super::request::Request;
 use super::slot::ThreadSlot;
@@ -411,7 +410,7 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let horizon = Now::at((engine.config.clock)()).horizon();
-        if engine.mode() == Mode::Closed || engine.expiry_rests() {
+        if engine.is_closed_to_workers() || engine.expiry_rests() {
             return;
         }
         let is_due = |&shard: &u32| engine.due(shard) < horizon;
@@ -431,7 +430,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             // Only the host's log may decide that a key has expired.
-            if engine.mode() == Mode::Closed || engine.is_log_full() || engine.expiry_rests() {
+            if engine.is_closed_to_workers() || engine.is_log_full() || engine.expiry_rests() {
                 engine.let_go(shard, held);
                 expiry.shards.clear();
                 return progress;

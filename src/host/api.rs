@@ -91,6 +91,14 @@ pub fn client_flags(id: u64) -> u64 {
     }
 }
 
+/// Whether the host has a client `id` that is connected: what scripts and modules call commands
+/// with is none. The caller must hold the global lock.
+pub fn is_connected(id: u64) -> bool {
+    // SAFETY: without a structure the host only looks for the client.
+    let found = unsafe { api!(RedisModule_GetClientInfoById)(std::ptr::null_mut(), id) };
+    found == raw::REDISMODULE_OK as c_int
+}
+
 /// Log levels of the host.
 #[derive(Clone, Copy)]
 pub enum Level {
@@ -246,6 +254,28 @@ impl Ctx<'_> {
         Some(value?.bytes().to_vec())
     }
 
+    /// Sets a setting of the host, as CONFIG SET does. False if the host refuses, or if CONFIG is
+    /// renamed and there is no other way.
+    pub fn set_config(self, name: &CStr, value: &[u8]) -> bool {
+        self.set_config_by_api(name, value).unwrap_or_else(|| {
+            let answer = self.call(c"CONFIG", &[b"SET", name.to_bytes(), value]);
+            answer == Answer::Text(b"OK".to_vec())
+        })
+    }
+
+    /// Hosts that have [`Ctx::config_of_api`] have a function for this, too; `None` for others.
+    fn set_config_by_api(self, name: &CStr, value: &[u8]) -> Option<bool> {
+        let value = OwnString::new(value);
+        // SAFETY: the host copies the value; the error, if it makes one, is ours, and freed here.
+        unsafe {
+            let mut error = std::ptr::null_mut();
+            let set = raw::RedisModule_ConfigSet?;
+            let done = set(self.raw(), name.as_ptr(), value.get().raw(), &mut error);
+            drop(OwnString::of(error));
+            Some(done == raw::REDISMODULE_OK as c_int)
+        }
+    }
+
     /// The error with which the host, or the command itself, refuses a command that writes, with
     /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
@@ -259,6 +289,19 @@ impl Ctx<'_> {
                 api!(RedisModule_FreeCallReply)(reply);
             }
             answer.error().unwrap_or_default()
+        }
+    }
+
+    /// Has the host run a command of a module, and log what that logs at once, if nothing else is
+    /// running.
+    pub fn call_logging(self, command: &CStr) {
+        // SAFETY: the format has the host log, and take one C string; the reply is freed.
+        unsafe {
+            let (format, argument) = (c"!c".as_ptr(), c"".as_ptr());
+            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply)(reply);
+            }
         }
     }
 

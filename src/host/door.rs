@@ -11,7 +11,7 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
 use super::persistence::always;
-use super::persistence::journal::Logging;
+use super::persistence::journal::{self, Logging};
 use super::persistence::replaying;
 use super::register::Trampoline;
 use super::reply::HostReply;
@@ -36,8 +36,9 @@ const MUST_NOT_BLOCK: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
     | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
     | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
 
-/// Gates that are closed while commands may come from the host's AOF, or from its master.
-const FROM_LOG: Gates = Gates::LOADING.and(Gates::READ_ONLY);
+/// Gates that are closed while commands may come from the host's AOF, from its master, or from
+/// midi itself.
+const FROM_LOG: Gates = Gates::LOADING.and(Gates::READ_ONLY).and(Gates::WORKERS_PAUSED);
 
 /// One trampoline per row, at the row's number.
 macro_rules! trampolines {
@@ -81,8 +82,13 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
 #[inline(always)]
 fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
-    if engine.gates().has(FROM_LOG) && replaying::run(number, ctx, argv) {
-        return;
+    if engine.gates().has(FROM_LOG) {
+        if journal::hands_over(ctx) {
+            return HostReply::new(ctx).ok();
+        }
+        if replaying::run(number, ctx, argv) {
+            return;
+        }
     }
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;

@@ -11,7 +11,9 @@ use super::instance::instance;
 use super::persistence::journal::Logging;
 use super::persistence::loading::LoadedFrom;
 use super::persistence::sync::SYNC;
-use super::persistence::{backlog, base, confirmed, fork, journal, loading, save_points, saving};
+use super::persistence::{
+    backlog, base, confirmed, fork, handover, journal, loading, quarantine, save_points, saving,
+};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -124,7 +126,10 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
 
 fn before_sleep(ctx: Ctx<'_>) {
     let (engine, locked) = (&*instance().engine, ctx.locked());
+    handover::turn_ends(ctx);
     GATES.check(ctx);
+    SYNC.before_sleep(ctx);
+    quarantine::before_sleep(ctx);
     saving::turn_ends();
     confirmed::turn_ends();
     turn::turn(locked);
@@ -214,6 +219,11 @@ unsafe extern "C" fn on_role_change(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         backlog::may_come();
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             SYNC.became_master();
+        } else {
+            GATES.demoted(ctx);
+            if SYNC.is_untrusted() {
+                quarantine::has_master();
+            }
         }
         GATES.refresh(ctx);
         if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
@@ -230,6 +240,7 @@ unsafe extern "C" fn on_master_link(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: 
         backlog::may_come();
         if sub == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP {
             GATES.refresh(ctx);
+            SYNC.look_later();
         } else {
             // A replica that changes its master has none for a moment, and looks like a master.
             GATES.may_change();

@@ -40,6 +40,8 @@ pub static GATES: HostGates = HostGates {
     aof_error: AtomicBool::new(false),
     few_replicas: AtomicBool::new(false),
     saving: AtomicBool::new(false),
+    handing_over: AtomicBool::new(false),
+    demoted_in_exec: AtomicBool::new(false),
     loading_aof: AtomicBool::new(false),
     serves_stale: AtomicBool::new(true),
     stops_at_disk_error: AtomicBool::new(false),
@@ -63,6 +65,10 @@ pub struct HostGates {
     few_replicas: AtomicBool,
     /// The host saves, or has saved, without a fork, and nothing else has run since.
     saving: AtomicBool,
+    /// A command that may pause clients is about to run, and the tail is being handed over.
+    handing_over: AtomicBool,
+    /// The host has become a replica in an EXEC, the rest of which it runs as a master's.
+    demoted_in_exec: AtomicBool,
     /// The host loads an AOF. It may have forgotten that: see `loading`.
     loading_aof: AtomicBool,
     /// What CONFIG last reported.
@@ -105,6 +111,27 @@ impl HostGates {
         self.may_change();
     }
 
+    /// Clients may be about to be paused: from here to the end of the turn no worker writes.
+    pub fn begin_handover(&self, ctx: Ctx<'_>) {
+        self.handing_over.store(true, Ordering::Relaxed);
+        self.look(ctx);
+    }
+
+    /// The turn ends: clients are paused by now, or will not be.
+    pub fn end_handover(&self, ctx: Ctx<'_>) {
+        self.handing_over.store(false, Ordering::Relaxed);
+        self.look(ctx);
+    }
+
+    /// The host has become a replica. In an EXEC it runs what follows all the same, its own
+    /// commands and others', and so does midi's door; workers write no more.
+    pub fn demoted(&self, ctx: Ctx<'_>) {
+        let in_exec = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0;
+        if in_exec && !instance().engine.gates().has(Gates::READ_ONLY) {
+            self.demoted_in_exec.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Something else runs: a save without a fork is over. To be followed by [`HostGates::check`]
     /// or [`HostGates::refresh`], before anything is written: what is written while the keyspace is
     /// closed is not logged.
@@ -126,7 +153,9 @@ impl HostGates {
         }
         if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
             self.refresh(ctx);
-        } else if self.ports.load(Ordering::Relaxed) {
+        } else if self.ports.load(Ordering::Relaxed)
+            || instance().engine.gates().has(Gates::WORKERS_PAUSED)
+        {
             self.look(ctx);
         }
     }
@@ -241,6 +270,7 @@ impl HostGates {
         let loads = has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !beside || seen(&self.loading_aof);
         let paused = must_not_replicate(ctx.locked());
         let replica = has(raw::REDISMODULE_CTX_FLAGS_SLAVE);
+        let as_master = replica && self.is_demoted_in_exec(flags);
         // A replica may be set to ignore the limit; its flag for being above the limit is set all
         // the same.
         let limited = has(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY);
@@ -248,6 +278,8 @@ impl HostGates {
         if !aof {
             confirmed::aof_may_change();
         }
+        let is_logged = aof || backlog::may_be_there();
+        let pausing = paused || seen(&self.handing_over);
         let gates = Gates::OPEN
             .and_if(loads, Gates::LOADING)
             .and_if(
@@ -256,7 +288,8 @@ impl HostGates {
             )
             .and_if(self.pause.is_of_all(paused), Gates::PAUSED)
             .and_if(paused, Gates::WRITES_PAUSED)
-            .and_if(replica, Gates::READ_ONLY)
+            .and_if(pausing && is_logged || as_master, Gates::WORKERS_PAUSED)
+            .and_if(replica && !as_master, Gates::READ_ONLY)
             .and_if(replica && has(raw::REDISMODULE_CTX_FLAGS_READONLY), Gates::HOST_READ_ONLY)
             .and_if(seen(&self.disk_error), Gates::DISK_ERROR)
             .and_if(seen(&self.aof_error), Gates::AOF_ERROR)
@@ -270,6 +303,18 @@ impl HostGates {
             .and_if(active_expiry::rests(), Gates::NO_ACTIVE_EXPIRY)
             .and_if(backlog::may_be_there(), Gates::BACKLOG);
         instance().engine.set_gates(ctx.locked(), gates);
+    }
+
+    /// Whether the EXEC still runs in which the host has become a replica.
+    fn is_demoted_in_exec(&self, flags: u32) -> bool {
+        if !self.demoted_in_exec.load(Ordering::Relaxed) {
+            return false;
+        }
+        let goes_on = flags & raw::REDISMODULE_CTX_FLAGS_MULTI != 0;
+        self.demoted_in_exec.store(goes_on, Ordering::Relaxed);
+        // Who writes next looks again: the EXEC may be over.
+        self.may_change();
+        goes_on
     }
 }
 

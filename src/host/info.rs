@@ -12,7 +12,7 @@ use super::eviction::evictable_host_keys;
 use super::instance::instance;
 use super::kept::KEPT;
 use super::persistence::sync::SYNC;
-use super::persistence::{confirmed, fork, journal, loading, saving};
+use super::persistence::{confirmed, fork, journal, loading, quarantine, saving};
 use super::{PANICS, PREFIX, guarded};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
@@ -135,7 +135,12 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
     sink.field("clients_in_wait", &confirmed::waiting().to_string());
     if engine.gates().has(Gates::READ_ONLY) {
-        sink.field("follows_master", if SYNC.is_untrusted() { "no" } else { "yes" });
+        let reason = SYNC.reason();
+        sink.field("follows_master", if reason.is_some() { "no" } else { "yes" });
+        if let Some(reason) = reason {
+            sink.field("follows_master_error", &reason);
+            sink.field("master_link_cut", if quarantine::is_cut() { "yes" } else { "no" });
+        }
     }
 }
 

@@ -26,6 +26,8 @@ static MESSAGES: Messages = Messages {
     has_waiting: AtomicBool::new(false),
     put_off: Mutex::new(VecDeque::new()),
     has_put_off: AtomicBool::new(false),
+    paused: Mutex::new(VecDeque::new()),
+    has_paused: AtomicBool::new(false),
 };
 
 /// Messages for the main thread.
@@ -37,6 +39,9 @@ struct Messages {
     /// The host door's own completions that came while the main loop was kept from turning.
     put_off: Mutex<VecDeque<ForMain>>,
     has_put_off: AtomicBool,
+    /// Writes that wait for the end of a pause: at most one of each client.
+    paused: Mutex<VecDeque<ForMain>>,
+    has_paused: AtomicBool,
 }
 
 /// Messages to be handled, oldest first.
@@ -52,6 +57,11 @@ impl Messages {
     /// Takes the messages that have come, once those before them have been handled.
     #[inline]
     fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
+        if self.has_paused.load(Ordering::Relaxed) && !engine.are_workers_paused() {
+            self.has_paused.store(false, Ordering::Relaxed);
+            let paused = std::mem::take(&mut *self.paused.lock());
+            paused.into_iter().for_each(|message| self.put_off(message));
+        }
         let has_put_off = self.has_put_off.load(Ordering::Relaxed);
         let has_new = !engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
         if !has_put_off && !has_new {
@@ -89,6 +99,11 @@ impl Messages {
             drop(waiting);
             self.next()
         })
+    }
+
+    fn wait_for_pause(&self, message: ForMain) {
+        self.paused.lock().push_back(message);
+        self.has_paused.store(true, Ordering::Relaxed);
     }
 
     fn put_off(&self, message: ForMain) {
@@ -141,10 +156,13 @@ fn answer(engine: &Engine, locked: Locked<'_>) {
 }
 
 fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
+    if engine.waits_for_pause(&message) {
+        return MESSAGES.wait_for_pause(message);
+    }
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
-        ForMain::Task(task) => {
+        ForMain::Task(task) | ForMain::Write(task) => {
             task(locked, engine, engine.outside.host());
             journal::after_task(locked);
         }
@@ -199,7 +217,7 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
     let (host, refusal) =
         if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
     match message {
-        ForMain::Task(task) => task(locked, engine, host),
+        ForMain::Task(task) | ForMain::Write(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
         ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => MESSAGES.put_off(message),
         ForMain::Log => journal::tail_is_due(),

@@ -15,7 +15,8 @@ use super::api::{Ctx, api, must_not_replicate};
 use super::context::Filtered;
 use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::{backlog, confirmed, journal, loading, saving};
+use super::persistence::sync::SYNC;
+use super::persistence::{backlog, confirmed, handover, journal, loading, quarantine, saving};
 use super::users::USERS;
 use super::{active_expiry, guarded, import_source, notifications, renamed, watch};
 use crate::engine::Locked;
@@ -71,9 +72,20 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             watch::before_exec(command.locked());
             import_source::may_change();
             journal::before_exec(command.locked());
+            quarantine::before_exec(command.locked());
+            handover::before_exec(command);
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
-        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
+        6 if name.eq_ignore_ascii_case(b"config") => guarded((), || {
+            USERS.before_config(command);
+            quarantine::before_config(command);
+        }),
+        8 if name.eq_ignore_ascii_case(b"failover") || name.eq_ignore_ascii_case(b"shutdown") => {
+            guarded((), || handover::before_pause(command));
+        }
+        6 if name.eq_ignore_ascii_case(b"select") || name.eq_ignore_ascii_case(b"swapdb") => {
+            guarded((), || SYNC.before_database(command));
+        }
         4 if name.eq_ignore_ascii_case(b"sync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"psync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),
@@ -95,6 +107,7 @@ fn before_client(command: Filtered<'_>) {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
         GATES.pause.said(command.arg(3));
+        handover::before_pause(command);
     } else if subcommand.eq_ignore_ascii_case(b"import-source") {
         import_source::may_change();
     }

@@ -48,7 +48,9 @@ impl Logging {
             match message {
                 ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
                 ForMain::Run(request) => engine.resume_on_main(locked(), request, || panic!()),
-                ForMain::Task(task) => task(locked(), engine, engine.outside.host()),
+                ForMain::Task(task) | ForMain::Write(task) => {
+                    task(locked(), engine, engine.outside.host())
+                }
                 ForMain::Log => {}
                 ForMain::Finish(_, reply) => reply.finish(),
             }

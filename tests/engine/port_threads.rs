@@ -77,7 +77,7 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                     engine.resume_on_main(locked(), request, || panic!("a command panicked"));
                     main_tasks += 1;
                 }
-                ForMain::Task(main_task) => {
+                ForMain::Task(main_task) | ForMain::Write(main_task) => {
                     main_task(locked(), engine, engine.outside.host());
                     main_tasks += 1;
                 }

@@ -27,15 +27,17 @@ fn send_behind_a_sleep(client: &mut Client, lines: &[&str]) {
     client.send(&bytes);
 }
 
-/// Has the port write while the main thread is busy, and then pauses clients: what was written
-/// cannot be logged. Returns the client of the port, which waits.
+/// Has the port write while the main thread is busy, and then another module pause clients. What
+/// was written midi could only log inside of that module's command, which is too late. Returns the
+/// client of the port, which waits.
 fn write_and_pause(server: &Server, line: &str) -> Client {
     let (mut client, mut port) = (server.client(), server.midi_client());
     loop {
-        send_behind_a_sleep(&mut client, &["CLIENT PAUSE 100000 WRITE"]);
+        send_behind_a_sleep(&mut client, &["CALLS.READ - 4 CLIENT PAUSE 100000 WRITE"]);
         std::thread::sleep(SHORT);
         port.send_line(line);
-        assert_eq!([client.read(), client.read()], [Value::ok(), Value::ok()]);
+        let paused = Value::Array(vec![Value::ok()]);
+        assert_eq!([client.read(), client.read()], [Value::ok(), paused]);
         if tail_runs(&mut client) > 0 {
             return port;
         }

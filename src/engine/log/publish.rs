@@ -19,7 +19,7 @@ impl Engine {
     /// What an edit keeps for the log. To be asked by a thread that holds a token.
     #[inline]
     pub(in crate::engine) fn keeping(&self) -> Keeping {
-        if self.mode() == Mode::Logged { Keeping::Before } else { Keeping::Nothing }
+        if self.mode().is_logged() { Keeping::Before } else { Keeping::Nothing }
     }
 
     /// Notes the end of an edit in the run that is under way.
@@ -71,7 +71,7 @@ impl Engine {
 
     /// Whether groups are marked in a run of this thread. All that a unit does is a group.
     fn marks_groups(&self, slot: &ThreadSlot) -> bool {
-        self.mode() == Mode::Logged && !slot.locked().is_some_and(|locked| self.is_in_unit(locked))
+        self.mode().is_logged() && !slot.locked().is_some_and(|locked| self.is_in_unit(locked))
     }
 
     /// The records up to [`Engine::end_group`] belong together.
@@ -298,7 +298,7 @@ impl Engine {
         slot: &ThreadSlot,
         call: &Call<'_>,
     ) -> Option<Error> {
-        if self.mode() != Mode::Logged || !call.row().flags.deny_oom {
+        if !self.mode().is_logged() || !call.row().flags.deny_oom {
             return None;
         }
         let unit = slot.locked().map_or(0, |locked| self.unit_number(locked));

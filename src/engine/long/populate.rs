@@ -159,7 +159,7 @@ impl PopulatePart {
             self.put_off(run);
             return false;
         };
-        if !slice.is_endless() && slice.engine.is_closed() {
+        if !slice.is_endless() && slice.engine.is_closed_to_workers() {
             slice.engine.release(slice.slot, shard, held);
             self.put_off(run);
             return false;

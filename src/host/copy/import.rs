@@ -249,7 +249,7 @@ fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u
 
 impl LockWork for Import {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
-        if self.args.moves {
+        if self.args.moves || deadline.is_some() && instance().engine.are_workers_paused() {
             match moves::is_paused(ctx, deadline) {
                 Ok(true) => return,
                 Ok(false) => {}

@@ -46,6 +46,9 @@ struct LogPlace {
     command: Option<(&'static str, *const [HostString<'static>])>,
 }
 
+/// Whether midi itself calls the command that hands the tail over.
+static HANDS_OVER: AtomicBool = AtomicBool::new(false);
+
 /// Whether the clients were paused before the last EXEC began.
 static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
 
@@ -123,7 +126,8 @@ pub fn write(_: Locked<'_>, logged: Logged<'_>) -> Wrote {
     let Some(place) = PLACE.get() else { return Wrote::Refused };
     // SAFETY: as in `may_log_here`.
     let ctx = unsafe { Ctx::new(place.ctx) };
-    if !may_log(ctx) || !logged.is_own_only() && is_called_by_module(ctx) {
+    let is_of_others = || !logged.is_own_only() && !is_handing_over();
+    if !may_log(ctx) || is_of_others() && is_called_by_module(ctx) {
         return Wrote::Refused;
     }
     let as_command = match logged {
@@ -254,6 +258,35 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
         TAIL_IS_DUE.store(false, Ordering::Relaxed);
     }
     engine.log.before_sleep() | left
+}
+
+/// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: what a command logs, the host
+/// takes when that command ends.
+pub fn hand_over(ctx: Ctx<'_>) {
+    let log = &instance().engine.log;
+    HANDS_OVER.store(true, Ordering::Relaxed);
+    while !log.is_tail_empty() {
+        let before = log.logged();
+        ctx.call_logging(c"MIDI.JOURNAL");
+        if log.logged() == before {
+            break;
+        }
+    }
+    HANDS_OVER.store(false, Ordering::Relaxed);
+}
+
+fn is_handing_over() -> bool {
+    HANDS_OVER.load(Ordering::Relaxed)
+}
+
+/// If the host has called this command for [`hand_over`], logs a part of the tail.
+#[cold]
+pub fn hands_over(ctx: Ctx<'_>) -> bool {
+    if is_handing_over() {
+        let _logging = Logging::begin(ctx);
+        instance().engine.log_tail(ctx.locked());
+    }
+    is_handing_over()
 }
 
 /// The thread that has begun the tail gathers no more for it.

@@ -17,13 +17,13 @@ use std::sync::atomic::Ordering;
 use super::exec::{Plan, aborted, run_as_unit};
 use super::login::selected;
 use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
-use crate::engine::{Apart, Gate, Taking};
+use crate::engine::{Apart, Engine, Gate, Host, Locked, Taking};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
 use crate::net::service::{Pace, Service};
 use crate::net::session::BUSY;
-use crate::net::shared::{Shared, count};
+use crate::net::shared::{Answer, Shared, count};
 use crate::net::transaction::{ExecReplies, ExecReply, Transaction};
 
 /// The result of a try.
@@ -238,7 +238,8 @@ impl<D: Driver> Service<D> {
     ) {
         let Some(user) = connection.session.user.clone() else { return };
         let (db, shared) = (connection.session.db, Arc::clone(&self.shared));
-        self.ask_main(connection, move |locked, engine, host| {
+        let writes = transaction.flags.is_some_and(|flags| flags.write);
+        let work = move |locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>| -> Answer {
             let Some(host) = host else {
                 return Box::new(|connection, output| {
                     connection.session.reply(output).error(&aborted(BUSY))
@@ -250,7 +251,12 @@ impl<D: Driver> Service<D> {
                 Ok(None) => connection.session.reply(output).null_array(),
                 Err(text) => connection.session.reply(output).error(&text),
             })
-        });
+        };
+        if writes {
+            self.have_main_write(connection, work)
+        } else {
+            self.ask_main(connection, work)
+        }
     }
 
     /// Continues with a transaction's replies until one must be waited for, or it is the turn of

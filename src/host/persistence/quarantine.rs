@@ -1,0 +1,191 @@
+//! A replica that does not follow midi's log must not count as one: its master would take what it
+//! acknowledges for kept, and Sentinel, the cluster or FAILOVER could promote it.
+//!
+//! ```text
+//!             cannot follow, and the link is up
+//! Following ───────────────────────────────────► Apart: link cut, priority 0, no failover
+//!    ▲                                             │  ▲
+//!    │ a full sync that can be followed,           │  │ a partial resync
+//!    │ or it is a master now                       ▼  │
+//!    └───────────────────────────────────────── Trying: REPLICAOF was called
+//! ```
+//!
+//! A module has no way to keep a replica from acknowledging. So the link is cut, before the turn of
+//! the main loop ends in which it could acknowledge, and stays cut: the replica logs in to its
+//! master as a user that nobody has. Where CONFIG is not to be had, it is told to follow port 0 of
+//! its master's host, which no server has.
+//!
+//! What is changed for that are settings of the operator's. They are put back before a CONFIG SET
+//! or CONFIG REWRITE runs, and changed again when the turn ends: so the file never has ours, and
+//! what the operator sets meanwhile is kept.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use redis_module::raw;
+
+use super::super::api::{Answer, Ctx, Level, log};
+use super::super::context::Filtered;
+use super::super::instance::instance;
+use super::sync::SYNC;
+use crate::engine::Locked;
+
+/// A setting, and a value of it.
+type Setting<V> = (&'static CStr, V);
+
+/// Keeps it from being promoted: by Sentinel, and by the cluster.
+const NOT_PROMOTED: [Setting<&str>; 2] =
+    [(c"replica-priority", "0"), (c"cluster-replica-no-failover", "yes")];
+
+/// Keeps the link cut: the master knows no such user. The name is there for who reads the master's
+/// ACL LOG. A login is only tried with a password.
+const NOT_LINKED: [Setting<&str>; 2] =
+    [(c"masteruser", "midi-does-not-follow"), (c"masterauth", "none")];
+
+/// The state.
+static QUARANTINE: Quarantine = Quarantine {
+    may_try: AtomicBool::new(false),
+    is_cut: AtomicBool::new(false),
+    is_ours: AtomicBool::new(false),
+    kept: Mutex::new(Vec::new()),
+};
+
+struct Quarantine {
+    /// The operator has asked for another try.
+    may_try: AtomicBool,
+    /// The link is to stay cut.
+    is_cut: AtomicBool,
+    /// What calls CONFIG, or REPLICAOF, is this module.
+    is_ours: AtomicBool,
+    /// The operator's values of the settings that are ours now.
+    kept: Mutex<Vec<Setting<Vec<u8>>>>,
+}
+
+/// The server has been told whom to follow: a full sync may mend it.
+pub fn has_master() {
+    if !QUARANTINE.is_ours.load(Ordering::Relaxed) {
+        QUARANTINE.may_try.store(true, Ordering::Relaxed);
+        SYNC.look_later();
+    }
+}
+
+/// Whether the link to the master is kept cut.
+pub fn is_cut() -> bool {
+    QUARANTINE.is_cut.load(Ordering::Relaxed)
+}
+
+/// A CONFIG command is about to be executed, queued or refused.
+pub fn before_config(command: Filtered<'_>) {
+    let word = command.arg(1);
+    if word.eq_ignore_ascii_case(b"set") || word.eq_ignore_ascii_case(b"rewrite") {
+        put_back(command.locked());
+    }
+}
+
+/// An EXEC is about to be executed: such a CONFIG may be queued in it.
+pub fn before_exec(locked: Locked<'_>) {
+    put_back(locked);
+}
+
+/// The operator's settings are in force until the turn ends.
+fn put_back(locked: Locked<'_>) {
+    if !QUARANTINE.is_ours.load(Ordering::Relaxed) && !QUARANTINE.kept.lock().is_empty() {
+        QUARANTINE.restore(instance().ctx(locked));
+        SYNC.look_later();
+    }
+}
+
+/// The main loop is about to sleep: no command is running, and no acknowledgement of this turn has
+/// been sent.
+#[inline]
+pub fn before_sleep(ctx: Ctx<'_>) {
+    if SYNC.has_changed() {
+        QUARANTINE.settle(ctx);
+    }
+}
+
+impl Quarantine {
+    #[cold]
+    fn settle(&self, ctx: Ctx<'_>) {
+        let flags = ctx.flags();
+        let may_try = self.may_try.swap(false, Ordering::Relaxed);
+        if flags & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 || !SYNC.is_untrusted() {
+            self.is_cut.store(false, Ordering::Relaxed);
+            return self.restore(ctx);
+        }
+        if may_try && is_cut() {
+            self.is_cut.store(false, Ordering::Relaxed);
+            self.restore(ctx);
+        }
+        self.change(ctx, &NOT_PROMOTED);
+        let is_linked = flags & raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_ONLINE != 0;
+        if !is_linked && !is_cut() {
+            return;
+        }
+        let stays_cut = self.change(ctx, &NOT_LINKED);
+        let is_cut = !is_linked || stays_cut && kill_link(ctx) || self.follow_nobody(ctx);
+        self.is_cut.store(is_cut, Ordering::Relaxed);
+        if !is_cut {
+            let text = "The link to the master cannot be cut, because CONFIG, CLIENT and REPLICAOF \
+                        are not to be had: this replica goes on acknowledging what it does not \
+                        follow. Do not promote it.";
+            log(ctx, Level::Warning, text);
+        }
+    }
+
+    /// Has it follow a port that no server has. A cluster refuses that.
+    fn follow_nobody(&self, ctx: Ctx<'_>) -> bool {
+        let host = ctx.info_text(c"replication", c"master_host").unwrap_or_default();
+        self.is_ours.store(true, Ordering::Relaxed);
+        let answer = ctx.call(c"REPLICAOF", &[&host, b"0"]);
+        self.is_ours.store(false, Ordering::Relaxed);
+        let done = answer == Answer::Text(b"OK".to_vec());
+        if done {
+            let text = "CONFIG or CLIENT is not to be had. To cut the link, this replica follows \
+                        port 0 of its master's host now; its priority may still be the \
+                        operator's. REPLICAOF with the right port has it try again.";
+            log(ctx, Level::Warning, text);
+        }
+        done
+    }
+
+    /// Makes these settings ours. False if the host does not take them.
+    fn change(&self, ctx: Ctx<'_>, settings: &[Setting<&str>]) -> bool {
+        let all_changed = settings.iter().map(|&(name, value)| {
+            let is_ours = self.kept.lock().iter().any(|(kept, _)| *kept == name);
+            is_ours || self.change_one(ctx, name, value)
+        });
+        all_changed.fold(true, |all, one| all & one)
+    }
+
+    fn change_one(&self, ctx: Ctx<'_>, name: &'static CStr, value: &str) -> bool {
+        let Some(before) = ctx.config_text(name) else { return false };
+        let done = self.set(ctx, name, value.as_bytes());
+        if done {
+            self.kept.lock().push((name, before));
+        }
+        done
+    }
+
+    /// Puts the operator's values back.
+    fn restore(&self, ctx: Ctx<'_>) {
+        let kept = std::mem::take(&mut *self.kept.lock());
+        for (name, value) in kept {
+            self.set(ctx, name, &value);
+        }
+    }
+
+    fn set(&self, ctx: Ctx<'_>, name: &CStr, value: &[u8]) -> bool {
+        self.is_ours.store(true, Ordering::Relaxed);
+        let done = ctx.set_config(name, value);
+        self.is_ours.store(false, Ordering::Relaxed);
+        done
+    }
+}
+
+/// Ends the connection to the master.
+fn kill_link(ctx: Ctx<'_>) -> bool {
+    let killed = ctx.call(c"CLIENT", &[b"KILL", b"TYPE", b"master"]);
+    matches!(killed, Answer::Number(1..))
+}
