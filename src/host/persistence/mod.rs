@@ -16,6 +16,7 @@ pub mod always;
 pub mod backlog;
 pub mod fork;
 pub mod journal;
+mod loaded_file;
 pub mod loading;
 pub mod replaying;
 pub mod report;
