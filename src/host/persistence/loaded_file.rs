@@ -40,8 +40,8 @@ fn damage_of(path: &Path) -> Option<String> {
         format!(", at or behind a record of key '{}'", key.escape_ascii())
     });
     Some(format!(
-        " of its text, which is byte {} of {}{key}. What is in front of byte {} is whole; 'make check-aof FIX=1 \
-         FILE=…' cuts off the rest",
+        " of its text, which is byte {} of {}{key}. What is in front of byte {} is whole; \
+         'make check-aof FIX=1 FILE=…' cuts off the rest",
         damage.at,
         path.display(),
         damage.whole_until,
