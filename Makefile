@@ -1,6 +1,6 @@
 # The front end. Every target sets up what it needs by itself (scripts/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-hosts test-clients test-long lint bench bench-quick bench-engine clean
+.PHONY: help build run test test-hosts test-clients test-long check-aof lint bench bench-quick bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ test-clients: ## clients in Python, Node, Go and Java, and Redis's own tools, ag
 
 test-long: ## loom, the sanitizers, the fuzzer and long random tests; STAGES= chooses some
 	@bash scripts/test-long.sh $(STAGES)
+
+check-aof: ## find damage in FILE=, a part of an AOF or its manifest; FIX=1 cuts it off, after a question
+	@bash scripts/cargo.sh run --quiet --release --locked --bin midi-check-aof -- $(if $(FIX),--fix) "$(FILE)"
 
 lint: ## formatting and clippy, warnings are errors
 	@bash scripts/cargo.sh fmt --all --check

@@ -22,8 +22,8 @@ pub const MAX_JOBS_DEFAULT: i64 = 128;
 /// waits with at most one, so this protects only memory.
 pub const MAX_QUEUED_DEFAULT: i64 = 100_000;
 
-/// `midi.max-pattern-bytes`: matching a pattern may cost its length, from the first star or class on,
-/// times the key's.
+/// `midi.max-pattern-bytes`: matching a pattern may cost its length, from the first star or class
+/// on, times the key's.
 pub const MAX_PATTERN_BYTES_DEFAULT: i64 = 4096;
 
 /// `midi.max-key-bytes` and `midi.max-value-bytes`: Redis's proto-max-bulk-len.

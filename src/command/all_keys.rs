@@ -240,8 +240,8 @@ pub(super) static HELP: Command = Command {
     )
 };
 
-/// Makes a pattern of an argument. Fails if it is longer than the limit, from its first star or class
-/// on: that part may be tried at each byte of a key, what is in front of it is tried once.
+/// Makes a pattern of an argument. Fails if it is longer than the limit, from its first star or
+/// class on: that part may be tried at each byte of a key, what is in front of it is tried once.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
     let repeated = text.iter().position(|byte| matches!(byte, b'*' | b'[')).unwrap_or(text.len());
     if text.len() - repeated > limits.max_pattern_bytes {

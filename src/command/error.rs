@@ -1,6 +1,6 @@
 //! The errors of commands: small values in the code, which become text at the door.
 
-use super::{Args, IncrexNumber};
+use super::Args;
 use crate::store::WrongType;
 
 /// Why a command was not carried out.
@@ -194,6 +194,28 @@ pub enum Error {
     LcsWrongType,
     /// Not a failure: this is long work, and nothing has been done.
     LongWork,
+}
+
+/// Which of INCREX's numbers an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IncrexNumber {
+    /// After BYINT or BYFLOAT.
+    Increment,
+    /// After LBOUND.
+    Lower,
+    /// After UBOUND.
+    Upper,
+}
+
+impl IncrexNumber {
+    /// Its name in Redis's error texts.
+    fn name(self) -> &'static str {
+        match self {
+            IncrexNumber::Increment => "Increment",
+            IncrexNumber::Lower => "LBOUND",
+            IncrexNumber::Upper => "UBOUND",
+        }
+    }
 }
 
 impl From<WrongType> for Error {

@@ -56,8 +56,8 @@ fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 /// Whether GETEX checks its expiry before it looks for the key.
 static CHECKS_FIRST: AtomicBool = AtomicBool::new(false);
 
-/// From now on GETEX refuses a wrong expiry of a key that does not exist, too, as Valkey's does from
-/// 9.1 on. Redis answers null.
+/// From now on GETEX refuses a wrong expiry of a key that does not exist, too, as Valkey's does
+/// from 9.1 on. Redis answers null.
 pub fn getex_checks_first() {
     CHECKS_FIRST.store(true, Ordering::Relaxed);
 }

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::extended::{Extended, Finite};
 use super::string::{EXPIRY, ExpiryOption};
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, parse_integer, word,
+    Access, Action, ArgKind, Args, Command, Docs, Error, Event, Flags, IncrexNumber, Keys, OneKey,
+    Reply, Run, arg, parse_integer, word,
 };
 use crate::store::{Origin, Value};
 
@@ -124,30 +124,8 @@ impl Options {
     }
 }
 
-/// Which of INCREX's numbers an error is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IncrexNumber {
-    /// After BYINT or BYFLOAT.
-    Increment,
-    /// After LBOUND.
-    Lower,
-    /// After UBOUND.
-    Upper,
-}
-
-impl IncrexNumber {
-    /// Its name in Redis's error texts.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            IncrexNumber::Increment => "Increment",
-            IncrexNumber::Lower => "LBOUND",
-            IncrexNumber::Upper => "UBOUND",
-        }
-    }
-}
-
 /// The numbers that INCREX adds: integers, or those of INCRBYFLOAT.
-trait Number: Copy + Ord {
+trait Addend: Copy + Ord {
     const ZERO: Self;
     const ONE: Self;
     const LEAST: Self;
@@ -166,7 +144,7 @@ trait Number: Copy + Ord {
     fn write(self, reply: &mut dyn Reply);
 }
 
-impl Number for i64 {
+impl Addend for i64 {
     const ZERO: Self = 0;
     const ONE: Self = 1;
     const LEAST: Self = i64::MIN;
@@ -199,7 +177,7 @@ impl Number for i64 {
     }
 }
 
-impl Number for Finite {
+impl Addend for Finite {
     const ZERO: Self = Finite::ZERO;
     const ONE: Self = Finite::ONE;
     const LEAST: Self = Finite::LARGEST.negated();
@@ -253,7 +231,7 @@ enum Expiry {
     At(i64),
 }
 
-fn run<N: Number>(
+fn run<N: Addend>(
     cx: &mut OneKey<'_>,
     reply: &mut dyn Reply,
     options: &Options,
@@ -293,7 +271,7 @@ fn run<N: Number>(
     Ok(())
 }
 
-fn answer<N: Number>(reply: &mut dyn Reply, value: N, added: N) {
+fn answer<N: Addend>(reply: &mut dyn Reply, value: N, added: N) {
     reply.array(2);
     value.write(reply);
     added.write(reply);
@@ -301,7 +279,7 @@ fn answer<N: Number>(reply: &mut dyn Reply, value: N, added: N) {
 
 /// Sets the value and the expiry. A key that would expire at once is deleted, without a word of the
 /// new value.
-fn store<N: Number>(cx: &mut OneKey<'_>, value: N, expiry: Expiry) -> Result<(), Error> {
+fn store<N: Addend>(cx: &mut OneKey<'_>, value: N, expiry: Expiry) -> Result<(), Error> {
     match expiry {
         Expiry::At(at) if cx.now().deletes(at) => {
             if cx.key.remove() {

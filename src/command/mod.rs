@@ -48,10 +48,9 @@ pub use action::{
 pub use all_keys::{ImportArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
-pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
+pub use error::{Error, HostCommand, IncrexNumber, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
-pub use increx::IncrexNumber;
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};

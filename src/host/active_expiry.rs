@@ -1,7 +1,7 @@
-//! DEBUG SET-ACTIVE-EXPIRE: whether the host looks for keys that have expired, so whether midi does.
-//! The host does not report it. A filter sees the command before the host has judged it, and anybody
-//! may have sent it; so it counts once the host has executed as many DEBUGs as were sent in this
-//! turn of the main loop. One that is queued by MULTI does not count.
+//! DEBUG SET-ACTIVE-EXPIRE: whether the host looks for keys that have expired, so whether midi
+//! does. The host does not report it. A filter sees the command before the host has judged it, and
+//! anybody may have sent it; so it counts once the host has executed as many DEBUGs as were sent in
+//! this turn of the main loop. One that is queued by MULTI does not count.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

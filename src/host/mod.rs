@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! load ─ config, register ─► door ─ attempt ─► engine
-//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─► reply
+//!                              └─ block, enqueue ─► worker ─► main's inbox ─► events ─ turn ─►
+//! reply
 //! ```
 //!
 //! The layers, lowest first: `instance` (the engine, and the way to the host); what the host

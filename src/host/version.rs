@@ -1,5 +1,5 @@
-//! What is known of the host by its version alone. The most of it is about the I/O threads of Redis:
-//! what it does with them has changed with its versions; Valkey's differ.
+//! What is known of the host by its version alone. The most of it is about the I/O threads of
+//! Redis: what it does with them has changed with its versions; Valkey's differ.
 
 use super::api::Ctx;
 use crate::command::getex_checks_first;

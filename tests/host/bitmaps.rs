@@ -113,9 +113,11 @@ fn values_are_combined() {
     });
 }
 
+type Rule = fn(bool, usize) -> bool;
+
 /// DIFF, DIFF1, ANDOR and ONE of Redis 8.2: from the bit in the first value, and how many of the
 /// other values have it.
-const OF_REDIS_8_2: [(&str, fn(bool, usize) -> bool); 4] = [
+const OF_REDIS_8_2: [(&str, Rule); 4] = [
     ("DIFF", |first, others| first && others == 0),
     ("diff1", |first, others| !first && others > 0),
     ("AndOr", |first, others| first && others > 0),
@@ -123,7 +125,7 @@ const OF_REDIS_8_2: [(&str, fn(bool, usize) -> bool); 4] = [
 ];
 
 /// The value that an operation makes of these, bit by bit.
-fn combined(rule: fn(bool, usize) -> bool, values: &[&[u8]]) -> Vec<u8> {
+fn combined(rule: Rule, values: &[&[u8]]) -> Vec<u8> {
     let has = |value: &[u8], at: usize, bit: u8| value.get(at).is_some_and(|byte| byte & bit != 0);
     let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
     let byte = |at: usize| {

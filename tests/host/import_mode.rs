@@ -61,7 +61,7 @@ const IMPORT: [&str; 32] = [
 fn an_import_loses_no_keys() {
     for mode in Mode::ALL {
         for aof in ["no", "yes"] {
-            let builder = mode.builder().with_port().config(&format!("appendonly {aof}"));
+            let builder = mode.builder().with_port().config(format!("appendonly {aof}"));
             let mut server = builder.config("appendfsync always").start();
             if !imports(&server) {
                 return;
@@ -156,7 +156,7 @@ fn only_a_source_sees_what_has_expired() {
 #[test]
 fn what_is_due_waits_for_the_end_of_the_import() {
     for aof in ["no", "yes"] {
-        let builder = Mode::Adaptive.builder().with_port().config(&format!("appendonly {aof}"));
+        let builder = Mode::Adaptive.builder().with_port().config(format!("appendonly {aof}"));
         let server = builder.start();
         if !imports(&server) {
             return;

@@ -10,6 +10,7 @@ mod aof_base;
 mod aof_buffer;
 mod aof_calls;
 mod aof_crash;
+mod aof_damage;
 mod aof_debug;
 mod aof_large;
 mod aof_load;

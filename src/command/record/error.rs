@@ -43,25 +43,37 @@ pub(super) fn shown(name: &[u8]) -> String {
     format!("{}{dots}", cut.escape_ascii())
 }
 
+impl RecordError {
+    /// What is wrong, without the place.
+    pub fn reason(&self) -> String {
+        self.flaw.to_string()
+    }
+}
+
 impl fmt::Display for RecordError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.flaw {
-            Flaw::NotResp => write!(out, "no array of bulk strings")?,
-            Flaw::Cut => write!(out, "the text ends in the middle of a record")?,
-            Flaw::NoVersion => write!(out, "the text does not begin with a version")?,
+        write!(out, "{}, at byte {}", self.flaw, self.offset)
+    }
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flaw::NotResp => write!(out, "no array of bulk strings"),
+            Flaw::Cut => write!(out, "the text ends in the middle of a record"),
+            Flaw::NoVersion => write!(out, "the text does not begin with a version"),
             Flaw::Version(version) => write!(
                 out,
                 "version '{version}', written by a newer midi (this one reads up to version \
                  {RECORD_VERSION})"
-            )?,
+            ),
             Flaw::Unknown(name) => {
-                write!(out, "unknown record '{name}', perhaps written by a newer midi")?;
+                write!(out, "unknown record '{name}', perhaps written by a newer midi")
             }
-            Flaw::Arguments(name) => write!(out, "wrong arguments of record '{name}'")?,
-            Flaw::NoDatabase => write!(out, "a record before the first SELECT")?,
-            Flaw::Unpaired => write!(out, "MULTI and EXEC do not match")?,
+            Flaw::Arguments(name) => write!(out, "wrong arguments of record '{name}'"),
+            Flaw::NoDatabase => write!(out, "a record before the first SELECT"),
+            Flaw::Unpaired => write!(out, "MULTI and EXEC do not match"),
         }
-        write!(out, ", at byte {}", self.offset)
     }
 }
 

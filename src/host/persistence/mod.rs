@@ -19,6 +19,7 @@ pub mod confirmed;
 pub mod fork;
 pub mod handover;
 pub mod journal;
+mod loaded_file;
 pub mod loading;
 pub mod quarantine;
 pub mod replaying;

@@ -24,8 +24,8 @@ use super::super::reply::HostReply;
 use super::super::string::HostString;
 use super::super::unit;
 use super::journal::replicate_command;
-use super::loading;
 use super::sync::SYNC;
+use super::{loaded_file, loading};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
 use crate::engine::{Author, Call, Gates, Locked};
 use crate::journal::replay::{Replay, TextError, is_for_here, replay_here};
@@ -165,7 +165,12 @@ pub fn end() {
 }
 
 fn refuse(error: &TextError) {
-    give_up(&format!("a MIDI.JOURNAL cannot be replayed: {error}"));
+    let place = match error {
+        TextError::Record(_) => loaded_file::damage(),
+        _ => loaded_file::name(),
+    };
+    let place = place.unwrap_or_default();
+    give_up(&format!("a MIDI.JOURNAL cannot be replayed: {error}{place}"));
 }
 
 /// Ends the process, as the host does if it cannot load its AOF.

@@ -63,8 +63,8 @@ pub fn loads_aof() -> bool {
     LOADS_AOF.load(Ordering::Relaxed)
 }
 
-/// The host is about to empty its databases, or to load data. If a DEBUG command does that, the host
-/// counts no changes.
+/// The host is about to empty its databases, or to load data. If a DEBUG command does that, the
+/// host counts no changes.
 pub fn before_load() {
     if is_reload() || loads_aof() {
         save_points::stop_counting();

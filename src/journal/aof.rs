@@ -1,0 +1,243 @@
+//! AOF files, as the host has written them: the commands in them, and the first damage, also inside
+//! of the texts of MIDI.JOURNAL, which the host's own tool does not read.
+
+use std::io::{self, BufRead, Read};
+
+use crate::command::record::{Record, RecordError, Records};
+use crate::limits::MAX_STRING_BYTES;
+
+/// What is wrong with a file, and where. Positions are in bytes from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it is.
+    pub at: u64,
+    /// What stands before this place is whole: the beginning of the command, or of its MULTI.
+    pub whole_until: u64,
+    /// What is wrong.
+    pub reason: String,
+    /// Inside of a MIDI.JOURNAL: the key of the damaged record, or of the last one before it.
+    pub key: Option<Vec<u8>>,
+}
+
+/// The longest line of a file: the head of a command or of a word, or an annotation.
+const LINE_BYTES: u64 = 1024;
+
+/// The most words of a command that is read.
+const WORDS: usize = 1 << 20;
+
+/// Whether a file that begins like this is an RDB, or begins with one.
+pub fn is_rdb(beginning: &[u8]) -> bool {
+    beginning.starts_with(b"REDIS") || beginning.starts_with(b"VALKEY")
+}
+
+/// The name of the command whose argument is a text of records.
+pub fn is_journal(command: &[Vec<u8>]) -> bool {
+    command.len() == 2 && command[0].eq_ignore_ascii_case(b"midi.journal")
+}
+
+/// Reads a file to its end, or up to the first damage. `each` gets every whole command.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read(
+    input: impl BufRead,
+    each: &mut dyn FnMut(&[Vec<u8>]),
+) -> io::Result<Result<(), Damage>> {
+    let mut file = AofFile { input, at: 0, multi: None };
+    loop {
+        let begin = file.at;
+        match file.next()? {
+            Ok(None) => return Ok(file.end()),
+            Ok(Some(command)) => each(&command),
+            Err(FileFlaw { at, reason, key }) => {
+                let whole_until = file.multi.unwrap_or(begin);
+                return Ok(Err(Damage { at, whole_until, reason, key }));
+            }
+        }
+    }
+}
+
+/// A file that is being read.
+struct AofFile<R> {
+    input: R,
+    /// How much of it has been read.
+    at: u64,
+    /// Where the MULTI began that is open.
+    multi: Option<u64>,
+}
+
+struct FileFlaw {
+    at: u64,
+    reason: String,
+    key: Option<Vec<u8>>,
+}
+
+impl FileFlaw {
+    fn new(at: u64, reason: &str) -> Self {
+        FileFlaw { at, reason: reason.into(), key: None }
+    }
+
+    fn cut(at: u64) -> Self {
+        FileFlaw::new(at, "the file ends in the middle of a command")
+    }
+}
+
+type Sound<T> = io::Result<Result<T, FileFlaw>>;
+
+/// Returns the flaw of a part, or its value.
+macro_rules! sound {
+    ($parsed:expr) => {
+        match $parsed? {
+            Ok(value) => value,
+            Err(flaw) => return Ok(Err(flaw)),
+        }
+    };
+}
+
+impl<R: BufRead> AofFile<R> {
+    /// The next command; `None` at the end.
+    fn next(&mut self) -> Sound<Option<Vec<Vec<u8>>>> {
+        let begin = self.at;
+        let count = loop {
+            let line = sound!(self.line());
+            match line.split_first() {
+                None => return Ok(Ok(None)),
+                // An annotation, such as a time.
+                Some((b'#', _)) => {}
+                Some((b'*', digits)) => match number(digits) {
+                    Some(count) if (1..=WORDS).contains(&count) => break count,
+                    _ => return Ok(Err(FileFlaw::new(begin, "no number of words"))),
+                },
+                Some(_) => {
+                    return Ok(Err(FileFlaw::new(begin, "no command in the Redis protocol")));
+                }
+            }
+        };
+        let mut command = Vec::new();
+        let mut last_at = 0;
+        for _ in 0..count {
+            let word = sound!(self.word());
+            last_at = self.at - 2 - word.len() as u64;
+            command.push(word);
+        }
+        if is_journal(&command)
+            && let Err((error, key)) = records(&command[1])
+        {
+            let (at, reason) = (last_at + error.offset as u64, error.reason());
+            return Ok(Err(FileFlaw { at, reason: format!("in a MIDI.JOURNAL: {reason}"), key }));
+        }
+        match () {
+            _ if command[0].eq_ignore_ascii_case(b"multi") => self.multi = Some(begin),
+            _ if command[0].eq_ignore_ascii_case(b"exec") => self.multi = None,
+            _ => {}
+        }
+        Ok(Ok(Some(command)))
+    }
+
+    fn end(&self) -> Result<(), Damage> {
+        let reason = "the file ends inside of a MULTI".to_owned();
+        self.multi.map_or(Ok(()), |multi| {
+            Err(Damage { at: self.at, whole_until: multi, reason, key: None })
+        })
+    }
+
+    /// A line without its end; empty at the end of the file.
+    fn line(&mut self) -> Sound<Vec<u8>> {
+        let mut line = Vec::new();
+        let read = self.input.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? as u64;
+        let begin = self.at;
+        self.at += read;
+        if read == 0 || line.ends_with(b"\r\n") {
+            line.truncate(line.len().saturating_sub(2));
+            // An empty line is none.
+            return Ok(if read == 2 {
+                Err(FileFlaw::new(begin, "an empty line"))
+            } else {
+                Ok(line)
+            });
+        }
+        Ok(Err(if read < LINE_BYTES && !line.ends_with(b"\n") {
+            FileFlaw::cut(begin)
+        } else {
+            FileFlaw::new(begin, "no line in the Redis protocol")
+        }))
+    }
+
+    fn word(&mut self) -> Sound<Vec<u8>> {
+        let begin = self.at;
+        let head = sound!(self.line());
+        let len = match head.split_first() {
+            None => return Ok(Err(FileFlaw::cut(begin))),
+            Some((b'$', digits)) => {
+                number(digits).filter(|&len| len as u64 <= MAX_STRING_BYTES as u64)
+            }
+            Some(_) => None,
+        };
+        let Some(len) = len else { return Ok(Err(FileFlaw::new(begin, "no length of a word"))) };
+        let mut word = Vec::new();
+        let read = self.input.by_ref().take(len as u64 + 2).read_to_end(&mut word)?;
+        self.at += read as u64;
+        if read < len + 2 {
+            return Ok(Err(FileFlaw::cut(begin)));
+        }
+        let is_ended = word.ends_with(b"\r\n");
+        word.truncate(len);
+        Ok(if is_ended { Ok(word) } else { Err(FileFlaw::new(begin, "a word of another length")) })
+    }
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'))?.parse().ok()
+}
+
+/// Reads all records of a text.
+fn records(text: &[u8]) -> Result<(), (RecordError, Option<Vec<u8>>)> {
+    let mut last = None;
+    let read = Records::new(text).and_then(|records| {
+        for record in records {
+            last = key_of(&record?).or(last);
+        }
+        Ok(())
+    });
+    read.map_err(|error| {
+        let own = key_at(&text[error.offset.min(text.len())..]);
+        let key = own.or(last).map(<[u8]>::to_vec);
+        (error, key)
+    })
+}
+
+/// The first key of a record.
+fn key_of<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
+    Some(match *record {
+        Record::Set { key, .. }
+        | Record::Del { key }
+        | Record::PexpireAt { key, .. }
+        | Record::Persist { key }
+        | Record::Append { key, .. }
+        | Record::SetRange { key, .. }
+        | Record::Rename { key, .. }
+        | Record::Copy { key, .. }
+        | Record::Move { key, .. } => key,
+        _ => return None,
+    })
+}
+
+/// The second word of what begins like a record, which is its key as a rule. A word of a wrong
+/// length is taken to end with its line.
+fn key_at(text: &[u8]) -> Option<&[u8]> {
+    fn line(text: &[u8]) -> Option<(&[u8], &[u8])> {
+        let end = text.windows(2).position(|end| end == b"\r\n")?;
+        Some((&text[..end], &text[end + 2..]))
+    }
+    fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (head, rest) = line(text)?;
+        let len = number(head.strip_prefix(b"$")?);
+        let sized = len.and_then(|len| rest.split_at_checked(len));
+        let sized = sized.and_then(|(word, rest)| Some((word, rest.strip_prefix(b"\r\n")?)));
+        sized.or_else(|| line(rest))
+    }
+    let (_, rest) = line(text).filter(|(head, _)| head.starts_with(b"*"))?;
+    let (name, rest) = word(rest)?;
+    let is_without_key = [&b"SELECT"[..], b"VERSION", b"SWAPDB"].contains(&name);
+    word(rest).filter(|_| !is_without_key).map(|(key, _)| key)
+}
