@@ -67,8 +67,12 @@ proptest! {
                     drop(entries.swap_remove(at));
                 }
                 Step::Drop(_) | Step::Overwrite(_) => {}
-                Step::OverwriteWithItself(_) => drop(entries[at].overwrite(Value::Shared(&value), None)),
-                Step::Expire(_) => drop(entries[at].set_expire_at(Some(5))),
+                Step::OverwriteWithItself(_) => {
+                    entries[at].overwrite(Value::Shared(&value), None);
+                }
+                Step::Expire(_) => {
+                    entries[at].set_expire_at(Some(5));
+                }
                 Step::Read(_) => readers.push(entries[at].shared_value()),
             }
             prop_assert_eq!(value.room(), BYTES * (entries.len() - 1));
