@@ -20,6 +20,7 @@ mod event;
 mod extended;
 mod get;
 pub mod glob;
+mod import;
 mod journal;
 mod key;
 mod keys;
@@ -34,6 +35,7 @@ mod rename;
 mod reply;
 mod row;
 mod set;
+pub mod slot;
 mod spec;
 mod string;
 mod table;
@@ -42,11 +44,12 @@ pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
     Run,
 };
-pub use all_keys::{ImportArgs, PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
+pub use all_keys::{PopulateArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
 pub use error::{Error, HostCommand, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
+pub use import::ImportArgs;
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};

@@ -19,7 +19,7 @@ use crate::command::{Action, COMMANDS, Command, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
-const SEEN: [&str; 5] = ["acl", "client", "config", "exec", "watch"];
+const SEEN: [&str; 6] = ["acl", "client", "cluster", "config", "exec", "watch"];
 
 /// Whether any of those is renamed.
 static ANY_SEEN: AtomicBool = AtomicBool::new(false);

@@ -17,7 +17,7 @@ use super::gates::GATES;
 use super::instance::instance;
 use super::persistence::{backlog, journal, loading, saving};
 use super::users::USERS;
-use super::{guarded, notifications, renamed, watch};
+use super::{guarded, notifications, renamed, slots, watch};
 use crate::engine::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -72,6 +72,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             journal::before_exec(command.locked());
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
+        7 if name.eq_ignore_ascii_case(b"cluster") => {
+            guarded((), || slots::before_cluster(command))
+        }
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || USERS.before_config(command)),
         4 if name.eq_ignore_ascii_case(b"sync") => backlog::may_come(),
         5 if name.eq_ignore_ascii_case(b"psync") => backlog::may_come(),
