@@ -440,3 +440,13 @@ pub const TRANSACTION_BYTES_KEPT: usize = 4 << 10;
 /// it may be queued in one of them, and Redis 7.0 does not tell in whose. A hand-over takes about
 /// 0.1 ms of the main thread, once in a turn of its loop at most.
 pub const EXECS_AFTER_PAUSE: u32 = 100;
+
+/// How often the host is asked who owns the slots of the cluster: keys of a slot that another node
+/// has taken remain for so long.
+pub const OWNERS_ASKED_EVERY: Duration = Duration::from_secs(1);
+/// It is asked less often if that takes more than this part of the main thread's time: the answer
+/// to CLUSTER SLOTS grows with the number of ranges.
+pub const OWNERS_SHARE: u32 = 1000;
+/// The same after a command that may change what this node owns. Anyone can send it, so it has a
+/// bound; but a slot that comes and goes between two looks keeps midi's keys.
+pub const OWNERS_SHARE_AT_COMMANDS: u32 = 20;

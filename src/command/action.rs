@@ -97,6 +97,8 @@ pub enum OnAllKeys {
     RandomKey,
     /// How many keys.
     DbSize,
+    /// How many keys of a slot.
+    CountKeysInSlot,
     /// A digest of all keys and values.
     KeyspaceDigest,
     /// Empties the client's database.

@@ -19,6 +19,7 @@ const COPY: &[Arg] = &[
     arg("count", ArgKind::Integer).token("COUNT").optional(),
     word("replace", "REPLACE").optional(),
     word("move", "MOVE").optional(),
+    arg("slot", ArgKind::Integer).token("SLOT").optional(),
 ];
 
 pub(super) const fn row(
@@ -101,6 +102,19 @@ pub(super) static DBSIZE: Command = Command {
         Action::AllKeys(OnAllKeys::DbSize),
     )
 };
+
+pub(super) static COUNTKEYSINSLOT: Command = row(
+    "countkeysinslot",
+    2,
+    Flags { readonly: true, ..Flags::NONE },
+    "keyspace read slow",
+    Docs {
+        summary: "Returns the number of midi's keys in a slot of the cluster, in all databases.",
+        complexity: "O(D), D being the number of databases",
+        args: &[arg("slot", ArgKind::Integer)],
+    },
+    Action::AllKeys(OnAllKeys::CountKeysInSlot),
+);
 
 pub(super) static FLUSHDB: Command = Command {
     tips: &[tips::ALL_SHARDS, tips::ALL_SUCCEEDED],
@@ -373,49 +387,6 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
         cursor = cursor.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
     Some(if negative { cursor.wrapping_neg() } else { cursor })
-}
-
-/// The arguments of IMPORT and EXPORT.
-pub struct ImportArgs {
-    /// The pattern of the keys to copy.
-    pub pattern: Pattern,
-    /// The maximum number of keys to copy.
-    pub count: u64,
-    /// Whether existing keys are replaced.
-    pub replace: bool,
-    /// Whether a key that was copied is removed where it was.
-    pub moves: bool,
-}
-
-impl ImportArgs {
-    /// Parses pattern, COUNT, REPLACE and MOVE.
-    pub fn parse(args: &Args<'_>, limits: &Limits) -> Result<Self, Error> {
-        let mut parsed = ImportArgs {
-            pattern: key_pattern(args.get(1), limits)?,
-            count: u64::MAX,
-            replace: false,
-            moves: false,
-        };
-        let mut at = 2;
-        while at < args.len() {
-            if args.is(at, "replace") {
-                parsed.replace = true;
-                at += 1;
-            } else if args.is(at, "move") {
-                parsed.moves = true;
-                at += 1;
-            } else if args.is(at, "count") && at + 1 < args.len() {
-                parsed.count = u64::try_from(args.integer(at + 1)?)
-                    .ok()
-                    .filter(|&n| n > 0)
-                    .ok_or(Error::NotPositive)?;
-                at += 2;
-            } else {
-                return Err(Error::Syntax);
-            }
-        }
-        Ok(parsed)
-    }
 }
 
 #[cfg(test)]

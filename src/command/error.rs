@@ -32,6 +32,12 @@ pub enum Error {
     DbOutOfRange,
     /// The host is a node of a cluster, where this is not allowed.
     NotInCluster(&'static str),
+    /// Another node has taken the slot since the command was sent.
+    SlotMoved,
+    /// There is no such slot.
+    InvalidSlot,
+    /// The host is not a node of a cluster.
+    NoCluster,
     /// SWAPDB's first argument is not a 32-bit integer.
     InvalidFirstDb,
     /// SWAPDB's second argument is not a 32-bit integer.
@@ -253,6 +259,9 @@ impl Error {
             Error::NoSuchKey => "ERR no such key".into(),
             Error::SameObject => "ERR source and destination objects are the same".into(),
             Error::DbOutOfRange => "ERR DB index is out of range".into(),
+            Error::SlotMoved => "TRYAGAIN The slot has moved to another node".into(),
+            Error::InvalidSlot => "ERR Invalid slot".into(),
+            Error::NoCluster => "ERR This instance has cluster support disabled".into(),
             Error::NotInCluster(what) => {
                 format!("ERR {what} is not allowed in cluster mode").into()
             }

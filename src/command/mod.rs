@@ -20,6 +20,7 @@ mod event;
 mod extended;
 mod get;
 pub mod glob;
+mod import;
 mod increx;
 mod journal;
 mod key;
@@ -37,6 +38,7 @@ mod reply;
 mod rights;
 mod row;
 mod set;
+pub mod slot;
 mod spec;
 mod string;
 mod table;
@@ -45,12 +47,13 @@ pub use action::{
     Action, ClientCommand, Describe, DoorCommand, OnAllKeys, OnEachKey, OnManyKeys, PortCommand,
     Run,
 };
-pub use all_keys::{ImportArgs, ScanArgs, flush_waits, key_pattern, swapped_dbs};
+pub use all_keys::{ScanArgs, flush_waits, key_pattern, swapped_dbs};
 pub use args::{Args, Keep, OwnedArgs, parse_integer};
 pub use docs::{Arg, ArgKind, Docs};
 pub use error::{Error, HostCommand, IncrexNumber, elsewhere, error_about, unknown_command};
 pub use event::{Class, Event, Events};
 pub use get::getex_checks_first;
+pub use import::ImportArgs;
 pub use keys::{Access, Keys};
 pub use keyspace_digest::digested_db;
 pub use lcs::{Lcs, LcsOptions};

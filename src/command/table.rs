@@ -33,6 +33,7 @@ macro_rules! rows_of_host {
             bitmap::SETBIT bitmap::GETBIT bitmap::BITCOUNT bitmap::BITPOS bitmap::BITOP
             bitfield::BITFIELD bitfield::BITFIELD_RO
             journal::JOURNAL
+            all_keys::COUNTKEYSINSLOT
         }
     };
 }

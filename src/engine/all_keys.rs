@@ -8,6 +8,7 @@ use super::long::ScanState;
 use super::slot::ThreadSlot;
 use super::state::Engine;
 use crate::command::record::Record;
+use crate::command::slot::slot_arg;
 use crate::command::{Cluster, Error, OnAllKeys, Reply, ScanArgs, swapped_dbs};
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Remains, Table};
@@ -46,6 +47,13 @@ impl Engine {
                 reply.integer(keys);
                 Outcome::Done
             }
+            OnAllKeys::CountKeysInSlot => {
+                let counted = self.count_keys_in_slot(call);
+                if !self.see_counted(slot) {
+                    return Outcome::NeedsMain;
+                }
+                outcome_of(call, counted.map(|keys| reply.integer(keys as i64)), reply)
+            }
             OnAllKeys::RandomKey => self.random_key(slot, call, taking, reply),
             OnAllKeys::Scan => self.scan(slot, call, taking, reply),
             OnAllKeys::SwapDb => self.swap(slot, call, reply),
@@ -55,6 +63,11 @@ impl Engine {
             | OnAllKeys::FlushDb
             | OnAllKeys::FlushAll => Outcome::Long,
         })
+    }
+
+    fn count_keys_in_slot(&self, call: &Call<'_>) -> Result<u64, Error> {
+        let slot = slot_arg(&call.args, 1)?;
+        if self.slots.are_on() { Ok(self.slots.keys(slot)) } else { Err(Error::NoCluster) }
     }
 
     /// Only the main thread exchanges databases, because it may wait for all tokens.
@@ -152,6 +165,9 @@ impl Engine {
             None => (0, Record::FlushAll),
         };
         let tables = self.edit_all(locked, by.logs(record), |shard, store, changes| {
+            if shard == 0 {
+                self.slots.clear(only);
+            }
             let mut next = only.or(Some(0));
             while let Some(db) = next {
                 let table =
@@ -168,7 +184,10 @@ impl Engine {
 
     /// Exchanges two databases at one moment.
     pub fn swap_dbs(&self, locked: Locked<'_>, a: u32, b: u32, by: ChangedBy) {
-        self.edit_all(locked, by.logs((a, Record::SwapDb { a, b })), |_, store, changes| {
+        self.edit_all(locked, by.logs((a, Record::SwapDb { a, b })), |shard, store, changes| {
+            if shard == 0 {
+                self.slots.swap(a, b);
+            }
             self.edit_databases(locked, store, &[a, b], changes, |store| store.swap_dbs(a, b));
         });
     }

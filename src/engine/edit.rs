@@ -118,6 +118,7 @@ impl Engine {
         if table.gained() != Census::default() {
             account.slot.book(at.db, table.take_gained());
         }
+        self.slots.count(at.db, &key, done.gained());
         self.note_due(at.shard, table);
         self.key_ended(account.slot, watched, at.db, key, done.expired, done.changed);
     }
@@ -174,6 +175,7 @@ impl Engine {
         let (table, watched) = store.db_and_watched(db);
         let mut is_changed = false;
         let mut expired = |entry: Entry| {
+            self.slots.count(db, || entry.key(), -1);
             self.key_ended(slot, watched, db, || entry.key(), true, false);
             if is_logged {
                 is_changed = true;

@@ -9,6 +9,7 @@ use super::call::Call;
 use super::gates::Gates;
 use super::slot::ThreadSlot;
 use super::state::Engine;
+use crate::command::slot::slot_of;
 use crate::command::{Error, Flags};
 
 /// Reasons that concern all commands.
@@ -143,7 +144,14 @@ impl Engine {
         if self.gates().has(Gates::UNSYNCED) && !call.row().flags.stale {
             return Some(Error::MasterDown);
         }
-        if call.row().flags.write { self.write_refusal(false) } else { None }
+        if !call.row().flags.write {
+            return None;
+        }
+        let is_lost = |at| self.slots.is_lost(slot_of(call.args.get(at)));
+        if self.slots.are_on() && call.row().key_positions(&call.args).any(is_lost) {
+            return Some(Error::SlotMoved);
+        }
+        self.write_refusal(false)
     }
 }
 

@@ -10,6 +10,7 @@ use crossbeam::utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::by_shard::sort_by_shard;
+use super::slots::SlotCounts;
 use super::state::Engine;
 use crate::store::{
     Done, Edit, KeyHash, KeyHasher, Now, Origin, Remains, Store, Table, UnixMs, Value, prefetch,
@@ -26,6 +27,7 @@ pub struct Staging {
     shards: Box<[CachePadded<Mutex<Store>>]>,
     hasher: KeyHasher,
     mask: u32,
+    slots: SlotCounts,
 }
 
 /// A key that is to be staged.
@@ -46,6 +48,7 @@ pub struct StagedKey<'a> {
 pub struct StagedShard<'a> {
     store: MutexGuard<'a, Store>,
     hasher: &'a KeyHasher,
+    slots: &'a SlotCounts,
 }
 
 impl Staging {
@@ -56,6 +59,7 @@ impl Staging {
             shards: shards.map(|_| CachePadded::new(Mutex::new(Store::default()))).collect(),
             hasher: engine.hasher.clone(),
             mask: engine.mask,
+            slots: SlotCounts::of(&engine.config),
         }
     }
 
@@ -90,7 +94,8 @@ impl Staging {
     /// A shard, as soon as no other thread has it.
     #[inline]
     pub fn lock(&self, shard: u32) -> StagedShard<'_> {
-        StagedShard { store: self.shards[shard as usize].lock(), hasher: &self.hasher }
+        let store = self.shards[shard as usize].lock();
+        StagedShard { store, hasher: &self.hasher, slots: &self.slots }
     }
 
     /// How many keys there are, expired ones included.
@@ -134,6 +139,7 @@ impl StagedShard<'_> {
         if new.origin != Origin::Given {
             edit.set_origin(new.origin);
         }
+        self.slots.count(db, || new.key, 1);
         true
     }
 }
@@ -141,9 +147,12 @@ impl StagedShard<'_> {
 impl Engine {
     /// Replaces the whole keyspace by the staged one, at one moment. Returns the old tables, for
     /// [`Engine::free_later`].
-    pub fn install(&self, locked: Locked<'_>, staging: Staging) -> Vec<Remains> {
-        let mut remains = Vec::new();
+    pub fn install(&self, locked: Locked<'_>, mut staging: Staging) -> Vec<Remains> {
+        let (mut remains, mut slots) = (Vec::new(), Some(staging.slots.take()));
         self.edit_with(locked, staging, |store, db, staged| {
+            if let Some(slots) = slots.take() {
+                self.slots.become_those_of(&slots);
+            }
             let before = store.replace_db(db, staged);
             if !before.is_empty() {
                 remains.push(before.into_remains());
@@ -157,7 +166,9 @@ impl Engine {
     /// that watch keys all keys have changed.
     pub fn merge(&self, locked: Locked<'_>, staging: Staging) {
         self.edit_with(locked, staging, |store, db, staged| {
-            put_all(store.db(db), staged, &self.hasher);
+            put_all(store.db(db), staged, &self.hasher, |key, gained| {
+                self.slots.count(db, || key, gained);
+            });
         });
     }
 
@@ -214,7 +225,12 @@ fn has_any(table: &Table, staged: &Table, hasher: &KeyHasher) -> bool {
 }
 
 /// Moves all entries to `table`, in place of those of the same name.
-fn put_all(table: &mut Table, staged: Table, hasher: &KeyHasher) {
+fn put_all(
+    table: &mut Table,
+    staged: Table,
+    hasher: &KeyHasher,
+    mut count: impl FnMut(&[u8], i64),
+) {
     let now = before_all();
     let mut name = Vec::new();
     for entry in staged.into_entries() {
@@ -222,5 +238,6 @@ fn put_all(table: &mut Table, staged: Table, hasher: &KeyHasher) {
         name.extend_from_slice(entry.key());
         let (hash, mut done) = (hasher.hash(&name), Done::default());
         Edit::new(table, hasher, hash, &name, &now, &mut done).put(entry);
+        count(&name, done.gained());
     }
 }

@@ -21,6 +21,7 @@ use super::refusals::Refusals;
 use super::request::Request;
 use super::settings::{Config, Settings};
 use super::slot::ThreadSlot;
+use super::slots::SlotCounts;
 use super::unit::Unit;
 use super::users::Users;
 use super::workers::Workers;
@@ -75,6 +76,8 @@ pub struct Engine {
     pub(super) unlogged: Mutex<Vec<(u64, ForMain)>>,
     /// Counters, memory credit and queued commands.
     pub books: Books,
+    /// The keys of each slot of a cluster.
+    pub slots: SlotCounts,
     /// The host and the ports.
     pub outside: Outside,
 }
@@ -120,6 +123,7 @@ impl Engine {
             unreleased: Unreleased::default(),
             mask: config.shards as u32 - 1,
             books: Books::new(&config),
+            slots: SlotCounts::of(&config),
             outside: Outside::new(wake_main),
             // Until the host reports otherwise: it loads its data before anything else.
             gates: AtomicU32::new(Gates::LOADING.bits()),

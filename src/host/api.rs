@@ -44,17 +44,19 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_BlockClient RedisModule_Call RedisModule_CallReplyArrayElement
         RedisModule_CallReplyInteger RedisModule_CallReplyLength RedisModule_CallReplyStringPtr
         RedisModule_CallReplyType RedisModule_Calloc RedisModule_CloseKey
-        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgsCount RedisModule_CreateCommand
-        RedisModule_CreateDataType RedisModule_CreateModuleUser RedisModule_CreateString
-        RedisModule_CreateTimer RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient
-        RedisModule_EventLoopAdd RedisModule_EventLoopDel RedisModule_Free RedisModule_FreeCallReply
+        RedisModule_CommandFilterArgGet RedisModule_CommandFilterArgReplace
+        RedisModule_CommandFilterArgsCount RedisModule_CreateCommand RedisModule_CreateDataType
+        RedisModule_CreateModuleUser RedisModule_CreateString RedisModule_CreateTimer
+        RedisModule_DbSize RedisModule_DeauthenticateAndCloseClient RedisModule_EventLoopAdd
+        RedisModule_EventLoopDel RedisModule_Free RedisModule_FreeCallReply
         RedisModule_FreeModuleUser RedisModule_FreeServerInfo RedisModule_FreeString
         RedisModule_FreeThreadSafeContext RedisModule_GetAbsExpire
         RedisModule_GetBlockedClientPrivateData RedisModule_GetClientId
         RedisModule_GetClientInfoById RedisModule_GetClientUserNameById RedisModule_GetCommand
         RedisModule_GetContextFlags RedisModule_GetCurrentUserName
         RedisModule_GetDetachedThreadSafeContext RedisModule_GetModuleUserACLString
-        RedisModule_GetModuleUserFromUserName RedisModule_GetNotifyKeyspaceEvents
+        RedisModule_GetModuleUserFromUserName RedisModule_GetMyClusterID
+        RedisModule_GetNotifyKeyspaceEvents
         RedisModule_GetSelectedDb RedisModule_GetServerInfo RedisModule_GetThreadSafeContext
         RedisModule_HoldString RedisModule_InfoAddFieldCString RedisModule_InfoAddSection
         RedisModule_IsIOError RedisModule_IsKeysPositionRequest RedisModule_KeyAtPosWithFlags

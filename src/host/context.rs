@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use redis_module::raw;
 
 use super::api::{Level, RawCtx, api, write_log};
-use super::string::HostString;
+use super::string::{HostString, OwnString};
 use crate::engine::Locked;
 
 /// A context of the host, valid for one callback or one hold of the global lock.
@@ -135,6 +135,13 @@ impl<'a> Filtered<'a> {
     #[inline]
     pub fn arg(self, number: i32) -> &'a [u8] {
         self.string(number).map_or(&[], HostString::bytes)
+    }
+
+    /// Replaces argument `number`.
+    pub fn replace(self, number: i32, text: &[u8]) {
+        let string = OwnString::new(text).into_raw();
+        // SAFETY: the filter's own context; the host takes over the reference.
+        unsafe { api!(RedisModule_CommandFilterArgReplace)(self.0, number, string) };
     }
 
     /// The id of the client that sent it; `None` before Redis 7.2, which does not report it.

@@ -15,10 +15,11 @@ use super::persistence::journal::{self, Logging};
 use super::persistence::replaying;
 use super::register::Trampoline;
 use super::reply::HostReply;
+use super::slots::migration;
 use super::string::HostString;
 use super::users::USERS;
 use super::{PREFIX, guarded, import_source, keys, notifications, own_commands, unit};
-use crate::command::{Args, COMMANDS, DoorCommand, Error, Reply, rows_of_host};
+use crate::command::{Action, Args, COMMANDS, DoorCommand, Error, OnAllKeys, Reply, rows_of_host};
 use crate::engine::{
     Author, Call, Caller, Gates, HostClient, JobOwner, JobReply, Origin, WaitsFor,
 };
@@ -93,6 +94,9 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;
     }
+    if migration::is_coming() && replaying::import(number, ctx, argv) {
+        return;
+    }
     let inside = unit::is_inside(ctx);
     let limits = engine.settings.limits(MAX_MAIN_REPLY_BYTES);
     let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
@@ -125,6 +129,9 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     }
     if row.flags.write {
         GATES.check(ctx);
+        if matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll)) {
+            migration::before_flush();
+        }
     }
     {
         let _logging = Logging::begin_command(ctx, row.name, argv);

@@ -14,6 +14,7 @@ use super::persistence::sync::SYNC;
 use super::persistence::{
     backlog, base, confirmed, fork, handover, journal, loading, quarantine, save_points, saving,
 };
+use super::slots::{lost, migration};
 use super::users::USERS;
 use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
@@ -45,6 +46,7 @@ pub fn register(ctx: Ctx<'_>, waker: &'static Waker) -> bool {
     let subscribed = watched.iter().all(|&(event, callback)| subscribe(ctx, event, callback));
     // 7.0.0 has no CONFIG event; the cron event notices a change there.
     subscribe(ctx, raw::REDISMODULE_EVENT_CONFIG, on_config);
+    migration::register(ctx);
     fork::register();
     // SAFETY: the callback and what it gets live forever.
     unsafe {
@@ -138,6 +140,8 @@ fn before_sleep(ctx: Ctx<'_>) {
     GATES.before_sleep(ctx);
     notifications::before_sleep(ctx);
     watch::before_sleep(locked);
+    lost::before_sleep(ctx);
+    migration::before_sleep(ctx);
     lock::run_starving(ctx);
     turn::tell(engine, locked);
     let all_freed = kept::free_dropped(locked);
@@ -173,6 +177,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
         USERS.on_cron(ctx.locked());
         watch::on_cron(ctx.locked());
         confirmed::may_change();
+        lost::on_cron(ctx);
         instance().engine.log.clear_spares();
         instance().engine.allow_more_refusals(ctx.locked());
     });

@@ -16,6 +16,21 @@ pub fn are_asked_for(keys: Keys) -> bool {
     matches!(keys, Keys::CountedPairs(_) | Keys::ByOptions(_) | Keys::Fields)
 }
 
+/// Whether the host has CLUSTER MIGRATION: Redis from 8.4 on.
+pub fn has_migrations() -> bool {
+    // SAFETY: filled in at load, and never changed.
+    unsafe { raw::RedisModule_ClusterPropagateForSlotMigration }.is_some()
+}
+
+/// Whether a migration of slots may ask modules for the keys of what they have logged.
+///
+/// That is a defect of Redis (8.6.3, `moduleGetCommandKeysViaAPI`): the end of such a question
+/// counts as the end of a command, which propagates what is pending, which asks again, until the
+/// stack is full.
+pub fn asks_without_end(ctx: Ctx<'_>) -> bool {
+    has_migrations() && ctx.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
 /// Reports a call's keys if the host asks for them; false if this is a call to run.
 pub fn answer(ctx: Ctx<'_>, row: &Command, argv: &[HostString<'_>]) -> bool {
     // SAFETY: the command's own context.

@@ -121,9 +121,10 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     output::look(ctx);
     notifications::refresh(ctx);
     if engine_config.cluster != Cluster::Off {
-        let text = "midi's keys do not move with the slots of a cluster. Before a slot moves, have \
-                    its keys leave midi: MIDI.EXPORT … MOVE.";
-        log(ctx, Level::Warning, text);
+        let text = "MIGRATE does not move midi's keys, so a slot that has midi's keys cannot leave \
+                    this node by CLUSTER SETSLOT. Have them leave midi first: MIDI.EXPORT * SLOT n \
+                    MOVE.";
+        log(ctx, Level::Notice, text);
     }
     // Valkey 9.2 and later. A save without a fork has no moment at which midi's keys hold still.
     if ctx.config_text(c"forkless-infrastructure-enabled").is_some_and(|text| text == b"yes") {

@@ -42,6 +42,7 @@ mod register;
 mod renamed;
 mod reply;
 mod rights;
+mod slots;
 mod string;
 mod turn;
 mod unit;

@@ -19,7 +19,8 @@ use crate::command::{Action, COMMANDS, Command, withdraw};
 use crate::engine::Locked;
 
 /// Commands of the host that the filter must recognise, even if they are renamed.
-const SEEN: [&str; 7] = ["acl", "client", "config", "exec", "failover", "shutdown", "watch"];
+const SEEN: [&str; 8] =
+    ["acl", "client", "cluster", "config", "exec", "failover", "shutdown", "watch"];
 
 /// Whether any of those is renamed.
 static ANY_SEEN: AtomicBool = AtomicBool::new(false);

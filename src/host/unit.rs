@@ -18,7 +18,7 @@ use super::instance::instance;
 use super::persistence::sync::SYNC;
 use super::persistence::{backlog, confirmed, handover, journal, loading, quarantine, saving};
 use super::users::USERS;
-use super::{active_expiry, guarded, import_source, notifications, renamed, watch};
+use super::{active_expiry, guarded, import_source, notifications, renamed, slots, watch};
 use crate::engine::Locked;
 
 /// Set while the host executes a unit's commands, whatever the context.
@@ -76,6 +76,9 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             handover::before_exec(command);
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
+        7 if name.eq_ignore_ascii_case(b"cluster") => {
+            guarded((), || slots::before_cluster(command))
+        }
         6 if name.eq_ignore_ascii_case(b"config") => guarded((), || {
             USERS.before_config(command);
             quarantine::before_config(command);

@@ -31,6 +31,8 @@ pub struct Done {
     kind: ChangeKind,
     /// What it was before each change, the oldest first, if that is kept.
     before: SmallVec<[Before; 1]>,
+    /// 1 if the table has the key now and had not before, -1 the other way round.
+    gained: i8,
 }
 
 /// What an edit keeps for a log of changes.
@@ -56,6 +58,12 @@ impl Done {
     #[inline]
     pub fn kind(&self) -> &ChangeKind {
         &self.kind
+    }
+
+    /// How many keys the table gained: 1, 0 or -1.
+    #[inline]
+    pub fn gained(&self) -> i64 {
+        i64::from(self.gained)
     }
 
     /// Takes what the key was before each change, the oldest first.
@@ -227,6 +235,7 @@ impl<'a> Edit<'a> {
         let (hasher, hash, name) = (self.hasher, self.hash, self.name);
         self.make_room();
         self.done.keep(|| Before::Absent);
+        self.done.gained += 1;
         self.apply(kind, |table| table.insert(hasher, hash, name, value, expire_at));
         self.place.set(KeyState::Unknown);
     }
@@ -238,6 +247,7 @@ impl<'a> Edit<'a> {
         self.remove();
         self.make_room();
         self.done.keep(|| Before::Absent);
+        self.done.gained += 1;
         self.apply(ChangeKind::Whole, |table| table.put(hasher, hash, entry));
         self.place.set(KeyState::Unknown);
     }
@@ -311,6 +321,7 @@ impl<'a> Edit<'a> {
         let Some(found) = self.found() else { return false };
         let (hasher, hash) = (self.hasher, self.hash);
         let removed = self.table.remove(hasher, hash, found);
+        self.done.gained -= 1;
         self.done.keep(|| Before::Was(removed));
         self.apply(ChangeKind::Whole, |_| ());
         self.place.set(KeyState::Absent);
@@ -397,6 +408,7 @@ impl<'a> Edit<'a> {
             return;
         }
         let expired = self.table.expire(self.hasher, self.hash, found);
+        self.done.gained -= 1;
         self.done.keep(|| Before::Was(expired));
         self.done.expired = true;
         self.place.set(KeyState::Absent);

@@ -32,7 +32,7 @@ fn client_of(builder: Builder) -> (Server, Client) {
     wait_until("the cluster is up", || {
         client.run("CLUSTER INFO").text().contains("cluster_state:ok")
     });
-    assert!(server.log().contains("midi's keys do not move with the slots of a cluster"));
+    assert!(server.log().contains("a slot that has midi's keys cannot leave"));
     (server, client)
 }
 

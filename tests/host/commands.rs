@@ -66,13 +66,14 @@ const ROWS: [Row; 70] = [
     row("scan", "readonly", "cursor pattern count type", "0 MATCH x*"),
     row("randomkey", "readonly", "", ""),
     row("dbsize", "readonly fast", "", ""),
+    row("countkeysinslot", "readonly", "slot", "0"),
     row("keyspacedigest", "readonly", "db", "0"),
     row("flushdb", "write", "flush-type", "ASYNC"),
     row("flushall", "write", "flush-type", ""),
     row("swapdb", "write fast", "index1 index2", "0 1"),
     row("populate", "write denyoom", "count prefix size", "10 x 5"),
-    row("import", "write denyoom", "pattern count replace move", "x* COUNT 1 REPLACE"),
-    row("export", "write denyoom", "pattern count replace move", "x* COUNT 1"),
+    row("import", "write denyoom", "pattern count replace move slot", "x* COUNT 1 REPLACE"),
+    row("export", "write denyoom", "pattern count replace move slot", "x* COUNT 1"),
     row("jobs", "admin", "id", "CANCEL 1"),
     row("info", "", "section", "memory"),
     row("help", "", "", ""),
@@ -132,6 +133,7 @@ pub const OWN: [&str; 12] = [
     "msetex",
     "increx",
     "keyspacedigest",
+    "countkeysinslot",
 ];
 
 /// Single commands where the host has one for every subcommand.
@@ -178,8 +180,8 @@ fn every_row_runs_in_every_mode() {
         for row in ROWS.iter().filter(|row| !twins().any(|twin| twin.name == row.name)) {
             client.ok("MIDI.SET key1 v");
             let reply = client.call(&words(row, "midi."));
-            // No job has that number, so CANCEL fails.
-            let expected_error = row.name == "jobs";
+            // No job has that number, so CANCEL fails; and no cluster has slots here.
+            let expected_error = matches!(row.name, "jobs" | "countkeysinslot");
             assert_eq!(reply.is_error(), expected_error, "{mode:?}: {}: {reply:?}", row.name);
         }
         assert_eq!(client.info_number("midi_shards", "midi_panics"), 0);

@@ -21,6 +21,7 @@ mod aof_units;
 mod backups;
 mod bitmaps;
 mod cluster;
+mod cluster_slots;
 mod commands;
 mod config;
 mod copies;

@@ -303,6 +303,7 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("increx k", None),
     ("append k x", None),
     ("strlen k", None),
+    ("countkeysinslot 0", Some("ERR This instance has cluster support disabled")),
     ("getrange k 0 1", None),
     ("substr k 0 1", None),
     ("setrange k 0 x", None),

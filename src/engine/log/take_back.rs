@@ -150,7 +150,13 @@ impl AllHeld<'_> {
         let engine = self.engine();
         let Some(store) = self.store_mut(shard) else { return };
         let before: Vec<Census> = databases.iter().map(|&db| store.census(db)).collect();
+        let count = |store: &Store, gained| {
+            let tables = databases.iter().filter_map(|&db| Some((db, store.table(db)?)));
+            tables.for_each(|(db, table)| engine.slots.count_table(db, table, gained));
+        };
+        count(store, -1);
         change(store);
+        count(store, 1);
         for (&db, before) in databases.iter().zip(before) {
             slot.book(db, store.census(db) - before);
             engine.note_due(shard, store.db(db));
@@ -172,5 +178,6 @@ fn exchange_key(
     let (db, name) = (change.db, change.name);
     let key = run.name(name);
     Edit::new(store.db(db), &engine.hasher, hash, key, &now, &mut done).restore(change.before);
+    engine.slots.count(db, || run.name(name), done.gained());
     run.note_named(db, name, done.take_before());
 }

@@ -6,6 +6,7 @@ mod free;
 mod keys;
 mod keyspace_digest;
 mod lcs;
+mod lost;
 mod mget;
 mod populate;
 mod random;
@@ -70,7 +71,7 @@ fn work_of(engine: &Engine, call: &Call<'_>, locked: Option<Locked<'_>>) -> Resu
             let Config { databases, cluster, .. } = engine.config;
             Ok(keyspace_digest::work(engine, digested_db(&call.args, databases, cluster)?))
         }
-        OnAllKeys::DbSize | OnAllKeys::SwapDb => Err(Error::Internal),
+        OnAllKeys::DbSize | OnAllKeys::CountKeysInSlot | OnAllKeys::SwapDb => Err(Error::Internal),
     }
 }
 

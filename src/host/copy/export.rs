@@ -19,7 +19,7 @@ use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
 const EXPORT_BATCH: usize = 256;
 
-/// MIDI.EXPORT pattern [COUNT n] [REPLACE] [MOVE]. `None` if a job will answer.
+/// MIDI.EXPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.
 ///
 /// # Errors
 /// Why it was refused, or ended early.
@@ -98,13 +98,12 @@ impl Export {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
-            let (pattern, batch, scanned) =
-                (&self.args.pattern, &mut self.batch, &mut self.scanned);
-            let (not_strings, moves) = (&mut self.counts.not_strings, self.args.moves);
+            let (args, batch, scanned) = (&self.args, &mut self.batch, &mut self.scanned);
+            let (not_strings, moves) = (&mut self.counts.not_strings, args.moves);
             let next =
                 held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
                     *scanned += 1;
-                    if !pattern.matches(entry.key()) || entry.is_expired(&now) {
+                    if !args.want(entry.key()) || entry.is_expired(&now) {
                         return;
                     }
                     let key = entry.key().to_vec();

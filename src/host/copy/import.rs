@@ -16,7 +16,6 @@ use super::super::string::{HostString, OwnString};
 use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
-use crate::command::glob::Pattern;
 use crate::command::{Error, ImportArgs, Transcript};
 use crate::engine::{Call, Engine, Progress, Slice};
 use crate::store::{UnixMs, Value};
@@ -25,7 +24,7 @@ use crate::store::{UnixMs, Value};
 /// Reading a shorter one in place would change its encoding.
 const PLAIN_BYTES: usize = 1024;
 
-/// MIDI.IMPORT pattern [COUNT n] [REPLACE] [MOVE]. `None` if a job will answer.
+/// MIDI.IMPORT pattern [COUNT n] [REPLACE] [MOVE] [SLOT n]. `None` if a job will answer.
 ///
 /// # Errors
 /// Why it was refused, or ended early.
@@ -77,7 +76,7 @@ impl Drop for Cursor {
 
 /// What one step of the scan found.
 struct Found<'a> {
-    pattern: &'a Pattern,
+    args: &'a ImportArgs,
     now: UnixMs,
     seen: u64,
     not_strings: u64,
@@ -96,7 +95,7 @@ unsafe extern "C" fn on_scanned(
         let found = &mut *found.cast::<Found<'_>>();
         found.seen += 1;
         let Some(name) = HostString::new(name) else { return };
-        if key.is_null() || !found.pattern.matches(name.bytes()) {
+        if key.is_null() || !found.args.want(name.bytes()) {
             return;
         }
         let expire_at = api!(RedisModule_GetAbsExpire)(key);
@@ -131,7 +130,7 @@ impl Import {
     /// One step of the scan: one bucket of the host's table.
     fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow) {
         let mut found = Found {
-            pattern: &self.args.pattern,
+            args: &self.args,
             now: (instance().engine.config.clock)(),
             seen: 0,
             not_strings: 0,

@@ -25,7 +25,7 @@ use super::super::config::table::REPLY_AFTER_IGNORED;
 use super::super::instance::instance;
 use super::super::string::{HostString, OwnString};
 use super::save_points;
-use crate::command::record::{Record, is_text_of};
+use crate::command::record::{Record, Records, is_text_of};
 use crate::engine::{Gates, Locked, Logged, Mode, Wrote, as_command};
 use crate::limits::{AOF_LOOKED_AT_EVERY, GATHERED_BYTES};
 
@@ -59,6 +59,9 @@ static KNOWS_OF_FSYNCS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the thread that has begun the tail has told the main thread of it.
 static TAIL_IS_DUE: AtomicBool = AtomicBool::new(false);
+
+/// Whether slots leave this node now: what is logged must name its keys, or it does not go along.
+static SLOTS_LEAVE: AtomicBool = AtomicBool::new(false);
 
 /// The most arguments of a command that stands for a record, but for BITOP.
 const ARGUMENTS: usize = 5;
@@ -141,6 +144,7 @@ pub fn write(_: Locked<'_>, logged: Logged<'_>) -> Wrote {
     };
     match as_command {
         Some(record) => replicate_record(ctx, record),
+        None if SLOTS_LEAVE.load(Ordering::Relaxed) => replicate_each(ctx, &logged.text()),
         None => replicate(ctx, c"MIDI.JOURNAL", &[&logged.text()]),
     }
 }
@@ -178,6 +182,46 @@ pub fn is_called_by_module(ctx: Ctx<'_>) -> bool {
     const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
     ctx.flags() & (UNIT | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
         == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+}
+
+/// Whether slots leave this node from now on.
+pub fn set_slots_leave(leave: bool) {
+    SLOTS_LEAVE.store(leave, Ordering::Relaxed);
+}
+
+/// Whether slots leave this node now.
+pub fn slots_leave() -> bool {
+    SLOTS_LEAVE.load(Ordering::Relaxed)
+}
+
+/// Has the host log each record of a text as a command: a migration of slots takes along only what
+/// names its keys. How values came about does not get into the log then.
+fn replicate_each(ctx: Ctx<'_>, text: &[u8]) -> Wrote {
+    let Ok(records) = Records::new(text) else { return Wrote::Refused };
+    let previous = ctx.selected_db();
+    let mut all = Wrote::Taken;
+    for record in records.flatten() {
+        match record {
+            Record::Select { db } => _ = ctx.select_db(db),
+            // The host makes one transaction of all.
+            Record::Multi | Record::Exec => {}
+            Record::SetRanges { key, pieces } => {
+                for (offset, bytes) in pieces.iter() {
+                    let part = Record::SetRange { key, offset: offset as u32, bytes };
+                    if replicate_record(ctx, part) == Wrote::Refused {
+                        all = Wrote::Refused;
+                    }
+                }
+            }
+            record => {
+                if replicate_record(ctx, record) == Wrote::Refused {
+                    all = Wrote::Refused;
+                }
+            }
+        }
+    }
+    ctx.select_db(previous);
+    all
 }
 
 fn replicate_record(ctx: Ctx<'_>, record: Record<'_>) -> Wrote {

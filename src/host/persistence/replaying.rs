@@ -23,7 +23,7 @@ use super::super::kept::HostArgs;
 use super::super::reply::HostReply;
 use super::super::string::HostString;
 use super::super::unit;
-use super::journal::replicate_command;
+use super::journal::{Logging, replicate_command};
 use super::sync::SYNC;
 use super::{loaded_file, loading};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
@@ -56,6 +56,25 @@ pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
         HostReply::new(ctx).ok();
     } else {
         return false;
+    }
+    true
+}
+
+/// Runs a command of the node from which slots come. False for others. The host sends it as its
+/// master's, and would not stop if it were refused. What it does is logged.
+#[cold]
+pub fn import(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
+    if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED == 0 {
+        return false;
+    }
+    let _logging = Logging::begin_command(ctx, COMMANDS[number].name, argv);
+    match command(number, ctx, argv) {
+        Ok(()) => HostReply::new(ctx).ok(),
+        Err(reason) => {
+            let text = format!("A write of slots that come to this node has failed: {reason}");
+            instance().log(Level::Warning, &text);
+            HostReply::new(ctx).error(reason.as_bytes());
+        }
     }
     true
 }

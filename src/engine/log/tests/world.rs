@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::command::record::{Record, Records};
+use crate::command::slot::slot_of;
 use crate::command::{Args, Cluster, Keep, Reply, Transcript, find};
 use crate::engine::call::{Author, Call, Taking};
 use crate::engine::edit::Account;
@@ -46,7 +47,7 @@ pub(super) fn new_engine(gates: Gates) -> Engine {
         workers: WORKERS,
         shards: SHARDS,
         databases: DATABASES,
-        cluster: Cluster::Off,
+        cluster: Cluster::ManyDatabases,
         safemode: false,
         clock: || CLOCK.get(),
     };
@@ -143,6 +144,9 @@ pub(super) fn content(all: &AllHeld<'_>) -> Result<Keys, String> {
         bytes += there.bytes;
     }
     check(engine.books.totals().bytes == bytes, "count of bytes")?;
+    let mut of_slots: BTreeMap<(u32, u16), u64> = BTreeMap::new();
+    keys.keys().for_each(|(db, key)| *of_slots.entry((*db, slot_of(key))).or_default() += 1);
+    check(engine.slots.all() == of_slots, "count of the slots' keys")?;
     Ok(keys)
 }
 

@@ -1,0 +1,222 @@
+//! Slots that this node has lost to another master: midi's keys of them are removed, as the host
+//! removes its own.
+//!
+//! No event tells a module who owns a slot, but for Redis's own migrations. So the host is asked
+//! from time to time. A slot counts as lost if it was this node's at one look, and another master's
+//! at the next: never on a replica, never because the host has just been started, and never if
+//! nobody has it.
+//!
+//! A slot becomes this node's, or gets keys before that, only by commands to this node, which the
+//! filter sees. From there on nothing of it is removed until the host has been asked again.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::super::api::{Answer, Ctx, Level, log};
+use super::super::instance::instance;
+use super::is_my_id;
+use crate::command::slot::{SLOTS, slot_of_text};
+use crate::engine::Gates;
+use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
+
+/// What is known of slots.
+struct SlotOwners {
+    /// Who owned each at the last look; `None` before the first one, and on a replica.
+    owners: Option<Vec<Owner>>,
+    /// Those that another master has taken from this node since it was started.
+    lost: BTreeSet<u16>,
+    /// Some of these may have come back since the last look.
+    is_doubted: bool,
+    /// When the next look is due, and when it may be at the earliest.
+    next: Option<(Instant, Instant)>,
+}
+
+static KNOWN: Mutex<SlotOwners> =
+    Mutex::new(SlotOwners { owners: None, lost: BTreeSet::new(), is_doubted: false, next: None });
+
+/// Whether a command has come that may change what this node owns.
+static MAY_CHANGE: AtomicBool = AtomicBool::new(false);
+
+/// Who owns a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    /// This node.
+    Me,
+    /// Another master.
+    Another,
+}
+
+/// The main loop is about to sleep: a command that may change what this node owns has been
+/// executed or refused.
+#[inline]
+pub fn before_sleep(ctx: Ctx<'_>) {
+    if MAY_CHANGE.load(Ordering::Relaxed) {
+        look(ctx);
+    }
+}
+
+/// A tenth of a second has passed.
+pub fn on_cron(ctx: Ctx<'_>) {
+    if instance().engine.slots.are_on() {
+        look(ctx);
+    }
+}
+
+/// Asks the host, if it is time.
+fn look(ctx: Ctx<'_>) {
+    let (engine, mut known) = (&instance().engine, KNOWN.lock());
+    let is_due = |&(next, earliest): &(Instant, Instant)| {
+        Instant::now() >= if MAY_CHANGE.load(Ordering::Relaxed) { earliest } else { next }
+    };
+    if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
+        known.forget();
+    } else if known.next.as_ref().is_none_or(is_due) {
+        MAY_CHANGE.store(false, Ordering::Relaxed);
+        let began = Instant::now();
+        if let Some(owners) = owners(ctx) {
+            known.compare(ctx, owners);
+        }
+        let (ended, took) = (Instant::now(), began.elapsed());
+        let next = ended + OWNERS_ASKED_EVERY.max(took * OWNERS_SHARE);
+        known.next = Some((next, ended + took * OWNERS_SHARE_AT_COMMANDS));
+    }
+}
+
+/// Whether another master had the slot when the host was last asked.
+pub fn is_of_another(slot: u16) -> bool {
+    let known = KNOWN.lock();
+    known.owners.as_ref().is_some_and(|owners| owners[usize::from(slot)] == Owner::Another)
+}
+
+/// The slot, or any, may become this node's again, or get keys for that: nothing of it is removed
+/// until the host has been asked. Any client can send such a command.
+pub fn may_come_back(slot: Option<u16>) {
+    MAY_CHANGE.store(true, Ordering::Relaxed);
+    let mut known = KNOWN.lock();
+    known.is_doubted = true;
+    if slot.is_none_or(|slot| known.lost.contains(&slot)) {
+        instance().engine.slots.lose(&BTreeSet::new());
+    }
+}
+
+/// The host gets keys for these slots: what is there from now on is not to be removed. What is
+/// there already, from before or of an attempt that failed, is removed here and now.
+pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
+    let (engine, mut known) = (&instance().engine, KNOWN.lock());
+    if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
+        return;
+    }
+    let slots: BTreeSet<u16> = slots.collect();
+    if slots.iter().any(|&slot| engine.slots.keys(slot) > 0) {
+        engine.slots.lose(&slots);
+        engine.remove_lost_keys_now(ctx.locked());
+    }
+    known.are_of_another(slots.iter().copied());
+    known.lost.retain(|slot| !slots.contains(slot));
+    engine.slots.lose(&known.lost);
+}
+
+/// Another node has taken these slots: what is still to be written there is refused. The host will
+/// say when their keys are to be removed.
+pub fn are_gone(slots: impl Iterator<Item = u16> + Clone) {
+    let mut known = KNOWN.lock();
+    known.are_of_another(slots.clone());
+    known.lost.extend(slots);
+    instance().engine.slots.lose(&known.lost);
+}
+
+/// The host removes its own keys of these slots, because another node has them.
+pub fn goes(ctx: Ctx<'_>, slots: impl Iterator<Item = u16> + Clone) {
+    let mut known = KNOWN.lock();
+    if !instance().engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
+        known.are_of_another(slots.clone());
+        known.lost.extend(slots);
+        known.remove_keys(ctx);
+    }
+}
+
+impl SlotOwners {
+    /// This node is a replica, or loads its data: its slots are not its own.
+    fn forget(&mut self) {
+        if self.owners.take().is_some() || !self.lost.is_empty() {
+            self.lost.clear();
+            instance().engine.slots.lose(&self.lost);
+        }
+    }
+
+    /// An event has said so: the next look finds no change.
+    fn are_of_another(&mut self, slots: impl Iterator<Item = u16>) {
+        if let Some(owners) = &mut self.owners {
+            slots.for_each(|slot| owners[usize::from(slot)] = Owner::Another);
+        }
+    }
+
+    /// Compares the owners with those of the last look.
+    fn compare(&mut self, ctx: Ctx<'_>, owners: Vec<Owner>) {
+        for (slot, owner) in (0..).zip(&owners) {
+            let before = self.owners.as_ref().map(|before| before[usize::from(slot)]);
+            if *owner != Owner::Another {
+                self.lost.remove(&slot);
+            } else if before == Some(Owner::Me) {
+                self.lost.insert(slot);
+            }
+        }
+        self.owners = Some(owners);
+        if std::mem::take(&mut self.is_doubted) {
+            match importing(ctx) {
+                Some(slots) => slots.for_each(|slot| _ = self.lost.remove(&slot)),
+                None => self.lost.clear(),
+            }
+        }
+        self.remove_keys(ctx);
+    }
+
+    /// Has the workers remove midi's keys of the lost slots.
+    fn remove_keys(&self, ctx: Ctx<'_>) {
+        let engine = &instance().engine;
+        engine.slots.lose(&self.lost);
+        let keys: u64 = self.lost.iter().map(|&slot| engine.slots.keys(slot)).sum();
+        if keys > 0 && engine.remove_lost_keys() {
+            let text = format!(
+                "Other nodes have taken slots in which midi has {keys} keys: these are removed."
+            );
+            log(ctx, Level::Notice, &text);
+        }
+    }
+}
+
+/// The owner of each slot; `None` if the host does not tell: CLUSTER is renamed.
+fn owners(ctx: Ctx<'_>) -> Option<Vec<Owner>> {
+    let Answer::List(ranges) = ctx.call(c"CLUSTER", &[b"SLOTS"]) else { return None };
+    let mut owners = vec![Owner::Nobody; SLOTS];
+    for range in ranges {
+        let [Answer::Number(first), Answer::Number(last), Answer::List(master), ..] =
+            &range.list()[..]
+        else {
+            return None;
+        };
+        let Some(Answer::Text(id)) = master.get(2) else { return None };
+        let owner = if is_my_id(id) { Owner::Me } else { Owner::Another };
+        let range = usize::try_from(*first).ok()?..=usize::try_from(*last).ok()?;
+        owners.get_mut(range)?.fill(owner);
+    }
+    Some(owners)
+}
+
+/// The slots for which this node gets keys before it owns them: those with `[slot-<-node]` in its
+/// line of CLUSTER NODES. `None` if the host does not tell.
+fn importing(ctx: Ctx<'_>) -> Option<impl Iterator<Item = u16>> {
+    let nodes = ctx.call(c"CLUSTER", &[b"NODES"]).text()?;
+    let nodes = String::from_utf8(nodes).ok()?;
+    let mine = nodes.lines().find(|line| is_my_id(line.split(' ').next().unwrap_or("").as_bytes()));
+    let slots: Vec<u16> = mine?
+        .split(' ')
+        .filter_map(|word| word.strip_prefix('[')?.split_once("-<-"))
+        .filter_map(|(slot, _)| slot_of_text(slot.as_bytes()))
+        .collect();
+    Some(slots.into_iter())
+}

@@ -1,0 +1,175 @@
+//! CLUSTER MIGRATION of Redis 8.4 and later: midi's keys go with their slots.
+//!
+//! ```text
+//!  old owner                                                          new owner
+//!  MIGRATE_STARTED ─ fork ─ child: MIDI.SET of each key ────────────► run past gates and limits
+//!                    │      then the host's keys
+//!                    writes: each record as a command with its key ─► as above, afterwards
+//!  MIGRATE_COMPLETED (writes are paused): what is not logged is taken back, its clients are told
+//!  trim ─ the keys are removed, and logged as DELs
+//! ```
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::super::api::{Ctx, Level, RawCtx, RawEvent, log, subscribe};
+use super::super::guarded;
+use super::super::instance::instance;
+use super::super::keys::has_migrations;
+use super::super::persistence::{fork, journal};
+use super::super::string::OwnString;
+use super::lost;
+use crate::command::slot::slot_of;
+use crate::store::EntryRef;
+
+/// Whether slots come to this node.
+static COMING: AtomicBool = AtomicBool::new(false);
+
+/// Whether all keys have been removed meanwhile.
+static FLUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Whether slots come to this node now, with commands that must not be refused.
+#[inline]
+pub fn is_coming() -> bool {
+    COMING.load(Ordering::Relaxed)
+}
+
+/// A command is about to remove all keys: that does not go along, so no migration may go on. The
+/// host's own FLUSHALL ends them, too. They end when the main loop is about to sleep: no slot
+/// changes hands before that.
+#[inline]
+pub fn before_flush() {
+    if journal::slots_leave() || is_coming() {
+        FLUSHED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The main loop is about to sleep.
+#[inline]
+pub fn before_sleep(ctx: Ctx<'_>) {
+    if FLUSHED.load(Ordering::Relaxed) && FLUSHED.swap(false, Ordering::Relaxed) {
+        ctx.call(c"CLUSTER", &[b"MIGRATION", b"CANCEL", b"ALL"]);
+    }
+}
+
+/// Subscribes to the events of migrations, where the host has these. The numbers of the events mean
+/// others in Valkey.
+pub fn register(ctx: Ctx<'_>) {
+    if has_migrations() {
+        subscribe(ctx, raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, on_migration);
+        subscribe(ctx, raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION_TRIM, on_trim);
+    }
+}
+
+unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mut c_void) {
+    // SAFETY: the event's own context, and its data is this structure.
+    let (ctx, slots) = unsafe {
+        (Ctx::new(ctx), ranges((*data.cast::<raw::RedisModuleClusterSlotMigrationInfo>()).slots))
+    };
+    guarded((), || match sub {
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_STARTED => {
+            COMING.store(true, Ordering::Relaxed);
+            lost::comes_back(ctx, each_of(&slots));
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_FAILED
+        | raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => {
+            COMING.store(false, Ordering::Relaxed);
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => {
+            journal::set_slots_leave(true);
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_FAILED => {
+            journal::set_slots_leave(false);
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED => {
+            journal::set_slots_leave(false);
+            // The new owner has what was logged before the pause, which is not over yet.
+            lost::are_gone(each_of(&slots));
+            journal::drop_tail(ctx, "Slots have moved to another node");
+        }
+        raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_MODULE_PROPAGATE => {
+            if let Err(reason) = send_keys(ctx, &slots) {
+                let text = format!("The slots cannot move, because midi's keys cannot: {reason}.");
+                log(ctx, Level::Warning, &text);
+                // The host then counts the migration as failed, and the slots stay.
+                // SAFETY: this is a forked child, in which nothing is left to be done.
+                unsafe { libc::_exit(1) };
+            }
+        }
+        _ => {}
+    });
+}
+
+/// The host trims slots: after a migration on the old owner, or after one that has failed on the
+/// node that would have become the new one.
+unsafe extern "C" fn on_trim(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mut c_void) {
+    // SAFETY: the event's own context, and its data is this structure.
+    let (ctx, slots) = unsafe {
+        let info = data.cast::<raw::RedisModuleClusterSlotMigrationTrimInfo>();
+        (Ctx::new(ctx), ranges((*info).slots))
+    };
+    if sub != raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_TRIM_COMPLETED {
+        guarded((), || lost::goes(ctx, each_of(&slots)));
+    }
+}
+
+/// # Safety
+/// `array` must be a live array of the host's.
+unsafe fn ranges(array: *const raw::RedisModuleSlotRangeArray) -> Vec<(u16, u16)> {
+    // SAFETY: the caller's promise; the ranges stand behind their number.
+    unsafe {
+        let first = (&raw const (*array).ranges).cast::<raw::RedisModuleSlotRange>();
+        let number = usize::try_from((*array).num_ranges).unwrap_or(0);
+        (0..number).map(|at| ((*first.add(at)).start, (*first.add(at)).end)).collect()
+    }
+}
+
+fn each_of(ranges: &[(u16, u16)]) -> impl Iterator<Item = u16> + Clone {
+    ranges.iter().flat_map(|&(first, last)| first..=last)
+}
+
+/// In the child of a migration: has the host send each key of these slots, as a command. It keeps
+/// them all until midi has named the last one.
+///
+/// # Errors
+/// The reason why not all can be sent.
+fn send_keys(ctx: Ctx<'_>, slots: &[(u16, u16)]) -> Result<(), String> {
+    let engine = &instance().engine;
+    let Some(all) = fork::held_in_child() else {
+        return Err("the process has forked on another thread".into());
+    };
+    let moves = |key: &[u8]| {
+        let slot = slot_of(key);
+        slots.iter().any(|&(first, last)| (first..=last).contains(&slot))
+    };
+    let tables = (0..engine.shard_count()).filter_map(|shard| all.store(shard)?.table(0));
+    for entry in tables.flat_map(|table| table.entries()).filter(|entry| moves(entry.key())) {
+        send_key(ctx, entry)?;
+    }
+    Ok(())
+}
+
+fn send_key(ctx: Ctx<'_>, entry: EntryRef<'_>) -> Result<(), String> {
+    let (expire_at, mut number) = (entry.expire_at(), itoa::Buffer::new());
+    let value = entry.string().map_err(|_| "a key is not a string")?;
+    let at = expire_at.map(|at| number.format(at).as_bytes());
+    let key = value.entry().key();
+    let with_expiry: [&[u8]; 4] = [key, value.bytes(), b"PXAT", at.unwrap_or_default()];
+    let args = if at.is_some() { &with_expiry[..] } else { &with_expiry[..2] };
+    let strings: Vec<OwnString> = args.iter().map(|text| OwnString::new(text)).collect();
+    // SAFETY: filled in at load; the context is the event's. The host takes references of its own
+    // to these strings, which are pointers to its strings, as `v` wants them, with their number.
+    let sent = unsafe {
+        raw::RedisModule_ClusterPropagateForSlotMigration.map(|send| {
+            let (name, format) = (c"MIDI.SET".as_ptr(), c"v".as_ptr());
+            send(ctx.raw(), name, format, strings.as_ptr(), strings.len())
+        })
+    };
+    if sent == Some(raw::REDISMODULE_OK as c_int) {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error().to_string())
+    }
+}

@@ -1,0 +1,70 @@
+//! Slots of a cluster: midi's keys must not be left behind when their slot moves to another node.
+//!
+//! The host moves a slot key by key (CLUSTER SETSLOT, MIGRATE), and knows nothing of midi's keys:
+//! so a slot that has any may not leave (`mod`). From Redis 8.4 on it also has CLUSTER MIGRATION,
+//! which takes midi's keys along (`migration`). What remains on a node whose slot another one has
+//! taken is removed (`lost`).
+
+pub mod lost;
+pub mod migration;
+
+use super::api::api;
+use super::context::Filtered;
+use super::instance::instance;
+use crate::command::Cluster;
+use crate::command::slot::slot_of_text;
+use crate::engine::Gates;
+
+/// How many bytes the id of a node has.
+const NODE_ID: usize = 40;
+
+/// A CLUSTER command is about to be executed, queued or refused. A SETSLOT that would give away a
+/// slot in which midi has keys gets a node id that no node has, with the reason in it. The host
+/// then answers that it does not know the node, after it has judged all else: the client, its
+/// rights, the slot. Only the host's own handler refuses after all of its checks, and the id is
+/// what it repeats in its error.
+pub fn before_cluster(command: Filtered<'_>) {
+    let engine = &instance().engine;
+    // A replica gets SETSLOT from its master, which has judged it.
+    if !engine.slots.are_on() || engine.gates().has(Gates::READ_ONLY) {
+        return;
+    }
+    let is = |number, word: &[u8]| command.arg(number).eq_ignore_ascii_case(word);
+    if !is(1, b"setslot") {
+        if is(1, b"addslots") || is(1, b"addslotsrange") {
+            lost::may_come_back(None);
+        }
+        return;
+    }
+    let Some(slot) = slot_of_text(command.arg(2)) else { return };
+    let is_mine = is(3, b"node") && is_my_id(command.arg(4));
+    if is_mine || is(3, b"importing") {
+        return lost::may_come_back(Some(slot));
+    }
+    let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);
+    let keys = engine.slots.keys(slot);
+    // The host knows no id of another length.
+    if leaves && keys > 0 && command.arg(4).len() == NODE_ID {
+        command.replace(4, refusal(command.arg(4), slot, keys).as_bytes());
+    }
+}
+
+/// The id of a node, and why the slot may not move there.
+fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
+    let config = &instance().engine.config;
+    let several = config.cluster == Cluster::ManyDatabases && config.databases > 1;
+    let each = if several { " in each database" } else { "" };
+    let id = String::from_utf8_lossy(id);
+    format!(
+        "{id}: midi has {keys} keys in slot {slot}, which would stay behind. First run MIDI.EXPORT \
+         * SLOT {slot} MOVE{each}"
+    )
+}
+
+/// Whether this is the id of the host's own node.
+fn is_my_id(id: &[u8]) -> bool {
+    // SAFETY: no arguments; the host's own text of 40 bytes, or null outside of a cluster.
+    let mine = unsafe { api!(RedisModule_GetMyClusterID)() };
+    // SAFETY: as above.
+    !mine.is_null() && unsafe { std::slice::from_raw_parts(mine.cast::<u8>(), NODE_ID) } == id
+}

@@ -1,0 +1,463 @@
+//! The promise: when a slot of a cluster moves, midi's keys move with it or keep it from moving,
+//! and none stays behind to come back later.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::replicas::{is_master, must_become_equal, wait_for_role};
+use crate::common::{Builder, Client, Mode, Random, Server, Value, at_once, wait_until};
+
+/// The slot of `{bar}`, which is the first node's.
+const SLOT: u16 = 5061;
+
+fn node(builder: Builder) -> Server {
+    builder.config("cluster-enabled yes").config("cluster-node-timeout 5000").start()
+}
+
+fn wait_for_cluster(nodes: &[Server], known: usize) {
+    for node in nodes {
+        let mut client = node.client();
+        wait_until("the cluster is up", || {
+            let info = client.run("CLUSTER INFO").text();
+            info.contains("cluster_state:ok") && info.contains(&format!("known_nodes:{known}"))
+        });
+    }
+}
+
+fn wait_until_up(client: &mut Client) {
+    wait_until("the cluster is up", || {
+        client.run("CLUSTER INFO").text().contains("cluster_state:ok")
+    });
+}
+
+/// Two masters with half of the slots each.
+fn two_nodes(builder: &Builder) -> [Server; 2] {
+    let nodes = [(); 2].map(|()| node(builder.clone()));
+    nodes[0].client().ok("CLUSTER ADDSLOTSRANGE 0 8191");
+    nodes[1].client().ok("CLUSTER ADDSLOTSRANGE 8192 16383");
+    for (number, node) in nodes.iter().enumerate() {
+        node.client().ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+    }
+    nodes[0].client().ok(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port()));
+    wait_for_cluster(&nodes, 2);
+    nodes
+}
+
+fn id(node: &Server) -> String {
+    node.client().run("CLUSTER MYID").text()
+}
+
+fn keys_in_slot(node: &Server) -> i64 {
+    node.client().integer(&format!("MIDI.COUNTKEYSINSLOT {SLOT}"))
+}
+
+/// Moves the slot as redis-cli does, with the server's own keys of it.
+fn move_slot(from: &Server, to: &Server) {
+    let (mut old, mut new) = (from.client(), to.client());
+    new.ok(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", id(from)));
+    old.ok(&format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", id(to)));
+    let names = old.run(&format!("CLUSTER GETKEYSINSLOT {SLOT} 1000")).array();
+    if !names.is_empty() {
+        let (port, names) = (to.port().to_string(), names.iter().map(Value::text));
+        let line = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].map(String::from);
+        let line: Vec<String> = line.into_iter().chain(names).collect();
+        assert_eq!(old.call(&line), Value::ok());
+    }
+    let done = format!("CLUSTER SETSLOT {SLOT} NODE {}", id(to));
+    new.ok(&done);
+    old.ok(&done);
+}
+
+/// The new owner takes the slot, and asks nobody.
+fn take_slot(from: &Server, to: &Server) {
+    let mut new = to.client();
+    new.ok(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", id(from)));
+    new.ok(&format!("CLUSTER SETSLOT {SLOT} NODE {}", id(to)));
+}
+
+#[test]
+fn a_slot_with_keys_stays_until_they_have_left() {
+    for mode in Mode::ALL {
+        let [first, second] = &two_nodes(&mode.builder());
+        let mut client = first.client();
+        client.ok("MIDI.SET {bar}1 one");
+        client.ok("MIDI.SET {bar}2 two PX 1000000");
+        client.ok("MIDI.SET {b}3 another");
+        client.ok("SET {bar}own x");
+        assert_eq!(keys_in_slot(first), 2);
+
+        for action in ["MIGRATING", "migrating", "NODE"] {
+            let line = format!("CLUSTER SETSLOT {SLOT} {action} {}", id(second));
+            let reply = client.run(&line).text();
+            let way_out = format!("2 keys in slot {SLOT}");
+            assert!(reply.contains(&way_out), "{mode:?}: {line}: {reply}");
+            assert!(reply.contains(&format!("MIDI.EXPORT * SLOT {SLOT} MOVE")), "{reply}");
+        }
+        let nodes = client.run("CLUSTER NODES").text();
+        assert!(!nodes.contains("->-"), "nothing migrates: {nodes}");
+
+        // What is wrong besides is reported as ever.
+        client.ok("ACL SETUSER other on nopass ~* &* +@all -cluster");
+        let mut other = first.client();
+        other.ok("AUTH other x");
+        let line = format!("CLUSTER SETSLOT {SLOT} MIGRATING {}", id(second));
+        assert!(other.run(&line).text().starts_with("NOPERM"));
+        let unknown = client.run(&format!("CLUSTER SETSLOT {SLOT} MIGRATING nosuchnode")).text();
+        assert_eq!(unknown, "ERR I don't know about node nosuchnode");
+        assert!(client.run(&format!("CLUSTER SETSLOT {SLOT} STABLE")) == Value::ok());
+
+        assert_eq!(
+            client.run(&format!("MIDI.EXPORT * SLOT {SLOT} MOVE")),
+            Value::integers(&[2, 0, 0])
+        );
+        assert_eq!(keys_in_slot(first), 0);
+        assert_eq!(client.run("MIDI.GET {b}3"), Value::bulk("another"));
+        move_slot(first, second);
+        let mut client = second.client();
+        client.ok("MIDI.SET {foo}x y");
+        let moved = client.run(&format!("MIDI.IMPORT {{bar}}[0-9] SLOT {SLOT} MOVE"));
+        assert_eq!(moved, Value::integers(&[2, 0, 0]));
+        assert_eq!(client.run("MIDI.GET {bar}1"), Value::bulk("one"));
+        assert!(client.integer("MIDI.PTTL {bar}2") > 900_000);
+        assert_eq!(client.run("GET {bar}own"), Value::bulk("x"));
+        assert_eq!((keys_in_slot(first), keys_in_slot(second)), (0, 2));
+
+        // And back: what was there has not waited for it.
+        assert_eq!(client.integer("MIDI.DEL {bar}1 {bar}2"), 2);
+        wait_until("the old owner knows the new one", || {
+            first.client().run("MIDI.GET {bar}1").text().starts_with("MOVED")
+        });
+        move_slot(second, first);
+        wait_until("the slot is back", || !first.client().run("MIDI.GET {bar}1").is_error());
+        assert_eq!(first.client().run("MIDI.MGET {bar}1 {bar}2").array().len(), 2);
+        assert!(first.client().run("MIDI.GET {bar}1").is_null());
+    }
+}
+
+/// As under its own name, if the operator has renamed it.
+#[test]
+fn a_renamed_cluster_command_is_seen() {
+    let builder = Mode::Adaptive.builder().config("rename-command CLUSTER KLUSTER");
+    let server = builder.config("cluster-enabled yes").start();
+    let mut client = server.client();
+    client.ok("KLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("the cluster is up", || {
+        client.run("KLUSTER INFO").text().contains("cluster_state:ok")
+    });
+    client.ok("MIDI.SET {bar}1 one");
+    let other = "0123456789012345678901234567890123456789";
+    let reply = client.run(&format!("KLUSTER SETSLOT {SLOT} MIGRATING {other}")).text();
+    assert!(reply.contains("MIDI.EXPORT"), "{reply}");
+}
+
+#[test]
+fn keys_of_a_slot_that_another_node_takes_are_removed() {
+    for mode in Mode::ALL {
+        let builder = mode.builder().config("appendonly yes");
+        let [first, second] = &mut two_nodes(&builder);
+        let mut client = first.client();
+        for number in 0..2000 {
+            client.ok(&format!("MIDI.SET {{bar}}{number} old"));
+            client.ok(&format!("MIDI.SET other:{{b}}{number} kept"));
+        }
+        take_slot(first, second);
+        wait_until("the keys are gone", || keys_in_slot(first) == 0);
+        let mut new = second.client();
+        new.ok("MIDI.SET {bar}1 new");
+        wait_until("no job runs", || client.run("MIDI.JOBS").array().is_empty());
+        assert_eq!(client.integer("MIDI.DBSIZE"), 2000, "{mode:?}: the others' slots are its own");
+        assert_eq!(new.integer("MIDI.DBSIZE"), 1);
+
+        // Back, and none of them rises again; the AOF has it so, too.
+        take_slot(second, first);
+        wait_until("the keys are gone", || keys_in_slot(second) == 0);
+        let left = (0..2000)
+            .filter(|number| !first.client().run(&format!("MIDI.GET {{bar}}{number}")).is_null());
+        assert_eq!(left.count(), 0, "{mode:?}");
+        client.ok("MIDI.SET {bar}2 newer");
+        let binary = crate::common::redis_server();
+        first.restart(&binary);
+        assert_eq!(first.client().integer("MIDI.DBSIZE"), 2001, "{mode:?}");
+        assert_eq!(keys_in_slot(first), 1);
+    }
+}
+
+/// A slot that is about to come back is not emptied.
+#[test]
+fn keys_that_come_for_a_lost_slot_stay() {
+    let [first, second] = &two_nodes(&Mode::Adaptive.builder());
+    first.client().ok("MIDI.SET {bar}1 old");
+    take_slot(first, second);
+    wait_until("the keys are gone", || keys_in_slot(first) == 0);
+    let mut client = first.client();
+    client.ok(&format!("CLUSTER SETSLOT {SLOT} IMPORTING {}", id(second)));
+    client.ok("ASKING");
+    client.ok("MIDI.SET {bar}1 new");
+    // Another slot is lost meanwhile: the host has been asked, and keys have been removed.
+    client.ok("MIDI.SET {b}1 old");
+    let slot = client.integer("CLUSTER KEYSLOT {b}1");
+    let mut other = second.client();
+    other.ok(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(first)));
+    other.ok(&format!("CLUSTER SETSLOT {slot} NODE {}", id(second)));
+    wait_until("the other slot's keys are gone", || {
+        client.integer(&format!("MIDI.COUNTKEYSINSLOT {slot}")) == 0
+    });
+    assert_eq!(keys_in_slot(first), 1);
+    client.ok(&format!("CLUSTER SETSLOT {SLOT} NODE {}", id(first)));
+    assert_eq!(client.run("MIDI.GET {bar}1"), Value::bulk("new"));
+}
+
+#[test]
+fn a_failover_removes_nothing() {
+    let [first, second] = two_nodes(&Mode::Adaptive.builder());
+    let replica = node(Mode::Adaptive.builder());
+    replica.client().ok(&format!("CLUSTER MEET 127.0.0.1 {}", first.port()));
+    let nodes = [first, second, replica];
+    wait_for_cluster(&nodes[..2], 3);
+    let [first, _, replica] = &nodes;
+    let mut client = replica.client();
+    let line = format!("CLUSTER REPLICATE {}", id(first));
+    wait_until("it knows its master", || client.run(&line) == Value::ok());
+    wait_until("the link is up", || {
+        client.info("replication").get("master_link_status").is_some_and(|status| status == "up")
+    });
+    for number in 0..500 {
+        first.client().ok(&format!("MIDI.SET {{bar}}{number} v"));
+    }
+    must_become_equal(&[first, replica], "before");
+    for (old, new) in [(first, replica), (replica, first)] {
+        new.client().ok("CLUSTER FAILOVER TAKEOVER");
+        wait_for_role(new, true);
+        wait_until("the old master follows", || !is_master(&mut old.client()));
+        wait_until("the link is up", || {
+            old.client()
+                .info("replication")
+                .get("master_link_status")
+                .is_some_and(|status| status == "up")
+        });
+        must_become_equal(&[first, replica], "after a failover");
+        // The host is asked again before this has gone: a job would run, or keys would be missing.
+        let mut client = new.client();
+        let looks = client.info("commandstats").get("cmdstat_cluster|slots").cloned();
+        wait_until("it has looked who owns the slots", || {
+            client.info("commandstats").get("cmdstat_cluster|slots").cloned() != looks
+        });
+        assert_eq!((keys_in_slot(new), keys_in_slot(old)), (500, 500));
+        assert!(client.run("MIDI.JOBS").array().is_empty());
+    }
+}
+
+/// Names of three slots, and one of each that has its own.
+fn name(random: &mut Random) -> String {
+    match random.below(4) {
+        0 => format!("{{bar}}{}", random.below(40)),
+        1 => format!("{{foo}}{}", random.below(40)),
+        2 => format!("{{}}{}", random.below(40)),
+        _ => format!("key:{}", random.below(40)),
+    }
+}
+
+/// Compares all counts with what is there.
+#[track_caller]
+fn counts_must_be_right(client: &mut Client, what: &str) {
+    // Keys that are due count until they are removed.
+    wait_until("no key is due", || {
+        client.run("MIDI.KEYS *").array().len() as i64 == client.integer("MIDI.DBSIZE")
+    });
+    let mut there: BTreeMap<i64, i64> = BTreeMap::new();
+    for key in client.run("MIDI.KEYS *").array() {
+        *there.entry(client.call(&[b"CLUSTER", b"KEYSLOT", key.bytes()]).integer()).or_default() +=
+            1;
+    }
+    let lines: Vec<Vec<String>> =
+        (0..16384).map(|slot| vec!["MIDI.COUNTKEYSINSLOT".into(), slot.to_string()]).collect();
+    let counted = client.pipeline(&lines);
+    let counted = (0..).zip(counted).map(|(slot, count)| (slot, count.integer()));
+    let counted: BTreeMap<i64, i64> = counted.filter(|(_, count)| *count != 0).collect();
+    assert_eq!(counted, there, "{what}");
+}
+
+#[test]
+fn counts_are_exact() {
+    for mode in Mode::ALL {
+        let mut server = node(mode.builder().config("appendonly yes").config("save \"\""));
+        let mut client = server.client();
+        client.ok("CLUSTER ADDSLOTSRANGE 0 16383");
+        wait_until_up(&mut client);
+        at_once(4, |thread| {
+            let (mut client, mut random) = (server.client(), Random::new(thread as u64));
+            for _ in 0..1500 {
+                let key = name(&mut random);
+                let line = match random.below(12) {
+                    0..=3 => format!("MIDI.SET {key} v"),
+                    4 => format!("MIDI.SET {key} v PX 1"),
+                    5 => format!("MIDI.MSET {key} 1 {key} 2"),
+                    6 | 7 => format!("MIDI.DEL {key}"),
+                    8 => format!("MIDI.RENAME {key} {{bar}}renamed"),
+                    9 => format!("MIDI.COPY {{bar}}1 {{bar}}{} REPLACE", random.below(40)),
+                    10 => format!("MIDI.GETDEL {key}"),
+                    _ => format!("MIDI.APPEND {key} x"),
+                };
+                client.run(&line);
+            }
+        });
+        counts_must_be_right(&mut client, &format!("{mode:?}: after commands"));
+        client.ok("DEBUG RELOAD");
+        counts_must_be_right(&mut client, &format!("{mode:?}: after DEBUG RELOAD"));
+        client.ok("MIDI.POPULATE 3000 p");
+        assert!(!client.run("BGREWRITEAOF").is_error());
+        wait_until("it is rewritten", || {
+            client.info_number("persistence", "aof_rewrite_in_progress") == 0
+        });
+        client.ok("MIDI.SET after 1");
+        counts_must_be_right(&mut client, &format!("{mode:?}: after POPULATE"));
+        drop(client);
+        server.restart(crate::common::redis_server());
+        let mut client = server.client();
+        wait_until_up(&mut client);
+        counts_must_be_right(&mut client, &format!("{mode:?}: after a restart"));
+        client.ok("MIDI.FLUSHDB");
+        counts_must_be_right(&mut client, &format!("{mode:?}: after FLUSHDB"));
+        client.ok("MIDI.SET {bar}1 1");
+        client.ok("FLUSHALL");
+        assert_eq!(keys_in_slot(&server), 0, "{mode:?}: after FLUSHALL");
+    }
+}
+
+#[test]
+fn wrong_slots_are_refused() {
+    let [first, _] = &two_nodes(&Mode::Adaptive.builder());
+    let mut client = first.client();
+    for slot in ["-1", "16384", "x", ""] {
+        let native = client.call(&["CLUSTER", "COUNTKEYSINSLOT", slot]);
+        assert_eq!(client.call(&["MIDI.COUNTKEYSINSLOT", slot]), native, "{slot}");
+        for command in ["MIDI.EXPORT", "MIDI.IMPORT"] {
+            assert_eq!(client.call(&[command, "*", "SLOT", slot]), native, "{command} {slot}");
+        }
+    }
+    assert_eq!(client.run("MIDI.EXPORT * SLOT"), Value::error("ERR syntax error"));
+    let alone = Mode::Adaptive.server();
+    let mut client = alone.client();
+    let refused = Value::error("ERR This instance has cluster support disabled");
+    assert_eq!(client.run("MIDI.COUNTKEYSINSLOT 0"), refused);
+    client.ok("MIDI.SET {bar}1 1");
+    client.ok("MIDI.SET {foo}1 1");
+    assert_eq!(client.run("MIDI.EXPORT * SLOT 5061"), Value::integers(&[1, 0, 0]));
+}
+
+/// A client that follows its slot.
+struct Follower<'a> {
+    nodes: &'a [Server; 2],
+    client: Client,
+    at: usize,
+}
+
+impl<'a> Follower<'a> {
+    fn new(nodes: &'a [Server; 2]) -> Self {
+        Follower { nodes, client: nodes[0].client(), at: 0 }
+    }
+
+    /// The reply of whoever owns the slot; an error if nobody knows whether it has run.
+    fn run(&mut self, line: &str) -> io::Result<Value> {
+        let words: Vec<&str> = line.split(' ').collect();
+        loop {
+            let reply = self.client.try_call(&words);
+            match &reply {
+                Ok(value) if !value.is_error() => return reply,
+                Ok(value) if value.text().starts_with("MOVED") => {
+                    self.at = 1 - self.at;
+                    self.client = self.nodes[self.at].client();
+                }
+                Ok(value) if value.text().starts_with("TRYAGAIN") => {}
+                Ok(value) if value.text().starts_with("UNBLOCKED") => {}
+                Ok(value) => panic!("{line}: {value:?}"),
+                Err(_) => {
+                    self.client = self.nodes[self.at].client();
+                    return reply;
+                }
+            }
+        }
+    }
+}
+
+/// Redis's own migration, from 8.4 on.
+fn has_migration(node: &Server) -> bool {
+    let help = node.client().run("CLUSTER HELP").array();
+    help.iter().any(|line| line.text().starts_with("MIGRATION "))
+}
+
+fn migrate(to: &Server) {
+    let mut client = to.client();
+    let task = client.run(&format!("CLUSTER MIGRATION IMPORT {SLOT} {SLOT}")).text();
+    wait_until("the slot has moved", || {
+        let status = client.run(&format!("CLUSTER MIGRATION STATUS ID {task}"));
+        format!("{status:?}").contains("completed")
+    });
+}
+
+#[test]
+fn a_migration_takes_the_keys_along() {
+    for mode in Mode::ALL {
+        let nodes = two_nodes(&mode.builder());
+        if !has_migration(&nodes[0]) {
+            println!("skipped: this host has no CLUSTER MIGRATION");
+            return;
+        }
+        let large = "x".repeat(3_000_000);
+        let mut client = nodes[0].client();
+        for number in 0..3000 {
+            client.ok(&format!("MIDI.SET {{bar}}k:{number} value{number}"));
+        }
+        client.ok(&format!("MIDI.SET {{bar}}large {large}"));
+        client.ok("MIDI.SET {bar}expires x PX 1000000");
+        client.ok("MIDI.SET {b}stays x");
+        client.ok("SET {bar}own x");
+        let stop = AtomicBool::new(false);
+        let counters: Vec<(i64, i64)> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..6)
+                .map(|writer| {
+                    let (nodes, stop) = (&nodes, &stop);
+                    scope.spawn(move || {
+                        let (mut follower, mut sent) = (Follower::new(nodes), 0);
+                        let mut acknowledged = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            sent += 1;
+                            if let Ok(value) = follower.run(&format!("MIDI.INCR {{bar}}c:{writer}"))
+                            {
+                                acknowledged = value.integer();
+                            }
+                        }
+                        (acknowledged, sent)
+                    })
+                })
+                .collect();
+            for round in 0..6 {
+                migrate(&nodes[1 - round % 2]);
+                let old = &nodes[round % 2];
+                wait_until("the old owner's keys are gone", || keys_in_slot(old) == 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+            writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+        });
+        for (writer, (acknowledged, sent)) in counters.into_iter().enumerate() {
+            let found = client.run(&format!("MIDI.GET {{bar}}c:{writer}")).text();
+            let found: i64 = found.parse().expect("a number");
+            assert!(acknowledged > 0);
+            assert!(
+                (acknowledged..=sent).contains(&found),
+                "{mode:?}: {acknowledged} acknowledged, {sent} sent, {found} found"
+            );
+        }
+        for number in 0..3000 {
+            let value = client.run(&format!("MIDI.GET {{bar}}k:{number}"));
+            assert_eq!(value, Value::bulk(format!("value{number}")), "{mode:?}: {number}");
+        }
+        assert_eq!(client.run("MIDI.GET {bar}large"), Value::bulk(&large));
+        assert!(client.integer("MIDI.PTTL {bar}expires") > 500_000);
+        assert_eq!(client.run("GET {bar}own"), Value::bulk("x"));
+        assert_eq!(client.run("MIDI.GET {b}stays"), Value::bulk("x"));
+        assert_eq!(nodes[1].client().integer("MIDI.DBSIZE"), 0);
+        assert_eq!(keys_in_slot(&nodes[0]), 3000 + 6 + 2);
+    }
+}
