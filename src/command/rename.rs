@@ -159,6 +159,7 @@ fn copy(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let entry = cx.copy_of(from, to.key).filter(|_| options.replace || !cx.at(to).is_there());
     reply.integer(i64::from(entry.is_some()));
     if let Some(entry) = entry {
+        entry.take_copys_memory();
         cx.at(to).put(entry);
         cx.events.note_in(to.number, to.db, Event::COPY_TO);
     }

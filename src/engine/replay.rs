@@ -212,6 +212,8 @@ impl Engine {
             let entry = edit.read().map(|entry| entry.copy_as(to.0));
             if !matches!(record, Record::Copy { .. }) {
                 edit.remove();
+            } else if let Some(copy) = &entry {
+                copy.take_copys_memory();
             }
             entry
         });

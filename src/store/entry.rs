@@ -4,7 +4,7 @@
 //! flags and type 1 │ key length 1 or 4 │ value length 1 or 4 │ expiry 0 or 8 │ key │ value
 //! ```
 //!
-//! A large value that is shared is a 16-byte [`SharedValue`] in the value's place, without a
+//! A large value that is shared is a 16-byte [`HeldValue`] in the value's place, without a
 //! length. For a key and value below 256 bytes the header is 3 bytes. Blocks are rounded up to the
 //! host allocator's own size classes, so that a value can be overwritten in place within its class.
 //!
@@ -16,6 +16,7 @@ mod shape;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
+use super::shared::HeldValue;
 use super::{Origin, SharedValue, Type, UnixMs, Value, WrongType};
 
 pub use shape::block_bytes;
@@ -182,7 +183,9 @@ impl Entry {
             let to = block.add(shape.value_at());
             match value {
                 Value::Inline(bytes) => ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()),
-                Value::Shared(shared) => to.cast::<SharedValue>().write_unaligned(shared.clone()),
+                Value::Shared(shared) => {
+                    to.cast::<HeldValue>().write_unaligned(HeldValue::new(shared));
+                }
             }
         }
     }
@@ -272,10 +275,10 @@ impl Entry {
         if shape.flags & SHARED == 0 {
             return Value::Inline(self.part(shape.value_at(), shape.value_len));
         }
-        // The field is unaligned, so it cannot be borrowed as a SharedValue; the buffer it points
+        // The field is unaligned, so it cannot be borrowed as a HeldValue; the buffer it points
         // to can.
         Value::Inline(self.with_shared(|shared| {
-            let bytes = shared.bytes();
+            let bytes = shared.value().bytes();
             // SAFETY: the buffer lives until this entry drops or overwrites its reference, which
             // needs `&mut self`; SharedBytes promises that it does not move.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
@@ -287,7 +290,7 @@ impl Entry {
     pub(super) fn value_len(&self) -> usize {
         let flags = self.flags();
         if flags & SHARED != 0 {
-            self.with_shared(|shared| shared.bytes().len())
+            self.with_shared(|shared| shared.value().bytes().len())
         } else {
             self.len_in_block(flags)
         }
@@ -295,18 +298,26 @@ impl Entry {
 
     /// The shared buffer, with one more reference, if the value is one.
     pub(super) fn shared_value(&self) -> Option<SharedValue> {
-        (self.flags() & SHARED != 0).then(|| self.with_shared(SharedValue::clone))
+        (self.flags() & SHARED != 0).then(|| self.with_shared(|shared| shared.value().clone()))
+    }
+
+    /// Takes the memory that a copy takes as long as both are there: see [`HeldValue`]. To be
+    /// called for a copy before it is put beside the entry that it was made of.
+    pub fn take_copys_memory(&self) {
+        if self.flags() & SHARED != 0 {
+            self.with_shared(HeldValue::make_room);
+        }
     }
 
     #[cold]
-    fn with_shared<R>(&self, look: impl FnOnce(&SharedValue) -> R) -> R {
+    fn with_shared<R>(&self, look: impl FnOnce(&HeldValue) -> R) -> R {
         let shape = self.shape();
         debug_assert!(shape.flags & SHARED != 0);
-        // SAFETY: SHARED means that `fill` wrote a SharedValue there. The bitwise copy is only
+        // SAFETY: SHARED means that `fill` wrote a HeldValue there. The bitwise copy is only
         // read: ManuallyDrop keeps its count unchanged.
         let shared = unsafe {
             std::mem::ManuallyDrop::new(
-                self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
+                self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned(),
             )
         };
         look(&shared)
@@ -329,7 +340,7 @@ impl Entry {
         // the buffer meanwhile. The field itself, a reference, does not change.
         let mut shared = unsafe {
             std::mem::ManuallyDrop::new(
-                self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned(),
+                self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned(),
             )
         };
         shared.bytes_mut().map(change)
@@ -394,20 +405,19 @@ impl Entry {
             return gained;
         }
         let key = key.as_ptr();
-        self.drop_shared(old);
+        // Dropped last: the new value may be the same buffer.
+        let _old = self.take_shared(old);
         // SAFETY: the block is large enough, and the key is this entry's own.
         unsafe { self.fill(new, key, value, expire_at) };
         0
     }
 
-    fn drop_shared(&mut self, shape: Shape) {
-        if shape.flags & SHARED != 0 {
-            // SAFETY: `fill` wrote a SharedValue there; both callers overwrite or free the field
-            // next, so it is dropped once.
-            unsafe {
-                drop(self.0.as_ptr().add(shape.value_at()).cast::<SharedValue>().read_unaligned());
-            }
-        }
+    fn take_shared(&mut self, shape: Shape) -> Option<HeldValue> {
+        // SAFETY: `fill` wrote a HeldValue there; both callers overwrite or free the field next,
+        // so it is dropped once.
+        (shape.flags & SHARED != 0).then(|| unsafe {
+            self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned()
+        })
     }
 
     /// Bytes that the entry takes from the allocator (a shared buffer is not counted).
@@ -440,7 +450,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let shape = self.shape();
-        self.drop_shared(shape);
+        drop(self.take_shared(shape));
         // SAFETY: allocated in `new` with the layout of the same block size;
         // `overwrite` in place keeps that size.
         unsafe { dealloc(self.0.as_ptr(), layout(shape.block())) }

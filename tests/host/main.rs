@@ -21,6 +21,7 @@ mod bitmaps;
 mod cluster;
 mod commands;
 mod config;
+mod copies;
 mod copy;
 mod copy_jobs;
 mod counters;
