@@ -26,11 +26,10 @@ impl Engine {
 
     /// The transcript for a request's reply, limited to what may wait for its client.
     pub(super) fn transcript_for(&self, request: &Request) -> Transcript {
-        Transcript::up_to(self.most_reply(if request.is_of_host() {
-            JobDoor::Host
-        } else {
-            JobDoor::Port
-        }))
+        Transcript::up_to(match &request.origin {
+            Origin::Main(client) => client.most_reply(),
+            Origin::Worker { .. } => self.most_reply(JobDoor::Port),
+        })
     }
 
     /// The call of a request, for a worker, which may make a reply of any size.

@@ -29,6 +29,9 @@ pub trait HostClient: Any + Send {
     /// The client whose changes its commands make.
     fn author(&self) -> Author;
 
+    /// The largest reply that it may get, in bytes.
+    fn most_reply(&self) -> usize;
+
     /// Writes a reply that is too large for the main thread, or for the client, whose connection is
     /// closed then; [`HostClient::answer`] follows. On any thread.
     fn write_large(&self, transcript: &Transcript);

@@ -24,6 +24,8 @@ pub struct Blocked {
     client: *mut RawBlocked,
     ctx: *mut RawCtx,
     client_id: u64,
+    /// The largest reply that the host lets pass, in bytes.
+    most: usize,
     /// The reply to send when it is unblocked. The host is notified of its changes then.
     answer: Option<Transcript>,
     /// Its reply was too large and is incomplete: the client is closed.
@@ -54,6 +56,7 @@ impl Blocked {
                 client,
                 ctx: api!(RedisModule_GetThreadSafeContext)(client),
                 client_id: ctx.client_id(),
+                most: output::most_for(ctx.locked(), ctx.client_id()),
                 answer: None,
                 is_cut: AtomicBool::new(false),
             }))
@@ -84,6 +87,10 @@ impl Blocked {
 }
 
 impl HostClient for Blocked {
+    fn most_reply(&self) -> usize {
+        self.most
+    }
+
     fn write_large(&self, transcript: &Transcript) {
         if transcript.is_cut() {
             return self.is_cut.store(true, Ordering::Relaxed);
@@ -106,8 +113,7 @@ impl HostClient for Blocked {
     fn wait_for_job(self: Box<Self>, locked: Locked<'_>, db: u32) -> (JobOwner, Box<dyn JobReply>) {
         let gone = self.watch(locked);
         let owner = JobOwner { db, client: self.client_id, door: JobDoor::Host, gone };
-        let most = output::most_for(locked, self.client_id);
-        (owner, Box::new(BlockedReply::new(self, most)))
+        (owner, Box::new(BlockedReply::new(self)))
     }
 }
 
@@ -121,11 +127,11 @@ struct BlockedReply {
 unsafe impl Send for BlockedReply {}
 
 impl BlockedReply {
-    /// Takes over the client; its reply may have at most `most` bytes.
-    fn new(blocked: Box<Blocked>, most: usize) -> Self {
+    /// Takes over the client.
+    fn new(blocked: Box<Blocked>) -> Self {
         // SAFETY: the context lives until `finish`, which consumes `self`.
-        let reply = unsafe { HostReply::to_blocked(blocked.ctx) };
-        BlockedReply { blocked, reply: UpTo::new(reply, most) }
+        let reply = UpTo::new(unsafe { HostReply::to_blocked(blocked.ctx) }, blocked.most);
+        BlockedReply { blocked, reply }
     }
 }
 

@@ -388,6 +388,10 @@ impl Ticket {
 }
 
 impl HostClient for Ticket {
+    fn most_reply(&self) -> usize {
+        usize::MAX
+    }
+
     fn author(&self) -> Author {
         Author::Nobody
     }

@@ -79,6 +79,24 @@ fn what_is_more_than_may_wait_is_not_made() {
     }
 }
 
+/// Whatever clients of other classes may get.
+#[test]
+fn a_value_is_not_copied_for_a_client_that_may_not_have_it() {
+    for mode in [Mode::Adaptive, Mode::Pool] {
+        let server = server(mode, "normal 1mb 0 0 pubsub 0 0 0");
+        let mut other = server.client();
+        assert_eq!(other.integer("MIDI.SETRANGE large 200000000 x"), 200_000_001);
+        let before = peak(&server);
+        for line in ["MIDI.GET large", "MIDI.GETRANGE large 0 -1", "MIDI.GETDEL large"] {
+            assert!(try_run(&server, line).is_none(), "{mode:?}: {line}");
+            assert_eq!(other.run("PING").text(), "PONG");
+        }
+        let taken = peak(&server).saturating_sub(before);
+        assert!(taken < 60 * MEGABYTE, "{mode:?}: {taken} bytes");
+        assert_eq!(other.integer("MIDI.EXISTS large"), 0);
+    }
+}
+
 /// Replies of sizes near the host's limit: midi and the host must agree, except for what is in
 /// buffers.
 #[test]
