@@ -317,6 +317,11 @@ pub const READ_BYTES: usize = 16 << 10;
 /// third of a millisecond of work, after which others have their turn.
 pub const INPUT_BYTES: usize = 64 << 10;
 
+/// The buffer of a long command grows by this many times what has arrived, and no further than the
+/// command's announced end. The allocator keeps the buffers that it outgrows for a while: growing
+/// so fast, they are a third of it together.
+pub const INPUT_GROWTH: usize = 3;
+
 /// Up to this size, the beginning of an incomplete command is moved with every piece that arrives;
 /// a larger one stays in place.
 pub const LEFTOVER_BYTES: usize = 4 << 10;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::client::{Client, Key};
 use super::resp::RequestParser;
 use super::session::Session;
+use crate::limits::INPUT_BYTES;
 
 /// Whether a connection runs commands, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +207,10 @@ impl Backlog {
         } else if self.from > self.bytes.len() / 2 {
             self.bytes.drain(..self.from);
             self.from = 0;
+            // The beginning of a command does not keep the room of a long one before it.
+            if self.bytes.capacity() / 4 > self.bytes.len().max(INPUT_BYTES) {
+                self.bytes.shrink_to_fit();
+            }
         }
     }
 }

@@ -150,7 +150,11 @@ impl<D: Driver> Service<D> {
         let mut unread = std::mem::take(&mut connection.unread);
         let present = unread.len();
         let buffer = unread.buffer();
-        buffer.reserve(room_for(connection.missing, present).max(INPUT_BYTES));
+        // A buffer that is moved before it is full would be copied with the room behind its bytes,
+        // which would take memory only then.
+        if buffer.capacity() - buffer.len() < connection.missing.clamp(1, INPUT_BYTES) {
+            buffer.reserve_exact(room_for(connection.missing, present).max(INPUT_BYTES));
+        }
         let received = self.driver.receive(&connection.socket, buffer);
         let goes_on = self.note_received(connection, received);
         if self.is_over_query_limit(connection, unread.len()) {

@@ -17,3 +17,4 @@ mod session;
 mod settings;
 mod strangers;
 mod transactions;
+mod unfinished;

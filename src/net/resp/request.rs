@@ -6,7 +6,8 @@ use super::inline;
 use super::plain::{HEAD, LINE_END, PLAIN_NUMBER, plain_arguments, plain_head, plain_line};
 use crate::command::parse_integer;
 use crate::limits::{
-    ARGUMENTS_KEPT, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS, UNAUTHENTICATED_BULK_BYTES,
+    ARGUMENTS_KEPT, INPUT_GROWTH, LINE_BYTES, READ_BYTES, UNAUTHENTICATED_ARGUMENTS,
+    UNAUTHENTICATED_BULK_BYTES,
 };
 
 /// The range of an argument; [`ArgList::source`] has the bytes.
@@ -154,9 +155,9 @@ pub enum Parsed {
 }
 
 /// How much room to make for input that a client has announced, if `present` bytes have arrived.
-/// Announcing costs a client nothing, so the buffer at most doubles.
+/// Announcing costs a client nothing, so the buffer grows by no more than three times that.
 pub fn room_for(missing: usize, present: usize) -> usize {
-    missing.min(present).max(READ_BYTES)
+    missing.min(present.saturating_mul(INPUT_GROWTH)).max(READ_BYTES)
 }
 
 /// Input that is not a request. The connection is closed after this reply.

