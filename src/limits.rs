@@ -295,7 +295,9 @@ pub const JOURNAL_BUFFER_DEFAULT: i64 = 64 << 20;
 /// See [`JOURNAL_BUFFER_DEFAULT`].
 pub const JOURNAL_BUFFER_MIN: i64 = 1 << 20;
 
-/// How long the main thread may free kept arguments in one turn of its loop.
+/// How long the main thread may free kept arguments in one turn of its loop, even if nothing is
+/// left of [`MAIN_TURN`]; else for what is left. With more, its clients would wait; with less, a
+/// busy loop would free too little between two turns.
 pub const FREEING_TURN: Duration = Duration::from_micros(100);
 /// The main thread is woken to free them when they have this many bytes.
 pub const FREEING_WAKES: usize = 1 << 20;

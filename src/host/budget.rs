@@ -14,16 +14,21 @@ pub fn renew() {
     LEFT.store(MAIN_TURN.as_nanos() as u64, Ordering::Relaxed);
 }
 
+/// What is left of this turn's budget.
+pub fn left() -> Duration {
+    Duration::from_nanos(LEFT.load(Ordering::Relaxed))
+}
+
 /// Whether this turn's budget is used up.
 pub fn is_spent() -> bool {
-    LEFT.load(Ordering::Relaxed) == 0
+    left().is_zero()
 }
 
 /// Calls `step` until it returns false, when there is nothing left to do, or until the budget is
 /// used up. It is called at least once, so all work progresses however little time the others leave
 /// it. True if there is nothing left to do.
 pub fn spend(mut step: impl FnMut() -> bool) -> bool {
-    let budget = Duration::from_nanos(LEFT.load(Ordering::Relaxed));
+    let budget = left();
     let start = Instant::now();
     let done = loop {
         if !step() {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::api::api;
+use super::budget;
 use super::instance::if_in_use;
 use super::string::{HostString, OwnString};
 use crate::command::Keep;
@@ -94,17 +95,19 @@ fn drop_later(dropped: Dropped) {
 static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
 
 /// Frees what other threads dropped, for a short time: each may be large. Called in every turn of
-/// the main loop. True if nothing is left.
+/// the main loop, once what has a budget there is done: it may take the rest of that. True if
+/// nothing is left.
 pub fn free_dropped(locked: Locked<'_>) -> bool {
     if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
         return true;
     }
-    let (start, mut to_free) = (Instant::now(), TO_FREE.lock());
+    let (start, most) = (Instant::now(), budget::left().max(FREEING_TURN));
+    let mut to_free = TO_FREE.lock();
     loop {
         if !free_next(locked, &mut to_free) {
             return true;
         }
-        if start.elapsed() >= FREEING_TURN {
+        if start.elapsed() >= most {
             return false;
         }
     }
