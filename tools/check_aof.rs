@@ -157,7 +157,7 @@ impl<W: Write> Plain<W> {
             for record in records.map_while(Result::ok) {
                 let is_inner = matches!(record, Record::Multi | Record::Exec) && self.in_multi;
                 if !is_inner {
-                    self.words(&plain(&record))?;
+                    self.record(&record)?;
                 }
             }
             let db = self.db.clone();
@@ -172,6 +172,15 @@ impl<W: Write> Plain<W> {
         self.words(command)
     }
 
+    fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let Record::SetRanges { key, pieces } = *record else {
+            return self.words(&plain(record));
+        };
+        pieces.iter().try_for_each(|(offset, bytes)| {
+            self.words(&plain(&Record::SetRange { key, offset: offset as u32, bytes }))
+        })
+    }
+
     fn words(&mut self, words: &[Vec<u8>]) -> io::Result<()> {
         write!(self.out, "*{}\r\n", words.len())?;
         words.iter().try_for_each(|word| {
@@ -182,7 +191,7 @@ impl<W: Write> Plain<W> {
     }
 }
 
-/// The command that does what a record does.
+/// The command that does what a record does; nothing for one that takes several.
 fn plain(record: &Record<'_>) -> Vec<Vec<u8>> {
     let text = |words: &[&dyn ToString]| -> Vec<Vec<u8>> {
         words.iter().map(|word| word.to_string().into_bytes()).collect()
@@ -208,6 +217,12 @@ fn plain(record: &Record<'_>) -> Vec<Vec<u8>> {
         Record::SetRange { key, offset, bytes } => {
             of("SETRANGE", &[key, offset.to_string().as_bytes(), bytes])
         }
+        Record::SetRanges { .. } => Vec::new(),
+        Record::Restore { key, payload, expire_at } => {
+            let at = expire_at.unwrap_or(0).to_string();
+            of("RESTORE", &[key, at.as_bytes(), payload, b"REPLACE", b"ABSTTL"])
+        }
+        Record::BitOp { args } => of("BITOP", &args.iter().collect::<Vec<_>>()),
         Record::Rename { key, to } => of("RENAME", &[key, to]),
         Record::Copy { key, to, db } => {
             of("COPY", &[key, to, b"DB", db.to_string().as_bytes(), b"REPLACE"])

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use super::glob::{KeySet, Pattern};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits,
-    Long, OnAllKeys, OtherDbs, Step, Walk, arg, tips, word,
+    Long, OnAllKeys, OtherDbs, Walk, WalkStep, arg, tips, word,
 };
 use crate::limits::SCAN_AT_ONCE;
 
@@ -275,21 +275,21 @@ fn moves(args: &Args<'_>) -> bool {
 }
 
 /// What IMPORT does to a key. The last step is MOVE's.
-fn import_steps(args: &Args<'_>) -> &'static [Step] {
-    const STEPS: &[Step] = &[
-        Step { command: "get", access: Access::Read },
-        Step { command: "midi.set", access: Access::Overwrite },
-        Step { command: "del", access: Access::Remove },
+fn import_steps(args: &Args<'_>) -> &'static [WalkStep] {
+    const STEPS: &[WalkStep] = &[
+        WalkStep { command: "get", access: Access::Read },
+        WalkStep { command: "midi.set", access: Access::Overwrite },
+        WalkStep { command: "del", access: Access::Remove },
     ];
     if moves(args) { STEPS } else { &STEPS[..2] }
 }
 
 /// What EXPORT does to a key. The last step is MOVE's.
-fn export_steps(args: &Args<'_>) -> &'static [Step] {
-    const STEPS: &[Step] = &[
-        Step { command: "midi.get", access: Access::Read },
-        Step { command: "set", access: Access::Overwrite },
-        Step { command: "midi.del", access: Access::Remove },
+fn export_steps(args: &Args<'_>) -> &'static [WalkStep] {
+    const STEPS: &[WalkStep] = &[
+        WalkStep { command: "midi.get", access: Access::Read },
+        WalkStep { command: "set", access: Access::Overwrite },
+        WalkStep { command: "midi.del", access: Access::Remove },
     ];
     if moves(args) { STEPS } else { &STEPS[..2] }
 }

@@ -1,14 +1,14 @@
 //! KEYSPACEDIGEST: its row and its argument. `engine/long` computes the digest.
 
 use super::rename::database;
-use super::rights::every_key;
+use super::row::every_key;
 use super::{
     Access, Action, ArgKind, Args, Cluster, Command, Docs, Error, Flags, Long, OnAllKeys, OtherDbs,
-    Step, Walk, arg, tips,
+    Walk, WalkStep, arg, tips,
 };
 
 /// What is done to each key.
-const READ: &[Step] = &[Step { command: "midi.get", access: Access::Read }];
+const READ: &[WalkStep] = &[WalkStep { command: "midi.get", access: Access::Read }];
 
 pub(super) static KEYSPACEDIGEST: Command = Command {
     name: "keyspacedigest",

@@ -3,12 +3,12 @@
 use super::all_keys::row;
 use super::glob::KeySet;
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Limits, Long, OnAllKeys, Step,
-    Walk, arg,
+    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Limits, Long, OnAllKeys, Walk,
+    WalkStep, arg,
 };
 
 /// What is done to each key.
-const SET: &[Step] = &[Step { command: "midi.set", access: Access::Overwrite }];
+const SET: &[WalkStep] = &[WalkStep { command: "midi.set", access: Access::Overwrite }];
 
 pub(super) static POPULATE: Command = Command {
     twins: &["restore"],

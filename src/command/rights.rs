@@ -2,10 +2,7 @@
 //! for each of them, because the host's rules can tell them apart, and a row that finds its keys
 //! itself asks about the commands that would do the same to each key.
 
-use std::borrow::Cow;
-
-use super::glob::KeySet;
-use super::{Access, Args, COMMANDS, Command, PREFIX, Subcommands};
+use super::{Args, COMMANDS, Command, PREFIX, Subcommands, WalkStep};
 
 /// How many questions there are. Each has a number: first the rows, by their index in [`COMMANDS`];
 /// then the subcommands that are no rows; then the host's own commands that a [`Walk`] names.
@@ -85,25 +82,7 @@ pub fn question(row: usize, args: &Args<'_>) -> Option<usize> {
     subcommand_numbers(row).nth(at)
 }
 
-/// What a command does to keys that it finds itself.
-pub struct Walk {
-    /// The keys that it may find.
-    pub keys: for<'a> fn(&Args<'a>) -> KeySet<'a>,
-    /// The argument that names them.
-    pub argument: usize,
-    /// What it does to each of them.
-    pub steps: fn(&Args<'_>) -> &'static [Step],
-}
-
-/// What a walk does to a key: as much as a command whose rights it needs.
-pub struct Step {
-    /// The command, as users' rules name it: the host's own without `midi.`.
-    pub command: &'static str,
-    /// What happens to the key.
-    pub access: Access,
-}
-
-impl Step {
+impl WalkStep {
     /// The number of the question about its command. A command that no question is about gets a
     /// number that no set has: nobody may take that step.
     pub fn question(&self) -> usize {
@@ -114,11 +93,6 @@ impl Step {
         };
         number.unwrap_or(usize::MAX)
     }
-}
-
-/// All keys.
-pub(super) fn every_key<'a>(_: &Args<'a>) -> KeySet<'a> {
-    KeySet::Beginning(Cow::Borrowed(b""))
 }
 
 #[cfg(test)]

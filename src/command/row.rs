@@ -1,9 +1,12 @@
 //! The rows of the command table: everything that the code must know about a command.
 
+use std::borrow::Cow;
+
 use arrayvec::ArrayVec;
 
+use super::glob::KeySet;
 use super::record::Record;
-use super::{Action, Args, Docs, DoorCommand, Error, Keys, Limits, PortCommand, Walk};
+use super::{Access, Action, Args, Docs, DoorCommand, Error, Keys, Limits, PortCommand};
 use crate::limits::KEYS_AT_ONCE;
 
 /// A row of the command table.
@@ -159,6 +162,29 @@ pub enum OtherDbs {
     Named(fn(&Args<'_>, u32) -> ArrayVec<u32, 2>),
     /// All.
     All,
+}
+
+/// What a command does to keys that it finds itself.
+pub struct Walk {
+    /// The keys that it may find.
+    pub keys: for<'a> fn(&Args<'a>) -> KeySet<'a>,
+    /// The argument that names them.
+    pub argument: usize,
+    /// What it does to each of them.
+    pub steps: fn(&Args<'_>) -> &'static [WalkStep],
+}
+
+/// What a walk does to a key: as much as a command whose rights it needs.
+pub struct WalkStep {
+    /// The command, as users' rules name it: the host's own without `midi.`.
+    pub command: &'static str,
+    /// What happens to the key.
+    pub access: Access,
+}
+
+/// All keys.
+pub(super) fn every_key<'a>(_: &Args<'a>) -> KeySet<'a> {
+    KeySet::Beginning(Cow::Borrowed(b""))
 }
 
 /// When a command is long work, which runs in slices as a job.

@@ -18,12 +18,12 @@ pub struct Rights {
     /// `None` if a command has no user, as in another module's call.
     user: Option<Vec<u8>>,
     at_door: bool,
-    steps: Steps,
+    steps: StepsAsked,
 }
 
 /// What is done to each key: the numbers of the questions about the commands that would do the
 /// same, and what happens to the key.
-type Steps = SmallVec<[(usize, Access); 3]>;
+type StepsAsked = SmallVec<[(usize, Access); 3]>;
 
 impl Rights {
     /// The rights to this command, which walks keys, of the client of this context; or of the
@@ -47,7 +47,7 @@ impl Rights {
     /// [`Error::NoPermission`] if the user no longer exists.
     pub fn now(&self, locked: Locked<'_>) -> Result<RightsNow, Error> {
         let Some(name) = &self.user else {
-            return Ok(RightsNow { user: None, steps: Steps::new() });
+            return Ok(RightsNow { user: None, steps: StepsAsked::new() });
         };
         let user = USERS.rights(locked, name, self.at_door).ok_or(Error::NoPermission)?;
         Ok(RightsNow { user: Some(user), steps: self.steps.clone() })
@@ -120,7 +120,7 @@ const NO_USER: &[u8] = b"cannot run as user";
 pub struct RightsNow {
     /// `None` may do everything.
     user: Option<Arc<User>>,
-    steps: Steps,
+    steps: StepsAsked,
 }
 
 impl RightsNow {

@@ -25,7 +25,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 70] = [
+const ROWS: [Row; 71] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -120,7 +120,7 @@ const ROWS: [Row; 70] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-pub const OWN: [&str; 12] = [
+pub const OWN: [&str; 13] = [
     "populate",
     "import",
     "export",

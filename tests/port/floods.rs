@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::common::port::Ported;
 use crate::common::{Builder, Client, HANG, Mode, Server, Value, encoded, wait_until};
