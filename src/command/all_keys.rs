@@ -103,18 +103,22 @@ pub(super) static DBSIZE: Command = Command {
     )
 };
 
-pub(super) static COUNTKEYSINSLOT: Command = row(
-    "countkeysinslot",
-    2,
-    Flags { readonly: true, ..Flags::NONE },
-    "keyspace read slow",
-    Docs {
-        summary: "Returns the number of midi's keys in a slot of the cluster, in all databases.",
-        complexity: "O(D), D being the number of databases",
-        args: &[arg("slot", ArgKind::Integer)],
-    },
-    Action::AllKeys(OnAllKeys::CountKeysInSlot),
-);
+pub(super) static COUNTKEYSINSLOT: Command = Command {
+    twins: &["cluster|countkeysinslot"],
+    ..row(
+        "countkeysinslot",
+        2,
+        Flags { readonly: true, ..Flags::NONE },
+        "keyspace read slow",
+        Docs {
+            summary: "Returns the number of midi's keys in a slot of the cluster, in all \
+                      databases.",
+            complexity: "O(D), D being the number of databases",
+            args: &[arg("slot", ArgKind::Integer)],
+        },
+        Action::AllKeys(OnAllKeys::CountKeysInSlot),
+    )
+};
 
 pub(super) static FLUSHDB: Command = Command {
     tips: &[tips::ALL_SHARDS, tips::ALL_SUCCEEDED],

@@ -2,7 +2,9 @@
 //! exactly what the stock commands do, for small and large values. DELIFEQ does what Valkey's does.
 
 use crate::common::hosts::host;
-use crate::common::{Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols};
+use crate::common::{
+    Mode, Random, Twin, Value, beside, in_all_modes, in_all_modes_and_protocols, skip,
+};
 
 const OFFSETS: &[&str] = &[
     "0",
@@ -176,7 +178,7 @@ fn the_operations_of_redis_8_2_combine_values() {
 #[test]
 fn the_operations_of_redis_8_2_are_those_of_the_host_that_has_them() {
     if !host().has_newer_bitops() {
-        return println!("the host has none: a model checks them on every host");
+        return skip("this host has none of them: a model checks them on every host");
     }
     in_all_modes_and_protocols(|twin| {
         push(twin, "MSET a abcdef b 0123456789 c x empty \"\" to old");

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::replicas::{is_master, must_become_equal, wait_for_role};
-use crate::common::{Builder, Client, Mode, Random, Server, Value, at_once, wait_until};
+use crate::common::{Builder, Client, Mode, Random, Server, Value, at_once, skip, wait_until};
 
 /// The slot of `{bar}`, which is the first node's.
 const SLOT: u16 = 5061;
@@ -401,8 +401,7 @@ fn a_migration_takes_the_keys_along() {
     for mode in Mode::ALL {
         let nodes = two_nodes(&mode.builder());
         if !has_migration(&nodes[0]) {
-            println!("skipped: this host has no CLUSTER MIGRATION");
-            return;
+            return skip("this host has no CLUSTER MIGRATION");
         }
         let large = "x".repeat(3_000_000);
         let mut client = nodes[0].client();

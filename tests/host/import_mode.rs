@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Door, Mode, Server, Value, aof, wait_until, words};
+use crate::common::{Client, Door, Mode, Server, Value, aof, skip, wait_until, words};
 
 /// Whether the host has an import mode.
 fn imports(server: &Server) -> bool {
     let has = !server.client().run("CONFIG GET import-mode").map().is_empty();
     if !has {
-        println!("this host has no import-mode: Valkey has it from 8.1 on");
+        skip("this host has no import-mode: Valkey has it from 8.1 on");
     }
     has
 }

@@ -79,7 +79,7 @@ fn arguments_of_twin(name: &str, row: &Command) -> Vec<&'static str> {
     match name {
         "restore" => vec!["1", "1", "1"],
         "client|kill" => vec!["id", "1"],
-        "mset" => vec!["1", "1"],
+        "mset" | "set" => vec!["1", "1"],
         "getdel" | "get" | "keys" => vec!["1"],
         "command|docs" => vec![],
         _ => arguments(row),

@@ -20,6 +20,7 @@ mod counts;
 mod logged;
 mod open_run;
 mod publish;
+mod spare;
 mod tail;
 mod take_back;
 mod thread_log;

@@ -9,15 +9,11 @@ use parking_lot::Mutex;
 use super::counts::{Counts, LogCounts};
 use super::logged::{Logged, Wrote};
 use super::open_run::{ChangeOfAll, OpenRun};
+use super::spare::SpareRuns;
 use crate::command::record::{Record, header, select};
 use crate::limits::JOURNAL_TEXT_BYTES;
 use crate::store::Table;
 use crate::sync::Watermark;
-
-/// Runs that are kept to be used again, and thereby their memory; and how many bytes what they keep
-/// of keys may have. Who uses one again frees that: it costs the main thread more than the rest.
-const SPARE_RUNS: usize = 256;
-const SPARE_BYTES: usize = 4 << 20;
 
 /// The log of writes.
 pub struct Log {
@@ -102,35 +98,6 @@ impl Tail {
         self.has_of_all &= !self.runs.is_empty();
         self.last_unit = taken.iter().map(|published| published.run.unit).max().unwrap_or(0);
         taken
-    }
-}
-
-/// Runs to be used again.
-#[derive(Default)]
-struct SpareRuns {
-    /// Each with the bytes that it still keeps.
-    runs: Vec<(Box<OpenRun>, usize)>,
-    bytes: usize,
-}
-
-impl SpareRuns {
-    /// Adds a run that keeps so many bytes.
-    fn push(&mut self, mut run: Box<OpenRun>, mut bytes: usize) {
-        if self.runs.len() >= SPARE_RUNS {
-            return;
-        }
-        if self.bytes + bytes > SPARE_BYTES {
-            run.clear();
-            bytes = 0;
-        }
-        self.bytes += bytes;
-        self.runs.push((run, bytes));
-    }
-
-    fn pop(&mut self) -> Option<Box<OpenRun>> {
-        let (run, bytes) = self.runs.pop()?;
-        self.bytes -= bytes;
-        Some(run)
     }
 }
 
@@ -314,12 +281,7 @@ impl Log {
 
     /// Frees what spare runs keep of keys.
     pub fn clear_spares(&self) {
-        let mut spare = self.spare.lock();
-        spare.bytes = 0;
-        spare.runs.iter_mut().for_each(|(run, bytes)| {
-            run.clear();
-            *bytes = 0;
-        });
+        self.spare.lock().clear();
     }
 
     /// Gives a run of one record to `write` at once, if there is no tail. Returns whether that has

@@ -36,7 +36,7 @@ pub fn before_fork(ctx: Ctx<'_>) {
     let is_awaited = info.number(c"connected_slaves").is_none_or(|replicas| {
         let line = |number| info.text(&c_text(&format!("slave{number}")));
         // The host leaves out those whose state has no name.
-        (0..replicas).any(|number| line(number).is_none_or(|line| awaits_rdb(&line[..])))
+        (0..replicas).any(|number| line(number).is_none_or(awaits_rdb))
     });
     IS_AWAITED.store(is_awaited, Ordering::Relaxed);
 }
