@@ -5,7 +5,7 @@
 use super::aof::builder;
 use crate::common::aof::{incr_file, survives, wait_until_written};
 use crate::common::replicas::{follow, full_syncs, must_become_equal};
-use crate::common::{Client, Door, Mode, Server, Value, Words, words};
+use crate::common::{Client, Door, Mode, Server, Value, Words, redis_server, words};
 
 /// The length of a large value, and the offset of its last byte in bits.
 const LARGE: usize = 2 << 20;
@@ -276,4 +276,23 @@ fn a_transaction_that_logs_too_much_is_told_so() {
         said[key + 1] = reply end return said";
     check(&server.client().call(&["EVAL", script, "0", &value]).array(), "a script");
     survives(&mut server, "refused commands");
+}
+
+/// What is logged as a command is replayed where the host does not have that any more.
+#[test]
+fn a_disabled_command_is_replayed() {
+    let mut server = builder(Mode::Adaptive).start();
+    let mut port = server.midi_client();
+    assert_eq!(port.integer("SETRANGE big 2000000 x"), 2_000_001);
+    for client in [&mut port, &mut server.client()] {
+        assert_eq!(client.integer("MIDI.BITOP NOT d big"), 2_000_001);
+    }
+    let digest = port.run("KEYSPACEDIGEST");
+    wait_until_written(&mut server.client());
+    server.crash();
+    server.reconfigure("appendonly yes", "appendonly yes\nrename-command BITOP \"\"");
+    server.restart(redis_server());
+    let mut port = server.midi_client();
+    assert!(port.run("BITOP NOT e big").is_error());
+    assert_eq!(port.run("KEYSPACEDIGEST"), digest);
 }
