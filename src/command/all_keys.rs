@@ -109,7 +109,7 @@ pub(super) static COUNTKEYSINSLOT: Command = Command {
         "countkeysinslot",
         2,
         Flags { readonly: true, ..Flags::NONE },
-        "keyspace read slow",
+        "slow",
         Docs {
             summary: "Returns the number of midi's keys in a slot of the cluster, in all \
                       databases.",

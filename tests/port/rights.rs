@@ -229,6 +229,8 @@ fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> b
         || row.walk.is_some()
         // Their twins are commands about connections, which these are not.
         || matches!(row.name, "jobs" | "help")
+        // It is fast. Where the host does not have it, its twin is SET, which is not.
+        || row.name == "increx"
 }
 
 /// On Redis 7.0 midi remembers a client's rights as long as its user is the same.
