@@ -1,7 +1,7 @@
 //! A search for a free port, used by everything that starts servers: the tests and the
 //! experiments' harness.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Servers listen on this many ports from here on. The range stays below 32,768, where the system
@@ -21,7 +21,9 @@ pub fn free_port() -> u16 {
     for _ in 0..PORTS {
         let number = process + NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS;
         let port = FIRST + number % PORTS;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        // A listener of our own would answer the same. But a process that another thread has just
+        // forked keeps it open for a moment, and whoever waits for the server would find that one.
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             return port;
         }
     }

@@ -42,9 +42,11 @@ impl Running {
             .stdout(quiet())
             .stderr(quiet())
             .spawn();
-        let running =
-            Running { child: child.unwrap_or_else(|error| panic!("{program}: {error}")), port };
+        let child = child.unwrap_or_else(|error| panic!("{program}: {error}"));
+        let mut running = Running { child, port };
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            let ended = running.child.try_wait().expect("its state");
+            assert!(ended.is_none(), "{program} on port {port} has ended: {ended:?}");
             sleep(Duration::from_millis(10));
         }
         running
