@@ -88,7 +88,7 @@ impl WalkStep {
     pub fn question(&self) -> usize {
         let of_host = || HOST_COMMANDS.iter().position(|name| *name == self.command);
         let number = match self.command.strip_prefix(PREFIX) {
-            Some(name) => COMMANDS.iter().position(|row| row.name == name),
+            Some(name) => super::number_of(name),
             None => of_host().map(|number| OF_HOST + number),
         };
         number.unwrap_or(usize::MAX)

@@ -197,6 +197,12 @@ pub fn withdraw(number: usize) {
     WITHDRAWN[number].store(true, Ordering::Relaxed);
 }
 
+/// The number of the row of this name in [`COMMANDS`], whether or not ports have it. A linear
+/// search: for the start and for rare records.
+pub fn number_of(name: &str) -> Option<usize> {
+    COMMANDS.iter().position(|row| row.name == name)
+}
+
 /// The number in [`COMMANDS`] of the command `midi.name`, if ports have it. Case does not matter.
 #[inline]
 pub fn find(name: &[u8]) -> Option<usize> {

@@ -419,7 +419,8 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 drop(self.edit(number, self.db));
             }
         }
-        let record = self.record_of(call);
+        let is_logged = self.engine.mode().is_logged();
+        let record = if is_logged { self.record_of(call) } else { None };
         if record.is_none() {
             account.record = RecordOf::Key;
         }
@@ -434,9 +435,7 @@ impl<'a, 'b> KeysInHand<'a, 'b> {
                 engine.end_edit(account, engine.among(self.held, hash), at, || key, &mut done);
             }
         }
-        if let Some(record) = record.filter(|_| changed)
-            && engine.mode().is_logged()
-        {
+        if let Some(record) = record.filter(|_| changed) {
             engine.note_record(account.slot, db, record);
         }
         engine.leave_events(call.author, events, |number| self.names[number].1);

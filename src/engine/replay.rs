@@ -17,7 +17,7 @@ use super::gates::Gates;
 use super::slot::ThreadSlot;
 use super::state::{Engine, HeldShard};
 use crate::command::record::{CannotApply, Record, Words};
-use crate::command::{Args, COMMANDS, Event, Limits, Transcript};
+use crate::command::{Args, Event, Limits, Transcript, number_of};
 use crate::limits::AHEAD;
 use crate::store::{Edit, Now, Store, UnixMs};
 use crate::sync::Locked;
@@ -254,8 +254,7 @@ impl Engine {
         args: Words<'_>,
     ) -> Result<(), ReplayError> {
         // Also where the port does not have it, because the host's BITOP was renamed.
-        let command = COMMANDS.iter().position(|row| row.name == "bitop");
-        let command = command.ok_or(ReplayError::Refused)?;
+        let command = number_of("bitop").ok_or(ReplayError::Refused)?;
         let list: Vec<&[u8]> = std::iter::once(&b"bitop"[..]).chain(args.iter()).collect();
         let keep_bytes = self.settings.keep_bytes.load(Ordering::Relaxed);
         let call = Call {

@@ -245,6 +245,11 @@ impl Ctx<'_> {
         })
     }
 
+    /// Whether a setting of the host is reported, and has this value.
+    pub fn config_is(self, name: &CStr, value: &[u8]) -> bool {
+        self.config_text(name).is_some_and(|text| text == value)
+    }
+
     /// Hosts newer than 8.0 have a function for this, which works whatever CONFIG is renamed to.
     fn config_of_api(self, name: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the string, if the host makes one, is ours.

@@ -229,18 +229,19 @@ impl HostGates {
 
     /// What the host does not report is taken for what lets the least through.
     fn read_settings(&self, ctx: Ctx<'_>) {
-        let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
         journal::settings_are(
             ctx,
             config::syncs_always(ctx),
             ctx.config_text(c"no-appendfsync-on-rewrite").map(|text| text != b"no"),
         );
-        self.serves_stale.store(is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
-        self.imports.store(is(c"import-mode", b"yes"), Ordering::Relaxed);
+        self.serves_stale
+            .store(ctx.config_is(c"replica-serve-stale-data", b"yes"), Ordering::Relaxed);
+        self.imports.store(ctx.config_is(c"import-mode", b"yes"), Ordering::Relaxed);
         import_source::forget();
         let save = ctx.config_text(c"save");
         save_points::configure(save.as_deref());
-        let stops = !is(c"stop-writes-on-bgsave-error", b"no") && save.as_deref() != Some(b"");
+        let stops =
+            !ctx.config_is(c"stop-writes-on-bgsave-error", b"no") && save.as_deref() != Some(b"");
         self.stops_at_disk_error.store(stops, Ordering::Relaxed);
         let wanted = ctx.config_number(c"min-replicas-to-write").unwrap_or(UNKNOWN);
         self.replicas_wanted.store(wanted, Ordering::Relaxed);

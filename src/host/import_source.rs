@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use super::api::Ctx;
 use super::instance::instance;
-use crate::command::{COMMANDS, withdraw};
+use crate::command::{number_of, withdraw};
 use crate::engine::Gates;
 use crate::limits::DOOR_CLIENTS_KEPT;
 
 /// In OnLoad: the ports have CLIENT IMPORT-SOURCE if the host has an `import-mode`, as far as it
 /// can be asked.
 pub fn prepare(ctx: Ctx<'_>) {
-    let number = COMMANDS.iter().position(|row| row.name == "client|import-source");
+    let number = number_of("client|import-source");
     if let Some(number) = number.filter(|_| ctx.config_text(c"import-mode").is_none()) {
         withdraw(number);
     }

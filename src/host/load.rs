@@ -127,7 +127,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         log(ctx, Level::Notice, text);
     }
     // Valkey 9.2 and later. A save without a fork has no moment at which midi's keys hold still.
-    if ctx.config_text(c"forkless-infrastructure-enabled").is_some_and(|text| text == b"yes") {
+    if ctx.config_is(c"forkless-infrastructure-enabled", b"yes") {
         let text = "This server saves with a fork while midi is loaded, whatever \
                     bgsave-default-method says, and refuses BGSAVE FORKLESS.";
         log(ctx, Level::Warning, text);

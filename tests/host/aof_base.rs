@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::persistence::{contents, fill};
 use crate::common::aof::{survives, wait_for_rewrite, wait_until_written};
 use crate::common::witness::{Witness, beside};
-use crate::common::{Client, Door, Mode, Server, Value, redis_server, wait_until};
+use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server, wait_until};
 
 fn wait_for_base(server: &Server) {
     let manifest = server.dir().join("appendonlydir/appendonly.aof.manifest");
@@ -169,10 +169,15 @@ fn the_rdb_is_not_loaded_with_aof_on() {
     assert_eq!((client.integer("MIDI.DBSIZE"), client.integer("DBSIZE")), (1, 1));
 }
 
-/// The host rewrites the AOF by itself, again and again, under load on both doors.
 #[test]
 fn rewritten_by_the_host_under_load() {
     let builder = Mode::Adaptive.builder().with_port().config("appendonly yes");
+    is_rewritten_by_the_host(builder, |_| ());
+}
+
+/// The host rewrites the AOF by itself, again and again, under load on both doors. `look` gets the
+/// server when the last rewrite has ended.
+pub fn is_rewritten_by_the_host(builder: Builder, look: impl FnOnce(&Server)) {
     let builder = builder.config("auto-aof-rewrite-min-size 1kb").config("hz 100");
     let mut server = builder.config("auto-aof-rewrite-percentage 10").start();
     let mut witnesses: Vec<Witness> =
@@ -186,6 +191,7 @@ fn rewritten_by_the_host_under_load() {
     });
     client.ok("CONFIG SET auto-aof-rewrite-percentage 0");
     wait_for_rewrite(&mut client);
+    look(&server);
     witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "at the end"));
     client.ok("MIDI.SET behind 1");
     let mut client = survives(&mut server, "after rewrites under load");

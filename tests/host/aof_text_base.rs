@@ -5,13 +5,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::aof_base::turn_on;
+use super::aof_base::{is_rewritten_by_the_host, turn_on};
 use super::persistence::fill;
 use crate::common::aof::{rewrite, survives, wait_for_rewrite};
 use crate::common::link::Link;
 use crate::common::replicas::{builder, follow};
-use crate::common::witness::{Witness, beside};
-use crate::common::{Builder, Client, Door, Mode, Server, Value, redis_server, wait_until};
+use crate::common::{Builder, Client, Mode, Server, Value, redis_server, wait_until};
 
 /// The file that a rewrite leaves; it must not be an RDB.
 #[track_caller]
@@ -83,26 +82,9 @@ fn turned_on_while_the_server_runs() {
 /// A server that begins with such an AOF, and rewrites it by itself: the host's writes cause it.
 #[test]
 fn rewritten_by_the_host_under_load() {
-    let server = Mode::Adaptive.builder().with_port().config("appendonly yes");
-    let server = server.config("aof-use-rdb-preamble no").config("hz 100");
-    let server = server.config("auto-aof-rewrite-min-size 1kb");
-    let mut server = server.config("auto-aof-rewrite-percentage 10").start();
-    let mut witnesses: Vec<Witness> =
-        (0..4).map(|number| Witness::new([Door::Host, Door::Port][number % 2], number)).collect();
-    let mut client = server.client();
-    beside(&mut server, &mut witnesses, 1, |_, answers| {
-        while client.info_number("persistence", "aof_rewrites") < 5 {
-            answers.wait_for(100);
-        }
-        answers.wait_for(500);
-    });
-    client.ok("CONFIG SET auto-aof-rewrite-percentage 0");
-    wait_for_rewrite(&mut client);
-    text_base(&server);
-    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "at the end"));
-    client.ok("MIDI.SET behind 1");
-    let mut client = survives(&mut server, "after rewrites under load");
-    witnesses.iter_mut().for_each(|witness| witness.check(&mut client, "after the crash"));
+    let builder = Mode::Adaptive.builder().with_port().config("appendonly yes");
+    let builder = builder.config("aof-use-rdb-preamble no");
+    is_rewritten_by_the_host(builder, |server| _ = text_base(server));
 }
 
 /// What a replica does not trust no base of commands could mark, as a section can.

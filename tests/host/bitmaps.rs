@@ -104,12 +104,7 @@ fn values_are_combined() {
         ];
         for operation in ["AND", "or", "XOR", "NOT", "nand"] {
             for sources in sources {
-                push(twin, &format!("BITOP {operation} to {sources}"));
-                push(twin, "GET to");
-                push(twin, "SET to old EX 1000");
-                push(twin, &format!("BITOP {operation} to {sources}"));
-                push(twin, "PTTL to");
-                push(twin, "SET to old");
+                push_bitop(twin, operation, sources);
             }
         }
     });
@@ -175,6 +170,16 @@ fn the_operations_of_redis_8_2_combine_values() {
     });
 }
 
+/// The operation with a destination that does not expire, and one that does: what is there then.
+fn push_bitop(twin: &mut Twin, operation: &str, sources: &str) {
+    push(twin, &format!("BITOP {operation} to {sources}"));
+    push(twin, "GET to");
+    push(twin, "SET to old EX 1000");
+    push(twin, &format!("BITOP {operation} to {sources}"));
+    push(twin, "PTTL to");
+    push(twin, "SET to old");
+}
+
 #[test]
 fn the_operations_of_redis_8_2_are_those_of_the_host_that_has_them() {
     if !host().has_newer_bitops() {
@@ -194,12 +199,7 @@ fn the_operations_of_redis_8_2_are_those_of_the_host_that_has_them() {
                 "to a",
                 "to to",
             ] {
-                push(twin, &format!("BITOP {operation} to {sources}"));
-                push(twin, "GET to");
-                push(twin, "SET to old EX 1000");
-                push(twin, &format!("BITOP {operation} to {sources}"));
-                push(twin, "PTTL to");
-                push(twin, "SET to old");
+                push_bitop(twin, operation, sources);
             }
         }
     });

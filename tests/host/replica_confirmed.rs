@@ -9,11 +9,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::linear::{Operation, explain_by_key};
+use crate::common::link::Link;
 use crate::common::replicas::{
     Pair, builder, failovers, full_syncs, is_master, wait_for_link, wait_for_role, with_aof_always,
 };
-use crate::common::witness::{Witness, beside_pair, check_pair};
+use crate::common::witness::{Answers, Witness, beside_pair, check_pair};
 use crate::common::{Client, Door, Mode, Random, StopAtEnd, Value, Words, wait_until, words};
+
+/// Writes go on while the link swallows them: no WAIT confirms those. Once there are so many, a
+/// failover is forced.
+pub fn force_failover(pair: &Pair, link: &Link, answers: &Answers, unconfirmed: u64) {
+    answers.wait_for(60);
+    link.swallow();
+    answers.wait_for_unconfirmed(unconfirmed);
+    let port = pair.replica().port();
+    let failover = format!("FAILOVER TO 127.0.0.1 {port} FORCE TIMEOUT 50");
+    pair.master().client().ok(&failover);
+    wait_for_role(pair.replica(), true);
+    pair.exchange();
+    wait_for_link(pair.replica());
+    answers.wait_for(60);
+}
 
 /// The new master lacks what the link has lost: nobody was told that it has it.
 #[test]
@@ -29,17 +45,8 @@ fn forced_failover(mode: Mode) {
     let mut witnesses: Vec<Witness> =
         (0..WITNESSES as usize).map(|n| Witness::new(Door::Host, n).confirming()).collect();
     beside_pair(&pair, &mut witnesses, |answers| {
-        answers.wait_for(60);
-        link.swallow();
-        // Writes go on. No WAIT confirms them; each witness may have one of before.
-        answers.wait_for_unconfirmed(2 * WITNESSES);
-        let port = pair.replica().port();
-        let failover = format!("FAILOVER TO 127.0.0.1 {port} FORCE TIMEOUT 50");
-        pair.master().client().ok(&failover);
-        wait_for_role(pair.replica(), true);
-        pair.exchange();
-        wait_for_link(pair.replica());
-        answers.wait_for(60);
+        // Each witness may have one of before.
+        force_failover(&pair, &link, answers, 2 * WITNESSES);
     });
     check_pair(&pair, &mut witnesses);
     let lost: u64 = witnesses.iter().map(Witness::lost).sum();

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use super::replica_confirmed::force_failover;
 use crate::common::replicas::{
-    Pair, Stopped, builder, follow, kill, wait_for_link, wait_for_role, with_aof_always,
+    Pair, Stopped, builder, follow, kill, wait_for_role, with_aof_always,
 };
-use crate::common::witness::{Witness, beside_pair};
+use crate::common::witness::{Witness, beside_pair, check_pair};
 use crate::common::{Client, Door, Mode, Server, Value, hosts, wait_until, words};
 
 /// A master and its replica, which has confirmed a write of this client of the port.
@@ -494,17 +495,6 @@ fn what_it_confirmed_survives_a_forced_failover() {
     let (pair, link) = Pair::start_linked(&builder(Mode::Adaptive));
     let mut witnesses: Vec<Witness> =
         (0..6).map(|n| Witness::new([Door::Port, Door::Host][n % 2], n).confirming()).collect();
-    beside_pair(&pair, &mut witnesses, |answers| {
-        answers.wait_for(60);
-        link.swallow();
-        answers.wait_for_unconfirmed(12);
-        let port = pair.replica().port();
-        let failover = format!("FAILOVER TO 127.0.0.1 {port} FORCE TIMEOUT 50");
-        pair.master().client().ok(&failover);
-        wait_for_role(pair.replica(), true);
-        pair.exchange();
-        wait_for_link(pair.replica());
-        answers.wait_for(60);
-    });
-    crate::common::witness::check_pair(&pair, &mut witnesses);
+    beside_pair(&pair, &mut witnesses, |answers| force_failover(&pair, &link, answers, 12));
+    check_pair(&pair, &mut witnesses);
 }

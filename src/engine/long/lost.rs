@@ -25,19 +25,21 @@ impl Engine {
     pub fn remove_lost_keys(&self) -> bool {
         let starts = self.jobs.list().iter().all(|job| job.name != NAME);
         if starts {
-            let part = |worker| LostPart { shards: self.owned_by(worker).collect(), db: 0, at: 0 };
-            let total = u64::from(self.shard_count());
-            self.start_own_job(NAME, Work::on_every_worker(self, Arc::new(SayOk), total, part));
+            self.start_own_job(NAME, work(self));
         }
         starts
     }
 
     /// Removes the keys of lost slots here and now, however long that takes.
     pub fn remove_lost_keys_now(&self, locked: Locked<'_>) {
-        let part = |worker| LostPart { shards: self.owned_by(worker).collect(), db: 0, at: 0 };
-        let work = Work::on_every_worker(self, Arc::new(SayOk), 0, part);
-        self.run_to_end(locked, work, &mut Transcript::default());
+        self.run_to_end(locked, work(self), &mut Transcript::default());
     }
+}
+
+/// The removal of the keys of lost slots from all shards.
+fn work(engine: &Engine) -> Work {
+    let part = |worker| LostPart { shards: engine.owned_by(worker).collect(), db: 0, at: 0 };
+    Work::on_every_worker(engine, Arc::new(SayOk), u64::from(engine.shard_count()), part)
 }
 
 struct LostPart {

@@ -229,8 +229,8 @@ fn look_at_aof(ctx: Ctx<'_>) -> Result<bool, Error> {
         return Err(Error::WaitAofIsOff);
     }
     // What the host does not tell may be the case: then nothing is known of what is synced.
-    let is = |name, value: &[u8]| ctx.config_text(name).is_some_and(|text| text == value);
-    if !is(c"appendfsync", b"always") || !is(c"no-appendfsync-on-rewrite", b"no") {
+    let is_always = ctx.config_is(c"appendfsync", b"always");
+    if !is_always || !ctx.config_is(c"no-appendfsync-on-rewrite", b"no") {
         return Err(Error::WaitAofUnknown);
     }
     if !AOF_IS_COMPLETE.load(Ordering::Relaxed) {
