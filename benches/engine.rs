@@ -147,7 +147,7 @@ fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(|| {})).expect("eventfds");
     // No host is loading its data.
-    engine.set_gates(locked(), Gates::OPEN);
+    engine.ledger.set_gates(locked(), Gates::OPEN);
     Arc::new(engine)
 }
 
@@ -190,8 +190,8 @@ fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
         command,
         args: Args::new(list),
         db: 0,
-        now: Now::lazy(engine.config.clock),
-        limits: engine.settings.limits(16 << 10),
+        now: Now::lazy(engine.config().clock),
+        limits: engine.settings().limits(16 << 10),
         prefix: "midi.",
         author: Author::Nobody,
     }
@@ -743,7 +743,7 @@ fn bytes_child(count: &str, size: &str) {
         entries += block_bytes(3 + key.bytes().len() + size);
     }
     let per_key = |bytes: usize| bytes as f64 / count as f64;
-    let books = engine.books.totals().bytes as usize;
+    let books = engine.ledger.books.totals().bytes as usize;
     println!(
         "  {count:>9}  {size:>10}  {:>6.1}  {:>8.1}  {:>6.1}",
         per_key(books - content),
@@ -828,9 +828,9 @@ fn snapshot(count: u64) {
         strings.0.clear();
         let start = Instant::now();
         let mut lend = |shard: u32, look: &mut dyn FnMut(&Store)| {
-            let held = from.shard(shard).token.try_take().expect("one thread");
+            let held = from.shards().get(shard).token.try_take().expect("one thread");
             look(&held);
-            from.release(from.worker_slot(0), shard, held);
+            from.ledger.release(from.worker_slot(0), shard, held);
         };
         snapshot::save(&from, &mut lend, &mut strings, &mut |_| ());
         println!("  save                           {:>6.1}", per_key(start));
@@ -841,7 +841,7 @@ fn snapshot(count: u64) {
             0 => Vec::new(),
             _ => Workers::start(&to, || (), Vec::new()).expect("threads"),
         };
-        let staging = Arc::new(Staging::new(&to));
+        let staging = Arc::new(Staging::new(to.shards()));
         strings.1 = 0;
         let (start, busy) = (Instant::now(), processor_time(libc::CLOCK_PROCESS_CPUTIME_ID));
         let version = snapshot::VERSION;
@@ -852,13 +852,13 @@ fn snapshot(count: u64) {
         let busy = busy.as_nanos() as f64 / count as f64;
         let staging = Arc::into_inner(staging).expect("the only one");
         let start = Instant::now();
-        to.install(locked(), staging);
+        staging.install(&to.ledger, locked());
         let install = start.elapsed().as_micros();
         println!(
             "  load, {workers} workers' threads       {load:>6.1}   processors {busy:>6.1}   \
              install {install} us in all"
         );
-        to.workers().stop();
+        to.context().workers.stop();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }

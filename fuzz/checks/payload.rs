@@ -83,7 +83,7 @@ fn engine() -> Engine {
     };
     let engine = Engine::new(config, settings, Box::new(|| {})).expect("an eventfd");
     // SAFETY: there is no host, and the engine is on one thread. No host is loading its data.
-    engine.set_gates(unsafe { Locked::assume() }, Gates::OPEN);
+    engine.ledger.set_gates(unsafe { Locked::assume() }, Gates::OPEN);
     engine
 }
 
@@ -92,8 +92,8 @@ fn run(engine: &Engine, args: &[&[u8]]) -> Vec<u8> {
         command: find(args[0]).expect("a command of the table"),
         args: Args::new(args),
         db: 0,
-        now: Now::lazy(engine.config.clock),
-        limits: engine.settings.limits(usize::MAX),
+        now: Now::lazy(engine.config().clock),
+        limits: engine.settings().limits(usize::MAX),
         prefix: "",
         author: Author::Nobody,
     };

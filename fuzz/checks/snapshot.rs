@@ -80,12 +80,12 @@ fn loaded(strings: &[Vec<u8>]) -> Result<Engine, LoadError> {
         clock: || 1_600_000_000_000,
     };
     let engine = Engine::new(config, Settings::default(), Box::new(|| {})).expect("an eventfd");
-    let staging = Arc::new(Staging::new(&engine));
+    let staging = Arc::new(Staging::new(engine.shards()));
     let source = &mut Strings(strings.iter());
     let stats = load(&engine, locked(), VERSION, &staging, source, &mut |_| ());
     let staging = Arc::into_inner(staging).expect("nobody else has it");
     assert!(stats?.keys >= staging.keys(), "unknown types are skipped");
-    engine.install(locked(), staging);
+    staging.install(&engine.ledger, locked());
     Ok(engine)
 }
 
@@ -99,9 +99,9 @@ impl Sink for List {
 }
 
 fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
-    let held = engine.shard(shard).token.try_take().expect("nobody else has it");
+    let held = engine.shards().get(shard).token.try_take().expect("nobody else has it");
     look(&held);
-    engine.release(engine.worker_slot(0), shard, held);
+    engine.ledger.release(engine.worker_slot(0), shard, held);
 }
 
 fn saved(engine: &Engine) -> Vec<Vec<u8>> {
@@ -114,7 +114,7 @@ type Keys = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<UnixMs>, u8)>;
 
 fn content(engine: &Engine) -> Keys {
     let mut keys = Keys::new();
-    for shard in 0..engine.shard_count() {
+    for shard in 0..engine.shards().count() {
         visit(engine, shard, &mut |store| {
             for db in store.databases() {
                 for entry in store.table(db).expect("a database of the list").entries() {

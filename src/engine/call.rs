@@ -19,7 +19,7 @@ pub struct Call<'a> {
     pub limits: Limits,
     /// What the door puts before the standard name, for error texts.
     pub prefix: &'static str,
-    /// Who makes its changes, for the host.
+    /// The client that makes its changes, for the host.
     pub author: Author,
 }
 
@@ -34,6 +34,20 @@ impl Call<'_> {
     #[inline]
     pub fn first_key(&self) -> &[u8] {
         self.args.get(self.row().first_key())
+    }
+
+    /// Turns the command's result into an outcome; writes its error to the reply.
+    #[inline]
+    pub(super) fn outcome_of(&self, result: Result<(), Error>, reply: &mut dyn Reply) -> Outcome {
+        match result {
+            Ok(()) => Outcome::Done,
+            Err(Error::ReplyTooLarge) => Outcome::TooLarge,
+            Err(Error::LongWork) => Outcome::Long,
+            Err(error) => {
+                self.refuse(error, reply);
+                Outcome::Done
+            }
+        }
     }
 
     /// Writes an error to the reply, in Redis's words.

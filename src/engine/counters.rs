@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::call::Outcome;
-use super::log::ThreadLog;
+use super::ledger::ThreadLog;
 use crate::command::COMMANDS;
 use crate::limits::TIMED_CALLS;
 
@@ -45,7 +45,7 @@ impl Sum {
     }
 }
 
-/// What one thread has counted; any thread may read it. Slot 0 belongs to the holder of the host's
+/// The counters of one thread; any thread may read it. Slot 0 belongs to the holder of the host's
 /// global lock (the main thread), slot `1 + n` to worker `n`.
 pub struct ThreadCounts {
     /// This slot's number.

@@ -1,93 +1,173 @@
-//! The engine: who may touch a shard, and when; mailboxes, workers, jobs.
+//! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 //!
-//! At the bottom are modules that know nothing of the engine: `call`, `request`, `batch`, `job`,
-//! `gates`, `marks`, `notification`, `refusals`, `replica_wait`, `unit`, `users`, `workers`, and
-//! the traits for the world outside, `host` and `port`. `state.rs` puts them together. The rest
-//! works on the whole: taking tokens (`holding`), changing keys (`edit`), running a command with
-//! its tokens (`attempt`, `all_keys`), holding all of them and closing the keyspace (`all_held`,
-//! `mode`), choosing where and when it runs (`dispatch`, `queue`, `transaction`), long work
-//! (`work`, `long/`), judging gates (`gate`), WATCH (`watch`), notifications (`notify`), replaying
-//! a log (`replay`) and the workers' loop (`worker`).
+//! It is made of parts. Each part has its fields and its `impl`, and owns the part that it stands
+//! on: so it can call that one and those below, and no part above. What must go up is a returned
+//! value, or a message.
+//!
+//! ```text
+//! Engine ─┬─ users             who may do what on the ports
+//!         ├─ jobs              long work in slices: what runs, how it is cut (long/)
+//!         └─ ledger            what must happen when an edit ends, and when a token is released
+//!              └─ shards       who may touch a shard: tokens, units, mailboxes
+//!                   └─ context settings, the ways to other threads, to the host and to the ports
+//! ```
+//!
+//! `dispatch` is what works on the whole: whether a command runs now (`attempt`, `transaction`),
+//! and where and when otherwise; the loop of the workers (`worker`). `replay` puts back what a log
+//! has.
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once
 //!                     │ busy
 //!                     ▼
-//!               Engine::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► its origin
+//!               Shards::enqueue ─► shard's mailbox or owner's inbox ─► worker ─► its origin
 //! ```
 
-mod all_held;
-mod all_keys;
-mod attempt;
-mod batch;
-mod books;
-mod by_shard;
 mod call;
+mod context;
 mod counters;
 mod dispatch;
-mod edit;
-mod gate;
-mod gates;
-mod holding;
-mod host;
-mod job;
-mod log;
-mod long;
-mod marks;
-mod mode;
-mod notification;
-mod notify;
-mod outside;
-mod port;
-mod queue;
-mod refusals;
+mod jobs;
+mod ledger;
 mod replay;
 mod replica_wait;
 mod request;
-mod settings;
+mod shards;
 mod slot;
-mod slots;
-mod staging;
-mod state;
-mod transaction;
-mod unit;
-mod user;
 mod users;
-mod watch;
-mod work;
-mod worker;
-mod workers;
 
-pub use all_held::AllHeld;
-pub use all_keys::ChangedBy;
-pub use books::Books;
 pub use call::{Author, Call, Outcome, Taking};
+pub use context::{
+    Config, Context, ForMain, Host, MainInbox, MainTask, MayLog, Outside, Port, PortConfig,
+    PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
+};
 pub use counters::{Census, CommandCount, ThreadCounts};
-pub use dispatch::{Caller, WaitsFor};
-pub use gate::Gate;
-pub use gates::Gates;
-pub use host::Host;
-pub use job::{Job, JobDoor, JobOwner, JobReply, Progress};
-pub use log::{Log, LogCounts, Logged, Wrote, as_command};
-pub use long::long_work;
-pub use mode::Mode;
-pub use notification::Notification;
-pub use outside::{MayLog, Outside, WriteLog};
-pub use port::{Port, PortConfig, PortSettings, PortTurn, Ports};
-pub use refusals::{Refusal, RefusalReason};
+pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};
+pub use jobs::{
+    Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
+    long_work, remove_lost_keys, remove_lost_keys_now,
+};
+pub use ledger::{
+    Admission, Books, ChangedBy, Doing, Gate, Gates, Ledger, Log, LogCounts, Logged, Mode,
+    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging, Wrote, as_command,
+};
 pub use replay::{ReplayError, Replayed};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
-pub use settings::{Config, Settings};
+pub use shards::{AllHeld, HeldShard, Shard, Shards};
 pub use slot::ThreadSlot;
-pub use slots::SlotCounts;
-pub use staging::{StagedKey, StagedShard, Staging};
-pub use state::{Engine, ForMain, HeldShard, MainInbox, MainTask, Shard};
-pub use transaction::{Apart, Holding, Shards, Watching};
-pub use user::{Commands, Databases, Denied, KeyRule, Rules, User};
-pub use users::{DEFAULT_USER, PasswordSum, Users};
-pub use work::{Part, Slice, Task, Work};
-pub use workers::Workers;
+pub use users::{
+    Commands, DEFAULT_USER, Databases, Denied, KeyRule, PasswordSum, Refusal, RefusalReason, Rules,
+    User, Users,
+};
 
 pub use crate::sync::{Held, Inbox, Left, Locked, Pushed, Released, Token, WaitingRoom, Waker};
 pub use crate::sync::{Waiting, Watermark};
+
+use dispatch::Batch;
+
+/// The keyspace, its workers and its counters.
+pub struct Engine {
+    /// The users that the ports know.
+    pub users: Users,
+    /// The end of every edit; it owns the shards, and through them the context.
+    pub ledger: Ledger,
+    /// The running long commands.
+    pub jobs: Jobs,
+    /// Commands that the main thread has gathered for the workers.
+    batch: Batch,
+}
+
+impl Engine {
+    /// An engine without threads; [`Workers::start`] starts them. `wake_main` wakes the host's main
+    /// thread.
+    ///
+    /// # Errors
+    /// The system's error if it has no more descriptors.
+    pub fn new(
+        config: Config,
+        settings: Settings,
+        wake_main: Box<dyn Fn() + Send + Sync>,
+    ) -> std::io::Result<Self> {
+        let context = Context::new(config, settings, wake_main)?;
+        Ok(Engine {
+            users: Users::default(),
+            ledger: Ledger::new(Shards::new(context)),
+            jobs: Jobs::default(),
+            batch: Batch::default(),
+        })
+    }
+
+    /// The shards and their tokens.
+    #[inline]
+    pub fn shards(&self) -> &Shards {
+        &self.ledger.shards
+    }
+
+    /// The settings, and the ways to other threads, to the host and to the ports.
+    #[inline]
+    pub fn context(&self) -> &Context {
+        &self.ledger.shards.context
+    }
+
+    /// Settings that cannot change.
+    #[inline]
+    pub fn config(&self) -> &Config {
+        &self.context().config
+    }
+
+    /// Settings that can change.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.context().settings
+    }
+
+    /// The current reasons to let no commands through, or no writes.
+    #[inline]
+    pub fn gates(&self) -> Gates {
+        self.ledger.admission.gates()
+    }
+
+    /// The mode. It stays as it is while the caller holds a token.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.ledger.admission.mode()
+    }
+
+    /// Has the host note that a user was refused something. On any thread.
+    pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
+        if self.users.refusals.add(refusal) {
+            self.context().send_main_task(Box::new(report_refusals));
+        }
+    }
+
+    /// A tick of the host's cron: the host may take more refusals.
+    pub fn allow_more_refusals(&self, _: Locked<'_>) {
+        if self.users.refusals.tick() {
+            self.context().send_main_task(Box::new(report_refusals));
+        }
+    }
+
+    /// The slot of the holder of the global lock.
+    #[inline]
+    pub fn main_slot<'l>(&'l self, locked: Locked<'l>) -> &'l ThreadSlot {
+        self.ledger.books.main_slot(locked)
+    }
+
+    /// The slot of a worker.
+    #[inline]
+    pub fn worker_slot(&self, worker: usize) -> &ThreadSlot {
+        self.ledger.books.worker_slot(worker)
+    }
+}
+
+/// While a script keeps the host busy, these refusals are dropped.
+fn report_refusals(locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>) {
+    let (some, more) = engine.users.refusals.take_some();
+    if let Some(host) = host {
+        some.iter().for_each(|refusal| host.refused(locked, refusal));
+    }
+    if more {
+        engine.context().send_main_task(Box::new(report_refusals));
+    }
+}

@@ -9,13 +9,12 @@ use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 
-use super::all_keys::ChangedBy;
-use super::attempt::of_shard;
+use super::Engine;
 use super::call::{Author, Call, Taking};
-use super::edit::{Account, KeyAt};
-use super::gates::Gates;
+use super::jobs::free_later;
+use super::ledger::{Account, ChangedBy, Gates};
+use super::shards::{HeldTogether, KeyAt, of_shard};
 use super::slot::ThreadSlot;
-use super::state::{Engine, HeldShard};
 use crate::command::record::{CannotApply, Record, Words};
 use crate::command::{Args, Event, Limits, Transcript, number_of};
 use crate::limits::AHEAD;
@@ -72,9 +71,6 @@ impl From<CannotApply> for ReplayError {
 
 /// A key, and where it is.
 type KeyAndPlace<'a> = (&'a [u8], KeyAt);
-
-/// Shards that are held, in the order in which they were taken.
-type HeldInOrder<'e> = ArrayVec<(u32, HeldShard<'e>), AHEAD>;
 
 /// A record on its way into the keyspace, and where its keys are.
 #[derive(Clone, Copy)]
@@ -138,19 +134,19 @@ impl Engine {
         if let Some((_, db)) = to {
             self.has_database(db)?;
         }
-        let to = to.map(|(to, db)| (to, self.key_at(db, to)));
-        Ok(Some(Replayed { record, key: (key, self.key_at(db, key)), to }))
+        let to = to.map(|(to, db)| (to, self.shards().key_at(db, to)));
+        Ok(Some(Replayed { record, key: (key, self.shards().key_at(db, key)), to }))
     }
 
     fn has_database(&self, db: u32) -> Result<(), ReplayError> {
-        let there = self.config.databases;
+        let there = self.config().databases;
         if db < there { Ok(()) } else { Err(ReplayError::Database { db, there }) }
     }
 
     /// Prefetches what replaying a record looks at first.
     #[inline]
     pub fn prefetch_for_replay(&self, replayed: &Replayed<'_>) {
-        self.prefetch_shard(replayed.shard());
+        self.shards().prefetch(replayed.shard());
     }
 
     /// Replays records on this thread, in order and with their shards held together, so that what
@@ -165,21 +161,21 @@ impl Engine {
         if let [Replayed { record, key, to: Some(to) }] = records {
             return (self.replay_two(slot, record, (*key, *to), taking), None);
         }
-        let (mut held, mut places) = (HeldInOrder::new(), ArrayVec::<usize, AHEAD>::new());
+        let (mut held, mut places) = (HeldTogether::default(), ArrayVec::<usize, AHEAD>::new());
         for record in records.iter().take(AHEAD).take_while(|record| record.to.is_none()) {
-            let Some(place) = self.place_in(&mut held, record.shard(), taking) else { break };
+            let Some(place) = held.place(self.shards(), record.shard(), taking) else { break };
             places.push(place);
         }
         for (&Replayed { key: (_, at), .. }, &place) in records.iter().zip(&places) {
-            held[place].1.db(at.db).prefetch(at.hash);
+            held.at(place).1.db(at.db).prefetch(at.hash);
         }
         for (&Replayed { key: (_, at), .. }, &place) in records.iter().zip(&places) {
-            held[place].1.db(at.db).prefetch_entry(at.hash);
+            held.at(place).1.db(at.db).prefetch_entry(at.hash);
         }
-        let keep_bytes = self.settings.keep_bytes.load(Ordering::Relaxed);
+        let keep_bytes = self.settings().keep_bytes.load(Ordering::Relaxed);
         let (mut count, mut error) = (0, None);
         for (Replayed { record, key, .. }, &place) in records.iter().zip(&places) {
-            let store = &mut held[place].1;
+            let store = held.at(place).1;
             let done = self.replay_on(slot, store, *key, |edit| record.apply_to(edit, keep_bytes));
             if let Err(reason) = done {
                 error = Some(reason.into());
@@ -188,23 +184,8 @@ impl Engine {
             count += 1;
             self.leave_replayed(*key, record.events().0);
         }
-        held.into_iter().for_each(|(shard, token)| self.release(slot, shard, token));
+        held.into_iter().for_each(|(shard, token)| self.ledger.release(slot, shard, token));
         (count, error)
-    }
-
-    /// Where a shard is among those that are held; it is taken if it is not.
-    #[inline]
-    fn place_in<'e>(
-        &'e self,
-        held: &mut HeldInOrder<'e>,
-        shard: u32,
-        taking: Taking<'_>,
-    ) -> Option<usize> {
-        if let Some(place) = held.iter().position(|&(number, _)| number == shard) {
-            return Some(place);
-        }
-        held.push((shard, self.take(shard, taking)?));
-        Some(held.len() - 1)
     }
 
     /// [`Engine::replay`] for RENAME, COPY and MOVE. If the first key does not exist, they do
@@ -222,7 +203,7 @@ impl Engine {
         }
         let shards = [from.1.shard.min(to.1.shard), from.1.shard.max(to.1.shard)];
         let count = if shards[0] == shards[1] { 1 } else { 2 };
-        let Some(mut held) = self.take_many(&shards[..count], taking) else { return 0 };
+        let Some(mut held) = self.shards().take_many(&shards[..count], taking) else { return 0 };
         let entry = self.replay_on(slot, of_shard(&mut held, from.1.shard), from, |edit| {
             let entry = edit.read().map(|entry| entry.copy_as(to.0));
             if !matches!(record, Record::Copy { .. }) {
@@ -238,7 +219,7 @@ impl Engine {
             self.leave_replayed(from, first);
             self.leave_replayed(to, second);
         }
-        self.release_many(slot, held);
+        self.ledger.release_many(slot, held);
         1
     }
 
@@ -256,7 +237,7 @@ impl Engine {
         // Also where the port does not have it, because the host's BITOP was renamed.
         let command = number_of("bitop").ok_or(ReplayError::Refused)?;
         let list: Vec<&[u8]> = std::iter::once(&b"bitop"[..]).chain(args.iter()).collect();
-        let keep_bytes = self.settings.keep_bytes.load(Ordering::Relaxed);
+        let keep_bytes = self.settings().keep_bytes.load(Ordering::Relaxed);
         let call = Call {
             command,
             args: Args::new(&list),
@@ -284,12 +265,12 @@ impl Engine {
         match record {
             Record::FlushDb => {
                 self.has_database(db)?;
-                self.free_later(self.flush(locked, Some(db), ChangedBy::Host));
+                free_later(self, self.ledger.flush(locked, Some(db), ChangedBy::Host));
             }
-            Record::FlushAll => self.free_later(self.flush(locked, None, ChangedBy::Host)),
+            Record::FlushAll => free_later(self, self.ledger.flush(locked, None, ChangedBy::Host)),
             Record::SwapDb { a, b } => {
                 self.has_database(a.max(b))?;
-                self.swap_dbs(locked, a, b, ChangedBy::Host);
+                self.ledger.swap_dbs(locked, a, b, ChangedBy::Host);
             }
             _ => return Ok(false),
         }
@@ -307,17 +288,17 @@ impl Engine {
         work: impl FnOnce(&mut Edit<'_>) -> R,
     ) -> R {
         let account = Account::new(slot, false);
-        self.edit_key(account, store, at, key, &Now::at(UnixMs::MIN), work).0
+        self.ledger.edit_key(account, store, at, key, &Now::at(UnixMs::MIN), work).0
     }
 
     /// Notifies listeners of a replayed record. Nobody has read anything while the host loads.
     #[inline]
     fn leave_replayed(&self, (key, at): KeyAndPlace<'_>, event: Option<Event>) {
-        if self.is_listening()
+        if self.ledger.notifications.is_listening()
             && !self.gates().has(Gates::LOADING)
             && let Some(event) = event
         {
-            self.leave_notification(Author::Nobody, at.db, key, event);
+            self.ledger.leave_notification(Author::Nobody, at.db, key, event);
         }
     }
 }

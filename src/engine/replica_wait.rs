@@ -47,7 +47,7 @@ pub enum Waited {
     },
     /// Whether all that it wrote is synced in the server's own AOF.
     Synced(bool),
-    /// That cannot be told, for this reason.
+    /// Nothing: it cannot be told, for this reason.
     Refused(Error),
     /// What it wrote was taken back, or the server has become a replica.
     Undone,

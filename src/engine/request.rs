@@ -4,12 +4,12 @@
 use std::any::Any;
 
 use super::call::{Author, Call};
-use super::job::{JobOwner, JobReply};
+use super::jobs::{JobOwner, JobReply};
 use super::slot::ThreadSlot;
 use crate::command::{COMMANDS, Keys, OwnedArgs, Transcript};
 use crate::sync::Locked;
 
-/// Who waits for a queued command, and where the reply goes.
+/// The client that waits for a queued command.
 pub enum Origin {
     /// A client of the host's door, on the host's main thread.
     Main(Box<dyn HostClient>),
@@ -64,7 +64,7 @@ pub struct Request {
     pub prefix: &'static str,
     /// Whether its client sees keys whose expiry has passed.
     pub(super) sees_passed: bool,
-    /// Who waits for it.
+    /// The client that waits for it.
     pub origin: Origin,
     /// The reply, once it has run.
     pub reply: Transcript,

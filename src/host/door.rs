@@ -98,7 +98,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         return;
     }
     let inside = unit::is_inside(ctx);
-    let limits = engine.settings.limits(MAX_MAIN_REPLY_BYTES);
+    let limits = engine.settings().limits(MAX_MAIN_REPLY_BYTES);
     let (mut few, mut many) = ([&[][..]; FEW_ARGUMENTS], Vec::new());
     let list = if argv.len() <= few.len() {
         &mut few[..argv.len()]
@@ -111,7 +111,11 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         *text =
             if index == 0 { row.name.as_bytes() } else { host_args.text(index, limits.keep_bytes) };
     }
-    let now = if inside { engine.main_now(ctx.locked()) } else { Now::lazy(engine.config.clock) };
+    let now = if inside {
+        engine.shards().main_now(ctx.locked())
+    } else {
+        Now::lazy(engine.config().clock)
+    };
     let mut call = Call {
         command: number,
         args: Args::with_keeper(list, &host_args),
@@ -135,7 +139,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     }
     {
         let _logging = Logging::begin_command(ctx, row.name, argv);
-        if engine.reads_wait() {
+        if engine.ledger.reads_wait() {
             always::run(ctx, engine, &mut call);
         } else {
             engine.run(engine.main_slot(ctx.locked()), &mut call, &mut HostCaller(ctx));

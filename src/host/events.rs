@@ -20,7 +20,7 @@ use super::{
     budget, descriptors, eviction, guarded, kept, lock, modules, notifications, output, turn, unit,
     watch,
 };
-use crate::engine::{ChangedBy, Locked, Waker};
+use crate::engine::{ChangedBy, Locked, Waker, free_later};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
 /// next turn.
@@ -110,7 +110,7 @@ unsafe extern "C" fn on_loop(ctx: *mut RawCtx, _: RawEvent, sub: u64, _: *mut c_
             return;
         }
         if sub == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-            instance().engine.main.awake(ctx.locked());
+            instance().engine.context().main.awake(ctx.locked());
             lock::main_turned(ctx.locked());
             budget::renew();
             notifications::awake();
@@ -149,7 +149,7 @@ fn before_sleep(ctx: Ctx<'_>) {
         if budget::is_spent() {
             return false;
         }
-        if all_freed && !turn::has_left_over(engine) && engine.main.may_sleep(locked) {
+        if all_freed && !turn::has_left_over(engine) && engine.context().main.may_sleep(locked) {
             return true;
         }
         turn::turn(locked);
@@ -161,9 +161,9 @@ fn before_sleep(ctx: Ctx<'_>) {
     if !may_sleep || has_logged || asks_replicas {
         // More keeps coming, something is left over, replies wait for what has been logged, or a
         // timer is due.
-        engine.main.awake(locked);
+        engine.context().main.awake(locked);
         if !LEFT_UNREAD.swap(false, Ordering::Relaxed) {
-            engine.outside.wake_main();
+            engine.context().outside.wake_main();
         }
     }
 }
@@ -178,7 +178,7 @@ unsafe extern "C" fn on_cron(ctx: *mut RawCtx, _: RawEvent, _: u64, _: *mut c_vo
         watch::on_cron(ctx.locked());
         confirmed::may_change();
         lost::on_cron(ctx);
-        instance().engine.log.clear_spares();
+        instance().engine.ledger.log.clear_spares();
         instance().engine.allow_more_refusals(ctx.locked());
     });
 }
@@ -344,8 +344,8 @@ unsafe extern "C" fn on_flush(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mu
             }
             let _logging = Logging::begin(ctx);
             let remains =
-                engine.flush(ctx.locked(), u32::try_from(flush.dbnum).ok(), ChangedBy::Host);
-            engine.free_later(remains);
+                engine.ledger.flush(ctx.locked(), u32::try_from(flush.dbnum).ok(), ChangedBy::Host);
+            free_later(engine, remains);
         }
     });
 }
@@ -361,7 +361,7 @@ unsafe extern "C" fn on_swap(ctx: *mut RawCtx, _: RawEvent, _: u64, data: *mut c
             loading::take_effect(ctx.locked());
             GATES.check(ctx);
             let _logging = Logging::begin(ctx);
-            instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
+            instance().engine.ledger.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
         }
     });
 }

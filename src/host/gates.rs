@@ -151,7 +151,7 @@ impl HostGates {
         if active_expiry::before_sleep(ctx) {
             self.may_change();
         }
-        if self.stale.load(Ordering::Relaxed) || instance().engine.books.wants_credit() {
+        if self.stale.load(Ordering::Relaxed) || instance().engine.ledger.admission.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.load(Ordering::Relaxed)
             || instance().engine.gates().has(Gates::WORKERS_PAUSED)
@@ -194,7 +194,10 @@ impl HostGates {
         self.read_aof_status(ctx);
         self.look(ctx);
         let limited = ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MAXMEMORY != 0;
-        instance().engine.set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
+        instance()
+            .engine
+            .ledger
+            .set_credit(ctx.locked(), if limited { headroom(ctx) } else { i64::MAX });
     }
 
     /// Reads whether the host can write to its AOF, and everything else if that has changed. Like
@@ -209,7 +212,7 @@ impl HostGates {
         let has_failed = self.aof_has_failed(ctx);
         if has_failed && !self.aof_error.load(Ordering::Relaxed) {
             let errno = journal::error_number(ctx);
-            instance().engine.settings.aof_errno.store(errno, Ordering::Relaxed);
+            instance().engine.ledger.admission.aof_errno.store(errno, Ordering::Relaxed);
         }
         self.aof_error.store(has_failed, Ordering::Relaxed);
     }
@@ -303,7 +306,7 @@ impl HostGates {
             .and_if(!replica && seen(&self.imports), Gates::IMPORTING)
             .and_if(active_expiry::rests(), Gates::NO_ACTIVE_EXPIRY)
             .and_if(backlog::may_be_there(), Gates::BACKLOG);
-        instance().engine.set_gates(ctx.locked(), gates);
+        instance().engine.ledger.set_gates(ctx.locked(), gates);
     }
 
     /// Whether the EXEC still runs in which the host has become a replica.

@@ -48,16 +48,16 @@ fn write_sections(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn shards(engine: &Engine, sink: &mut dyn InfoSink) {
-    sink.field("shards", &engine.shard_count().to_string());
-    sink.field("threads", &engine.config.workers.to_string());
-    sink.field("safemode", if engine.config.safemode { "yes" } else { "no" });
+    sink.field("shards", &engine.shards().count().to_string());
+    sink.field("threads", &engine.config().workers.to_string());
+    sink.field("safemode", if engine.config().safemode { "yes" } else { "no" });
     sink.field("version", env!("CARGO_PKG_VERSION"));
     sink.field("panics", &PANICS.load(Ordering::Relaxed).to_string());
 }
 
 fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
-    for db in 0..engine.config.databases {
-        let census = engine.books.census(db);
+    for db in 0..engine.config().databases {
+        let census = engine.ledger.books.census(db);
         if census.keys != 0 {
             sink.field(
                 &format!("db{db}"),
@@ -68,15 +68,16 @@ fn keyspace(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
-    let keys: i64 = (0..engine.config.databases).map(|db| engine.books.census(db).keys).sum();
-    let bytes = engine.books.totals().bytes;
+    let keys: i64 =
+        (0..engine.config().databases).map(|db| engine.ledger.books.census(db).keys).sum();
+    let bytes = engine.ledger.books.totals().bytes;
     sink.field("table_bytes", &bytes.to_string());
     sink.field(
         "bytes_per_key",
         &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }),
     );
     sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
-    let (watched, watched_bytes) = engine.marks();
+    let (watched, watched_bytes) = engine.ledger.marks();
     sink.field("watched_names", &watched.to_string());
     sink.field("watched_bytes", &watched_bytes.to_string());
     sink.field("evictable_host_keys", evictable_host_keys());
@@ -85,7 +86,7 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
 fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
     let mut number = |name: &str, value: u64| sink.field(name, &value.to_string());
     let saves = saving::saves();
-    number("changes", engine.books.changes());
+    number("changes", engine.ledger.books.changes());
     number("last_save_time", saves.time);
     number("last_save_keys", saves.keys);
     number("last_save_bytes", saves.bytes);
@@ -111,7 +112,7 @@ fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
-    let log = engine.log.counts();
+    let log = engine.ledger.log.counts();
     let mut number =
         |name: &str, value: u64| sink.field(&format!("journal_{name}"), &value.to_string());
     number("tail_runs", log.tail_runs as u64);
@@ -130,7 +131,7 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("safe_position", safe);
     let skips = journal::skips_fsyncs().map_or("unknown", |skips| if skips { "yes" } else { "no" });
     sink.field("journal_skips_fsyncs_beside_children", skips);
-    sink.field("journal_reads_wait", if engine.log.reads_wait() { "yes" } else { "no" });
+    sink.field("journal_reads_wait", if engine.ledger.log.reads_wait() { "yes" } else { "no" });
     let is_for_replicas = engine.gates().has(Gates::BACKLOG);
     sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
     sink.field("clients_in_wait", &confirmed::waiting().to_string());
@@ -146,22 +147,22 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn expiry(engine: &Engine, sink: &mut dyn InfoSink) {
     let expiring: i64 =
-        (0..engine.config.databases).map(|db| engine.books.census(db).expiring).sum();
+        (0..engine.config().databases).map(|db| engine.ledger.books.census(db).expiring).sum();
     sink.field("expiring_keys", &expiring.to_string());
-    sink.field("expired_keys", &engine.books.totals().expired.to_string());
+    sink.field("expired_keys", &engine.ledger.books.totals().expired.to_string());
 }
 
 fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
-    let Some(main) = engine.books.slots().next() else { return };
-    let pool = engine.settings.pool.load(Ordering::Relaxed);
+    let Some(main) = engine.ledger.books.slots().next() else { return };
+    let pool = engine.settings().pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
     sink.field("ran_at_once", &main.at_once().to_string());
     sink.field("queued", &main.queued().to_string());
-    sink.field("queue_depth", &engine.books.queued_now().to_string());
+    sink.field("queue_depth", &engine.ledger.books.queued_now().to_string());
 }
 
 fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
-    for slot in engine.books.slots().skip(1) {
+    for slot in engine.ledger.books.slots().skip(1) {
         let value = format!(
             "commands={},slices={},turns={}",
             slot.ran_queued(),
@@ -173,7 +174,7 @@ fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
 }
 
 fn net(engine: &Engine, sink: &mut dyn InfoSink) {
-    if let Some(ports) = engine.outside.ports() {
+    if let Some(ports) = engine.context().outside.ports() {
         ports.tell(&mut |name, value| sink.field(name, value));
     }
 }
@@ -199,7 +200,7 @@ fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
 
 fn command_stats(engine: &Engine, sink: &mut dyn InfoSink) {
     for (number, command) in COMMANDS.iter().enumerate() {
-        let count = engine.books.command_count(number);
+        let count = engine.ledger.books.command_count(number);
         if count.calls > 0 {
             let value = format!(
                 "calls={},usec={},usec_per_call={:.2}",

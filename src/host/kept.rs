@@ -87,7 +87,7 @@ fn drop_later(dropped: Dropped) {
         && before + bytes >= FREEING_WAKES
         && let Some(instance) = if_in_use()
     {
-        instance.engine.outside.wake_main();
+        instance.engine.context().outside.wake_main();
     }
 }
 

@@ -81,8 +81,8 @@ impl LockPart {
         let result = catch_unwind(slice);
         slice_ended();
         let engine = &instance().engine;
-        if engine.is_listening() {
-            engine.outside.wake_main(); // It notifies the host of the changes.
+        if engine.ledger.notifications.is_listening() {
+            engine.context().outside.wake_main(); // It notifies the host of the changes.
         }
         drop(hold);
         match result {

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn on_change(_: *mut RawCtx, _: RawEvent, _: u64, _: *mut 
 pub fn refresh(ctx: Ctx<'_>) {
     if MAY_HAVE_CHANGED.load(Ordering::Relaxed) {
         MAY_HAVE_CHANGED.store(false, Ordering::Relaxed);
-        instance().engine.outside.set_modules(list(ctx));
+        instance().engine.context().outside.set_modules(list(ctx));
     }
 }
 

@@ -31,7 +31,7 @@ static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 /// Finds out whether any client listens: at load, when a setting has changed, and at every cron
 /// tick.
 pub fn refresh(ctx: Ctx<'_>) {
-    let tracked = instance().engine.is_tracked() && anybody_tracks(ctx);
+    let tracked = instance().engine.ledger.notifications.is_tracked() && anybody_tracks(ctx);
     set_tracked(ctx, tracked);
 }
 
@@ -41,8 +41,8 @@ fn anybody_tracks(ctx: Ctx<'_>) -> bool {
 
 fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
     let engine = &instance().engine;
-    engine.set_tracked(ctx.locked(), tracked);
-    engine.set_listening(ctx.locked(), tracked || ctx.notifies());
+    engine.ledger.notifications.set_tracked(ctx.locked(), tracked);
+    engine.ledger.notifications.set_listening(ctx.locked(), tracked || ctx.notifies());
 }
 
 /// A CLIENT TRACKING is about to be executed, queued or refused. Any client can send it, even one
@@ -53,7 +53,7 @@ pub fn tracking_begins(locked: Locked<'_>) {
     ASKED_FOR.store(true, Ordering::Relaxed);
     if TURN_IS_OVER.load(Ordering::Relaxed) {
         before_read(locked);
-        instance().engine.outside.wake_main();
+        instance().engine.context().outside.wake_main();
     }
 }
 
@@ -93,7 +93,7 @@ pub fn before_sleep(ctx: Ctx<'_>) {
 /// `running` is the context of the command that has just run, if one has.
 #[inline]
 pub fn tell(locked: Locked<'_>, running: Option<Ctx<'_>>) {
-    if instance().engine.has_notifications() {
+    if instance().engine.ledger.notifications.are_waiting() {
         tell_all(locked, running);
     }
 }
@@ -103,25 +103,28 @@ fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
     let engine = &instance().engine;
     // Take all of them first: what another module does in response to one has its own notifications
     // and its own client.
-    let all: Vec<Notification> = std::iter::from_fn(|| engine.next_notification(locked)).collect();
+    let all: Vec<Notification> =
+        std::iter::from_fn(|| engine.ledger.notifications.next(locked)).collect();
     all.iter().for_each(|notification| tell_one(locked, notification, running));
-    engine.make_room_for_notifications(locked);
+    engine.ledger.make_room_for_notifications(locked);
 }
 
 /// Notifies the host of as many changes as this turn's budget allows, up to notification `number`.
 /// True if all of those have been sent.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
-    let is_told = || engine.notifications_sent() >= number;
-    if engine.has_notifications() || engine.has_notification_backlog() {
+    let is_told = || engine.ledger.notifications.sent() >= number;
+    if engine.ledger.notifications.are_waiting()
+        || engine.ledger.admission.has_notification_backlog()
+    {
         budget::spend(|| !is_told() && tell_next(locked));
-        engine.make_room_for_notifications(locked);
+        engine.ledger.make_room_for_notifications(locked);
     }
     is_told()
 }
 
 fn tell_next(locked: Locked<'_>) -> bool {
-    let notification = instance().engine.next_notification(locked);
+    let notification = instance().engine.ledger.notifications.next(locked);
     if let Some(notification) = &notification {
         tell_one(locked, notification, None);
     }
@@ -130,7 +133,7 @@ fn tell_next(locked: Locked<'_>) -> bool {
 
 fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx<'_>>) {
     let ctx = instance().ctx(locked);
-    if instance().engine.is_tracked() {
+    if instance().engine.ledger.notifications.is_tracked() {
         match (notification.author, running) {
             (Author::Waiting(client), _) => {
                 WAITING.lock().add(client, notification.db, &notification.key)

@@ -30,7 +30,7 @@ pub fn look(ctx: Ctx<'_>) {
     NORMAL.store(normal, Ordering::Relaxed);
     PUBSUB.store(pubsub, Ordering::Relaxed);
     let largest = if normal == usize::MAX { normal } else { normal.max(pubsub) };
-    instance().engine.settings.host_output.store(largest, Ordering::Relaxed);
+    instance().engine.settings().host_output.store(largest, Ordering::Relaxed);
 }
 
 /// The size beyond which the host cannot let a reply pass.

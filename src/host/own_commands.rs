@@ -5,7 +5,7 @@ use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
-use crate::engine::{Call, Engine, JobOwner, JobReply, Locked};
+use crate::engine::{Call, Doing, Engine, Gate, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` if a job will answer.
 ///
@@ -17,7 +17,7 @@ pub fn run(
     call: &Call<'_>,
     which: DoorCommand,
 ) -> Result<Option<Transcript>, Error> {
-    if let Some(error) = engine.refusal_in_unit(caller.ctx.locked(), call) {
+    if let Some(error) = engine.ledger.refusal_in_unit(caller.ctx.locked(), call) {
         return Err(error);
     }
     let mut transcript = Transcript::default();
@@ -43,13 +43,13 @@ pub fn run_for_port(
 ) {
     let engine = &*instance().engine;
     let mut client = Some((owner, reply));
-    let result = match engine.late_refusal(call) {
-        Some(error) => Err(error),
-        None => {
+    let result = match engine.ledger.gate(Doing::Late(call)) {
+        Gate::Refuse(error) => Err(error),
+        Gate::Go | Gate::Wait => {
             let mut wait = || client.take();
             // In a transaction the client cannot wait.
             let wait: Option<Wait<'_>> =
-                if engine.is_in_unit(locked) { None } else { Some(&mut wait) };
+                if engine.shards().is_in_unit(locked) { None } else { Some(&mut wait) };
             let caller = Asker { ctx: instance().ctx(locked), user: Some(user), wait };
             run(engine, caller, call, which)
         }

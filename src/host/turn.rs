@@ -57,13 +57,15 @@ impl Messages {
     /// Takes the messages that have come, once those before them have been handled.
     #[inline]
     fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
-        if self.has_paused.load(Ordering::Relaxed) && !engine.are_workers_paused() {
+        if self.has_paused.load(Ordering::Relaxed) && !engine.ledger.admission.are_workers_paused()
+        {
             self.has_paused.store(false, Ordering::Relaxed);
             let paused = std::mem::take(&mut *self.paused.lock());
             paused.into_iter().for_each(|message| self.put_off(message));
         }
         let has_put_off = self.has_put_off.load(Ordering::Relaxed);
-        let has_new = !engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
+        let has_new =
+            !engine.context().main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
         if !has_put_off && !has_new {
             return;
         }
@@ -75,11 +77,11 @@ impl Messages {
             put_off.append(&mut waiting.messages);
             waiting.messages = put_off;
         } else if waiting.messages.is_empty() {
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
         }
         waiting.batch += 1;
         // Read afterwards: a sender leaves its notifications before it sends its message.
-        waiting.notifications = engine.notifications_so_far(locked);
+        waiting.notifications = engine.ledger.notifications.so_far(locked);
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
     }
 
@@ -94,7 +96,7 @@ impl Messages {
     fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
         self.next().or_else(|| {
             let mut waiting = self.waiting.lock();
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
             waiting.batch += 1;
             drop(waiting);
             self.next()
@@ -116,7 +118,7 @@ impl Messages {
 pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;
     engine.send_batch(locked);
-    engine.tell_announced(locked);
+    engine.ledger.tell_announced(locked);
     USERS.refresh(locked);
     MESSAGES.take_new(engine, locked);
     if MESSAGES.has_waiting.load(Ordering::Relaxed) {
@@ -127,7 +129,8 @@ pub fn turn(locked: Locked<'_>) {
 
 /// Whether something is left over for the next turn.
 pub fn has_left_over(engine: &Engine) -> bool {
-    MESSAGES.has_waiting.load(Ordering::Relaxed) || engine.has_notification_backlog()
+    MESSAGES.has_waiting.load(Ordering::Relaxed)
+        || engine.ledger.admission.has_notification_backlog()
 }
 
 /// The number of the batch of messages that is being handled: what has been read for one of them is
@@ -138,7 +141,9 @@ pub fn batch() -> u64 {
 
 /// Notifies the host of changes, as far as the budget allows.
 pub fn tell(engine: &Engine, locked: Locked<'_>) {
-    if engine.has_notifications() || engine.has_notification_backlog() {
+    if engine.ledger.notifications.are_waiting()
+        || engine.ledger.admission.has_notification_backlog()
+    {
         notifications::tell_up_to(locked, u64::MAX);
     }
 }
@@ -156,23 +161,23 @@ fn answer(engine: &Engine, locked: Locked<'_>) {
 }
 
 fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
-    if engine.waits_for_pause(&message) {
+    if engine.ledger.admission.waits_for_pause(&message) {
         return MESSAGES.wait_for_pause(message);
     }
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
         ForMain::Run(request) => engine.resume_on_main(locked, request, count_panic),
         ForMain::Task(task) | ForMain::Write(task) => {
-            task(locked, engine, engine.outside.host());
+            task(locked, engine, engine.context().outside.host());
             journal::after_task(locked);
         }
         // The tail is logged when the turn ends.
         ForMain::Log => journal::tail_is_due(),
-        ForMain::Finish(position, reply) if position > engine.log.logged() => {
-            engine.wait_for_log(position, ForMain::Finish(position, reply));
+        ForMain::Finish(position, reply) if position > engine.ledger.log.logged() => {
+            engine.context().main.keep_until_logged(position, ForMain::Finish(position, reply));
         }
         ForMain::Finish(position, mut reply) => {
-            if engine.log.is_undone(position) {
+            if engine.ledger.log.is_undone(position) {
                 reply.close();
             }
             reply.finish();
@@ -182,7 +187,7 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
 
 /// Sends the answers whose writes the host's log has now.
 pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
-    for answer in engine.take_logged(locked) {
+    for answer in engine.context().main.take_logged(locked, engine.ledger.log.logged()) {
         guarded((), || handle(engine, locked, answer));
     }
 }
@@ -191,7 +196,8 @@ pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
 /// main loop from turning. Called from the host's event loop.
 pub fn turn_aside(locked: Locked<'_>) {
     let engine = &*instance().engine;
-    let has_messages = MESSAGES.has_waiting.load(Ordering::Relaxed) || !engine.main.is_empty();
+    let has_messages =
+        MESSAGES.has_waiting.load(Ordering::Relaxed) || !engine.context().main.is_empty();
     if !has_messages && !engine.users.are_stale() {
         return;
     }
@@ -207,15 +213,15 @@ pub fn turn_aside(locked: Locked<'_>) {
         let message = MESSAGES.next_of_all(engine, locked);
         message.map(|message| guarded((), || handle_aside(engine, locked, message, busy))).is_some()
     });
-    MESSAGES.waiting.lock().notifications = engine.notifications_so_far(locked);
+    MESSAGES.waiting.lock().notifications = engine.ledger.notifications.so_far(locked);
     if !all_done {
-        engine.outside.wake_main();
+        engine.context().outside.wake_main();
     }
 }
 
 fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: bool) {
     let (host, refusal) =
-        if busy { (None, Error::Busy) } else { (engine.outside.host(), Error::Loading) };
+        if busy { (None, Error::Busy) } else { (engine.context().outside.host(), Error::Loading) };
     match message {
         ForMain::Task(task) | ForMain::Write(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),

@@ -159,11 +159,11 @@ fn ask(ctx: Ctx<'_>) -> bool {
         return false;
     }
     if !OPEN.swap(true, Ordering::Relaxed) {
-        engine.open_unit(ctx.locked());
+        engine.shards().open_unit(ctx.locked());
         // Commands also run after BEFORE_SLEEP: the main thread must not sleep while it holds
         // shards.
-        if engine.main.is_asleep() {
-            engine.outside.wake_main();
+        if engine.context().main.is_asleep() {
+            engine.context().outside.wake_main();
         }
     }
     true
@@ -179,7 +179,7 @@ pub fn end_if_over(locked: Locked<'_>) -> bool {
 
 fn end(locked: Locked<'_>) {
     if OPEN.swap(false, Ordering::Relaxed) {
-        instance().engine.end_unit(locked);
+        instance().engine.shards().end_unit(locked);
     }
 }
 

@@ -101,8 +101,8 @@ pub fn before_watch(command: Filtered<'_>) {
 /// Marks the names: from here on the host is notified of changes to these keys.
 fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item = &'a [u8]>) {
     let engine = &instance().engine;
-    engine.begin_watch(locked, client, may_wait_itself(locked));
-    names.for_each(|name| engine.watch(locked, name, client));
+    engine.ledger.begin_watch(locked, client, may_wait_itself(locked));
+    names.for_each(|name| engine.ledger.watch(locked, name, client));
 }
 
 /// A command of midi's, or an EXEC, follows in the same turn: it may come from a client whose names
@@ -153,9 +153,9 @@ impl Turn {
         let none = counts == WatchCounts { refused: before.refused + said, ..before }
             && !may_wait_itself(locked);
         if none {
-            engine.take_back_marks(locked)
+            engine.ledger.take_back_marks(locked)
         } else {
-            engine.confirm_marks()
+            engine.ledger.confirm_marks()
         }
         !none
     }
@@ -179,7 +179,7 @@ impl WatchCounts {
 /// A tenth of a second has passed: marks of clients that were refused are removed, however few
 /// there are.
 pub fn on_cron(locked: Locked<'_>) {
-    if ANY_WAITING.load(Ordering::Relaxed) || instance().engine.has_unconfirmed_marks() {
+    if ANY_WAITING.load(Ordering::Relaxed) || instance().engine.ledger.has_unconfirmed_marks() {
         settle(locked);
     }
 }
@@ -204,7 +204,7 @@ unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *m
     if sub == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         // SAFETY: the event's context, and its data is this structure.
         let (ctx, client) = unsafe { (Ctx::new(ctx), &*data.cast::<raw::RedisModuleClientInfo>()) };
-        guarded((), || instance().engine.watcher_left(ctx.locked(), client.id));
+        guarded((), || instance().engine.ledger.watcher_left(ctx.locked(), client.id));
     }
 }
 
@@ -224,7 +224,7 @@ pub fn before_sleep(locked: Locked<'_>) {
         if ANY_WAITING.load(Ordering::Relaxed) {
             settle(locked);
         }
-        instance().engine.give_up_marks(locked, is_paused());
+        instance().engine.ledger.give_up_marks(locked, is_paused());
     }
 }
 
@@ -242,7 +242,7 @@ fn is_paused() -> bool {
 /// expired.
 pub fn before_exec(locked: Locked<'_>) {
     before_read(locked);
-    instance().engine.tell_expired(locked);
+    instance().engine.ledger.tell_expired(locked);
 }
 
 /// Notifies the host that a watched key has changed in these databases.

@@ -68,7 +68,7 @@ pub fn let_in(
     worker: usize,
     new_connection: NewConnection,
 ) -> Option<NewConnection> {
-    let settings = &shared.engine.settings.port;
+    let settings = &shared.engine.settings().port;
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
         // Best effort: the client may be gone.

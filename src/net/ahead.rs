@@ -167,7 +167,7 @@ impl<'i> Ahead<'i> {
         db: u32,
         limits: &Limits,
     ) -> impl Iterator<Item = Call<'_>> + Clone {
-        let clock = engine.config.clock;
+        let clock = engine.config().clock;
         self.commands.iter().map(move |planned| Call {
             command: planned.number.into(),
             args: Args::new(&self.args[planned.args.0.into()..planned.args.1.into()]),

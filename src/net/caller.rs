@@ -95,13 +95,13 @@ impl engine::Caller for PortCaller<'_> {
         let user = self.connection.session.user.clone();
         let pending = self.pending();
         let reply = pending.reply().seeing_all();
-        self.shared.engine.send_main_task(Box::new(move |locked, engine, host| {
+        self.shared.engine.context().send_main_task(Box::new(move |locked, engine, host| {
             if pending.is_gone() {
                 return;
             }
             let Some(host) = host else { return reply.say(|reply| reply.error(BUSY)) };
             args.with(|args| {
-                let now = Now::lazy(engine.config.clock);
+                let now = Now::lazy(engine.config().clock);
                 let call = Call { command, args, db, now, limits, prefix, author: Author::Nobody };
                 let user = user.as_ref().map_or(&b""[..], |user| &user.name);
                 host.run_door_command(locked, &call, which, user, pending.owner(db), reply);

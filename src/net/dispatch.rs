@@ -13,7 +13,7 @@ use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Limits, Named, PREFIX, PortCommand, Reply,
     find_call,
 };
-use crate::engine::{Author, Call, Denied, Gate, Refusal, User};
+use crate::engine::{Author, Call, Denied, Doing, Gate, Refusal, User};
 use crate::store::Now;
 
 /// The result of checking a command.
@@ -72,8 +72,8 @@ impl<D: Driver> Service<D> {
         limits: &Limits,
     ) -> Call<'a> {
         let (Named { number: command, prefix }, now) =
-            (named, Now::lazy(self.engine().config.clock));
-        let safemode = self.engine().config.safemode;
+            (named, Now::lazy(self.engine().config().clock));
+        let safemode = self.engine().config().safemode;
         Call {
             command,
             args: *args,
@@ -165,7 +165,7 @@ impl<D: Driver> Service<D> {
         if let Err(error) = self.check_room_for(connection, row.in_multi) {
             return Judged::Refuse(error.text(row.name, args));
         }
-        match self.engine().own_gate(row.flags, which == PortCommand::Ping) {
+        match self.engine().ledger.gate(Doing::OfPortAlone(row.flags, which == PortCommand::Ping)) {
             Gate::Go => Judged::Go,
             Gate::Wait => Judged::Wait,
             Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
@@ -220,7 +220,7 @@ impl<D: Driver> Service<D> {
         if let Err(text) = checked {
             return Judged::Refuse(text);
         }
-        match self.engine().port_gate(call.row().flags) {
+        match self.engine().ledger.gate(Doing::OfPort(call.row().flags)) {
             Gate::Go => {}
             Gate::Wait => return Judged::Wait,
             Gate::Refuse(error) => return Judged::Refuse(error_text(error)),
@@ -236,8 +236,8 @@ impl<D: Driver> Service<D> {
 
     /// Refuses to queue a command if memory is short: any queued command takes memory.
     fn check_memory(&self) -> Result<(), Error> {
-        match self.engine().write_refusal(true) {
-            Some(Error::OutOfMemory) => Err(Error::OutOfMemory),
+        match self.engine().ledger.gate(Doing::Write(true)) {
+            Gate::Refuse(Error::OutOfMemory) => Err(Error::OutOfMemory),
             _ => Ok(()),
         }
     }

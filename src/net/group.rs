@@ -151,7 +151,7 @@ impl<D: Driver> Service<D> {
         input: &[u8],
         output: &mut Vec<u8>,
     ) {
-        let limits = self.engine().settings.limits(usize::MAX);
+        let limits = self.engine().settings().limits(usize::MAX);
         let mut ahead = Ahead::default();
         for member in members.iter_mut() {
             let Some(connection) = connections.get_mut(member.key) else { continue };
@@ -178,7 +178,7 @@ impl<D: Driver> Service<D> {
         let shared = Arc::clone(&self.shared);
         let engine = &*shared.engine;
         let mut calls = ahead.calls(engine, db, &limits);
-        let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
+        let most = engine.settings().port.most_output().saturating_add(start + HELD_OUTPUT);
         let mut reply = RespReply::new(output, resp3).up_to(most);
         self.slot().take_seen();
         let (done, outcome) = engine.attempt_run(self.slot(), calls.clone(), &mut reply, |reply| {
@@ -200,7 +200,8 @@ impl<D: Driver> Service<D> {
             // All of the group have one position. Those that only read need not wait for what the
             // others have written, unless reads wait at all.
             if seen != 0
-                && (engine.log.reads_wait() || (first..ran).any(|number| ahead.writes(number)))
+                && (engine.ledger.log.reads_wait()
+                    || (first..ran).any(|number| ahead.writes(number)))
             {
                 self.wait_for(connection, seen);
             }

@@ -42,8 +42,8 @@ impl<D: Driver> Service<D> {
     #[cold]
     fn hold(&mut self, connection: &mut Connection, position: u64) {
         let engine = &self.shared.engine;
-        let is_past = position <= engine.log.safe();
-        if is_past && !engine.log.is_undone(position) || self.replies_after_run() {
+        let is_past = position <= engine.ledger.log.safe();
+        if is_past && !engine.ledger.log.is_undone(position) || self.replies_after_run() {
             return;
         }
         if is_past {
@@ -58,7 +58,7 @@ impl<D: Driver> Service<D> {
             self.held.keys.push(connection.key);
             self.shared.counts(self.worker).held.fetch_add(1, Ordering::Relaxed);
         }
-        if !engine.log.is_undone(connection.waits_for) {
+        if !engine.ledger.log.is_undone(connection.waits_for) {
             connection.waits_for = connection.waits_for.max(position);
         }
     }
@@ -66,12 +66,13 @@ impl<D: Driver> Service<D> {
     /// Whether `midi.reply-after` is `run`, and counts: not where a read waits for the log.
     fn replies_after_run(&self) -> bool {
         let engine = &self.shared.engine;
-        engine.settings.port.reply_after_run.load(Ordering::Relaxed) && !engine.log.reads_wait()
+        engine.settings().port.reply_after_run.load(Ordering::Relaxed)
+            && !engine.ledger.log.reads_wait()
     }
 
     /// Whether the log has become safe to a position that connections may wait for.
     pub(super) fn may_release(&self) -> bool {
-        !self.held.keys.is_empty() && self.held.looked_at != self.engine().log.safe()
+        !self.held.keys.is_empty() && self.held.looked_at != self.engine().ledger.log.safe()
     }
 
     /// Sends the replies that need not wait any more. Returns the connections that can go on, or
@@ -84,7 +85,7 @@ impl<D: Driver> Service<D> {
         if !self.may_release() {
             return outcomes;
         }
-        let (safe, now) = (self.engine().log.safe(), Instant::now());
+        let (safe, now) = (self.engine().ledger.log.safe(), Instant::now());
         self.held.looked_at = safe;
         for key in std::mem::take(&mut self.held.keys) {
             let Some(connection) = connections.get_mut(key) else { continue };
@@ -104,7 +105,7 @@ impl<D: Driver> Service<D> {
     }
 
     fn release_one(&mut self, connection: &mut Connection, now: Instant) -> TurnOutcome {
-        if self.shared.engine.log.is_undone(connection.waits_for) {
+        if self.shared.engine.ledger.log.is_undone(connection.waits_for) {
             undo_replies(connection);
         }
         self.no_longer_held(connection);

@@ -37,7 +37,7 @@ impl PortReply {
             bytes: Vec::new(),
             seen: 0,
             sees_all: false,
-            most: shared.engine.settings.port.most_output(),
+            most: shared.engine.settings().port.most_output(),
             is_too_large: false,
         })
     }

@@ -27,7 +27,7 @@ impl<D: Driver> Service<D> {
         question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
     ) {
         let task = self.task_for(connection, answering(question));
-        self.engine().send_writing_task(task);
+        self.engine().context().send_writing_task(task);
     }
 
     /// Sends the main thread a task for a connection, which waits until the task, or whoever gets
@@ -37,7 +37,7 @@ impl<D: Driver> Service<D> {
         T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
     {
         let task = self.task_for(connection, task);
-        self.engine().send_main_task(task);
+        self.engine().context().send_main_task(task);
     }
 
     fn task_for<T>(&self, connection: &mut Connection, task: T) -> MainTask

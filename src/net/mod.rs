@@ -61,21 +61,22 @@ pub fn open(
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
     if !config.are_wanted() || config.obstacle.is_some() {
         engine
+            .context()
             .outside
             .meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
         return Ok(Vec::new());
     }
-    let first_descriptor = engine.settings.port.first_descriptor.load(Ordering::Relaxed) as i32;
-    let listeners = listen::open(config, engine.config.workers, first_descriptor)?;
+    let first_descriptor = engine.settings().port.first_descriptor.load(Ordering::Relaxed) as i32;
+    let listeners = listen::open(config, engine.config().workers, first_descriptor)?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), on_panic));
     let descriptors =
         listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report =
         Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
-    engine.outside.meet_ports(Box::new(report));
+    engine.context().outside.meet_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
-        let driver = Epoll::new(engine.workers().waker(worker), first_descriptor);
+        let driver = Epoll::new(engine.context().workers.waker(worker), first_descriptor);
         let driver = driver.map_err(|error| format!("midi.port: {error}"))?;
         let port =
             WorkerPort::new(Arc::clone(&shared), worker, driver, listeners, &config.unixsocket);

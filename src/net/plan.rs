@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::resp::{ArgList, Parsed, ProtocolError, RequestLimits};
 use super::service::Service;
 use crate::command::{Args, Limits, Named};
-use crate::engine::Gate;
+use crate::engine::{Doing, Gate};
 use crate::limits::{AHEAD_ARGUMENTS, LEAST_ARGUMENT_BYTES};
 
 /// What follows the commands that run together.
@@ -87,7 +87,7 @@ impl<D: Driver> Service<D> {
         let free = row.is_on_one_shard(list.len())
             && session.is_plain()
             && row.check_arity(&list).is_ok()
-            && self.engine().port_gate(row.flags) == Gate::Go
+            && self.engine().ledger.gate(Doing::OfPort(row.flags)) == Gate::Go
             && session.may(self.engine(), named.number, &list);
         if free {
             ahead.add(named, end);

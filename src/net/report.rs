@@ -49,7 +49,7 @@ impl Ports for Open {
         let Some(shared) = self.shared.upgrade() else { return Closed(None).tell(field) };
         field("port_state", "open");
         field("net_backend", self.backend);
-        let workers = || (0..shared.engine.config.workers).map(|worker| shared.counts(worker));
+        let workers = || (0..shared.engine.config().workers).map(|worker| shared.counts(worker));
         for (name, counted) in COUNTED {
             let sum: u64 = workers().map(counted).sum();
             field(&format!("net_{name}"), &sum.to_string());

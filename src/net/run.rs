@@ -83,7 +83,7 @@ impl<D: Driver> Service<D> {
             return self.take_in(connection);
         }
         if connection.session.exec_replies.is_some() {
-            let (limits, said) = (self.engine().settings.limits(usize::MAX), output.len());
+            let (limits, said) = (self.engine().settings().limits(usize::MAX), output.len());
             self.continue_exec_replies(connection, &limits, output);
             if connection.session.is_muted() {
                 output.truncate(said);
@@ -188,7 +188,7 @@ impl<D: Driver> Service<D> {
 
     /// Whether a client has sent more than may wait here. Counts it if so.
     fn is_over_query_limit(&self, connection: &Connection, unread: usize) -> bool {
-        let mut most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        let mut most = self.engine().settings().port.query_limit.load(Ordering::Relaxed);
         if connection.session.user.is_none() {
             most = most.min(UNAUTHENTICATED_QUERY_BYTES);
         }
@@ -257,7 +257,7 @@ impl<D: Driver> Service<D> {
         args: &mut ArgList,
         output: &mut Vec<u8>,
     ) -> usize {
-        let limits = self.engine().settings.limits(usize::MAX);
+        let limits = self.engine().settings().limits(usize::MAX);
         let parse_limits = request_limits(connection, &limits);
         let mut ahead = Ahead::default();
         let (_, stop) = self.take_commands(connection, input, args, &parse_limits, &mut ahead);

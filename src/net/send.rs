@@ -117,7 +117,7 @@ impl<D: Driver> Service<D> {
 
     /// Whether more replies wait for a connection than may.
     fn is_over_limit(&self, connection: &mut Connection) -> bool {
-        let settings = &self.shared.engine.settings.port;
+        let settings = &self.shared.engine.settings().port;
         let (mut hard, soft) =
             (settings.most_output(), settings.output_soft.load(Ordering::Relaxed));
         if connection.session.user.is_none() {
@@ -138,7 +138,7 @@ impl<D: Driver> Service<D> {
 
     /// Whether a connection has been idle, or above the soft limit, for too long.
     pub fn is_overdue(&self, connection: &Connection) -> bool {
-        let settings = &self.shared.engine.settings.port;
+        let settings = &self.shared.engine.settings().port;
         let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
         if connection
             .over_soft_limit

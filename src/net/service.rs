@@ -186,7 +186,7 @@ impl<D: Driver> Service<D> {
     /// Limits the output of a connection whose replies begin at `said`: to the bytes that may wait
     /// for it, plus what is written before the length is checked.
     pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
-        let most = self.engine().settings.port.most_output();
+        let most = self.engine().settings().port.most_output();
         connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
     }
 

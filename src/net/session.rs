@@ -63,7 +63,7 @@ pub enum Replies {
 impl Session {
     /// The session of a new connection.
     pub fn new(engine: &Engine, client: &Client) -> Self {
-        let plain = !engine.config.safemode;
+        let plain = !engine.config().safemode;
         let mut session = Session {
             db: 0,
             resp3: false,

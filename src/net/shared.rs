@@ -107,7 +107,7 @@ impl Shared {
     pub fn new(engine: Arc<Engine>, on_panic: fn()) -> Self {
         let per_worker = |_| CachePadded::new(PerWorker::default());
         Shared {
-            workers: (0..engine.config.workers).map(per_worker).collect(),
+            workers: (0..engine.config().workers).map(per_worker).collect(),
             engine,
             on_panic,
             clients: Mutex::default(),
@@ -131,7 +131,7 @@ impl Shared {
     /// Sends a message to a worker's port, and wakes the worker if it sleeps.
     pub fn send(&self, worker: usize, message: PortMessage) {
         if self.inbox(worker).push(message) {
-            self.engine.workers().waker(worker).wake();
+            self.engine.context().workers.waker(worker).wake();
         }
     }
 
@@ -149,7 +149,7 @@ impl Shared {
 
     /// Takes a place for a connection; false if none is left.
     pub fn take_place(&self) -> bool {
-        let most = self.engine.settings.port.max_clients.load(Ordering::Relaxed);
+        let most = self.engine.settings().port.max_clients.load(Ordering::Relaxed);
         let taken = self.connected.fetch_add(1, Ordering::Relaxed);
         if taken >= most {
             self.connected.fetch_sub(1, Ordering::Relaxed);

@@ -32,7 +32,7 @@ impl WaitingConnection {
 
     /// The last position of the log so far.
     pub fn last_position(&self) -> u64 {
-        self.shared.engine.log.last()
+        self.shared.engine.ledger.log.last()
     }
 
     /// Sends it the message that ends its wait.

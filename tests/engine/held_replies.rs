@@ -21,13 +21,13 @@ struct Logging(Opened);
 impl Logging {
     fn start(workers: usize) -> Self {
         let opened = Opened::new(workers, 1024, false);
-        opened.engine.set_gates(locked(), Gates::AOF_ON);
+        opened.engine.ledger.set_gates(locked(), Gates::AOF_ON);
         Logging(opened)
     }
 
     /// The policy is `always`.
     fn reads_wait(self) -> Self {
-        self.0.engine.log.set_reads_wait(true);
+        self.0.engine.ledger.log.set_reads_wait(true);
         self
     }
 
@@ -44,29 +44,29 @@ impl Logging {
     /// The main thread handles its messages, and logs nothing.
     fn main_turn(&self) {
         let engine = &*self.0.engine;
-        for message in engine.main.take(locked()) {
+        for message in engine.context().main.take(locked()) {
             match message {
                 ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
                 ForMain::Run(request) => engine.resume_on_main(locked(), request, || panic!()),
                 ForMain::Task(task) | ForMain::Write(task) => {
-                    task(locked(), engine, engine.outside.host())
+                    task(locked(), engine, engine.context().outside.host())
                 }
                 ForMain::Log => {}
                 ForMain::Finish(_, reply) => reply.finish(),
             }
         }
         // So that workers wake it; it looks without that.
-        if engine.main.may_sleep(locked()) {
-            engine.main.awake(locked());
+        if engine.context().main.may_sleep(locked()) {
+            engine.context().main.awake(locked());
         }
     }
 
     /// Everything that has been done is logged, and safe.
     fn log(&self) {
         let engine = &*self.0.engine;
-        while engine.log_tail(locked()) {}
-        engine.log.before_sleep();
-        engine.after_sleep(locked());
+        while engine.ledger.log_tail(locked()) {}
+        engine.ledger.log.before_sleep();
+        engine.ledger.after_sleep(locked());
     }
 
     fn held(&self) -> u64 {
@@ -113,7 +113,7 @@ impl Logging {
             port_number(&self.0.engine, "net_connections") == 0
         });
         assert_eq!(self.held(), 0);
-        self.0.engine.workers().stop();
+        self.0.engine.context().workers.stop();
         self.0.workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
     }
 }
@@ -204,7 +204,7 @@ fn with_always_reads_wait_for_what_they_saw() {
     let logging = Logging::start(2).reads_wait();
     let (mut writer, mut reader) = (logging.client(), logging.client());
     let engine = &logging.0.engine;
-    let shard = |key: &str| engine.shard_of(engine.hasher.hash(key.as_bytes()));
+    let shard = |key: &str| engine.shards().of_key(key.as_bytes());
     let other = (0..).map(|n| format!("n{n}")).find(|n| shard(n) != shard("key")).expect("one");
     writer.send_line("SET key 1");
     logging.wait_until_held(1);
@@ -326,14 +326,14 @@ fn a_pause_holds_only_what_has_not_run() {
     let (mut client, engine) = (logging.client(), &logging.0.engine);
     client.send_line("SET key 1");
     logging.wait_until_held(1);
-    engine.set_gates(locked(), Gates::AOF_ON.and(Gates::WRITES_PAUSED));
+    engine.ledger.set_gates(locked(), Gates::AOF_ON.and(Gates::WRITES_PAUSED));
     client.send_line("SET key 2");
     client.send_line("GET key");
     logging.log();
     assert_eq!(client.read(), Value::ok());
     let mut other = logging.client();
     assert_eq!(other.run("GET key"), Value::bulk("1"));
-    engine.set_gates(locked(), Gates::AOF_ON);
+    engine.ledger.set_gates(locked(), Gates::AOF_ON);
     logging.wait_until_held(1);
     assert!(!client.has_reply_within(Duration::from_millis(5)));
     logging.log();
@@ -366,7 +366,7 @@ fn clients_that_want_no_reply_wait_all_the_same() {
 fn reply_after_run_waits_for_nothing_but_with_always() {
     let logging = Logging::start(1);
     let mut client = logging.client();
-    logging.0.engine.settings.port.reply_after_run.store(true, Ordering::Relaxed);
+    logging.0.engine.settings().port.reply_after_run.store(true, Ordering::Relaxed);
     client.ok("SET key 1");
     assert_eq!(client.integer("APPEND key x"), 2);
     assert_eq!(port_number(&logging.0.engine, "net_holds"), 0);
@@ -381,7 +381,7 @@ fn held_output_has_the_limits_of_output() {
     let logging = Logging::start(1);
     let mut client = logging.client();
     let id = client.id();
-    let settings = &logging.0.engine.settings.port;
+    let settings = &logging.0.engine.settings().port;
     client.send_line(&format!("SET key {}", "v".repeat(50_000)));
     logging.wait_until_held(1);
     let line = || line_of(&logging, id);
@@ -411,7 +411,7 @@ fn a_connection_that_waits_for_the_log_is_not_idle() {
     // It has been heard from later than the other.
     let mut idle = logging.client();
     assert!(idle.run("GET none").is_null());
-    logging.0.engine.settings.port.timeout.store(1, Ordering::Relaxed);
+    logging.0.engine.settings().port.timeout.store(1, Ordering::Relaxed);
     assert!(idle.is_closed(), "its time is over");
     assert_eq!(logging.held(), 1);
     logging.log();
@@ -432,7 +432,7 @@ fn no_reply_is_ahead_of_the_log(reads_wait: bool) {
     }
     let (logged, safe) = (Arc::new(Mutex::new(0)), AtomicI64::new(0));
     let last = Arc::clone(&logged);
-    logging.0.engine.outside.on_log(
+    logging.0.engine.context().outside.on_log(
         |_| true,
         Box::new(move |_, logged: Logged<'_>| {
             for record in Records::new(&logged.text())
@@ -488,12 +488,12 @@ fn no_reply_is_ahead_of_the_log(reads_wait: bool) {
         let engine = &*logging.0.engine;
         while working.load(Ordering::Relaxed) > 0 {
             logging.main_turn();
-            while engine.log_tail(locked()) {}
-            engine.log.before_sleep();
+            while engine.ledger.log_tail(locked()) {}
+            engine.ledger.log.before_sleep();
             // It takes as long to be written as it likes.
             thread::sleep(Duration::from_micros(fastrand::u64(..500)));
             safe.store(*logged.lock().expect("no panic"), Ordering::SeqCst);
-            engine.after_sleep(locked());
+            engine.ledger.after_sleep(locked());
         }
     });
     assert!(!failed.load(Ordering::Relaxed));
@@ -525,12 +525,12 @@ fn a_reply_that_comes_after_its_write_was_undone() {
         second.send_line("FLUSHALL");
         wait_until("it has run", || {
             logging.main_turn();
-            engine.log.counts().positions.0 == 2
+            engine.ledger.log.counts().positions.0 == 2
         });
-        engine.set_gates(locked(), Gates::AOF_ON.and(Gates::READ_ONLY));
-        assert_eq!(engine.drop_tail(locked()), 2);
-        engine.log.before_sleep();
-        engine.after_sleep(locked());
+        engine.ledger.set_gates(locked(), Gates::AOF_ON.and(Gates::READ_ONLY));
+        assert_eq!(engine.ledger.drop_tail(locked()), 2);
+        engine.ledger.log.before_sleep();
+        engine.ledger.after_sleep(locked());
         for client in [&mut first, &mut second] {
             assert!(client.read().text().starts_with("UNBLOCKED"));
             assert!(client.is_closed());
@@ -543,7 +543,7 @@ fn a_reply_that_comes_after_its_write_was_undone() {
 #[test]
 fn without_a_log_nothing_waits() {
     let logging = Logging::start(1);
-    logging.0.engine.set_gates(locked(), Gates::OPEN);
+    logging.0.engine.ledger.set_gates(locked(), Gates::OPEN);
     let mut client = logging.client();
     client.ok("SET key 1");
     assert_eq!(client.run("GET key"), Value::bulk("1"));

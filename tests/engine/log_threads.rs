@@ -41,7 +41,7 @@ fn engine(workers: usize, gates: Gates) -> Engine {
     };
     let settings = Settings { keep_bytes: AtomicUsize::new(LARGE), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(|| ())).expect("eventfds");
-    engine.set_gates(locked(), gates);
+    engine.ledger.set_gates(locked(), gates);
     engine
 }
 
@@ -66,7 +66,7 @@ fn content(all: &AllHeld<'_>) -> Keys {
 }
 
 fn content_of(engine: &Engine) -> Keys {
-    let all = engine.hold_all(locked());
+    let all = engine.shards().hold_all(locked());
     let keys = content(&all);
     all.release();
     keys
@@ -103,8 +103,8 @@ fn run(engine: &Engine, worker: usize, db: u32, line: &[String]) {
             command: find(words[0]).expect("a command of the table"),
             args: Args::new(&words),
             db,
-            now: Now::lazy(engine.config.clock),
-            limits: engine.settings.limits(usize::MAX),
+            now: Now::lazy(engine.config().clock),
+            limits: engine.settings().limits(usize::MAX),
             prefix: "",
             author: Author::Nobody,
         };
@@ -121,7 +121,7 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     const STEPS: usize = 4000;
     let texts = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
     let (writes, log) = (engine(WRITERS, Gates::AOF_ON), Arc::clone(&texts));
-    writes.outside.on_log(
+    writes.context().outside.on_log(
         |_| true,
         Box::new(move |_, logged| {
             log.lock().push(logged.text().into_owned());
@@ -153,12 +153,12 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
             })
             .collect();
         while running.load(Ordering::Acquire) > 0 && threads.iter().any(|one| !one.is_finished()) {
-            writes.log_tail(locked());
-            let mut all = writes.hold_all(locked());
-            let (before, runs) = (content(&all), writes.log.counts().tail_runs);
-            all.take_back(locked());
+            writes.ledger.log_tail(locked());
+            let mut all = writes.shards().hold_all(locked());
+            let (before, runs) = (content(&all), writes.ledger.log.counts().tail_runs);
+            writes.ledger.take_back(locked(), &mut all);
             let without = content(&all);
-            all.make_again(locked());
+            writes.ledger.make_again(locked(), &mut all);
             let again = content(&all);
             all.release();
             for text in &texts.lock()[read..] {
@@ -175,8 +175,8 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
         }
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     });
-    while writes.log_tail(locked()) {}
-    let (counts, expected) = (writes.log.counts(), content_of(&writes));
+    while writes.ledger.log_tail(locked()) {}
+    let (counts, expected) = (writes.ledger.log.counts(), content_of(&writes));
     assert_eq!(counts.runs, counts.positions.0, "positions have no gaps");
     assert!(counts.tail_runs == 0 && counts.tail_bytes == 0);
     assert!(looks > 1 && with_tail > 0, "{looks} looks, {with_tail} with a tail");
@@ -190,6 +190,6 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     replay.settle(&again, locked()).expect("good records");
     drop(replay);
     assert!(content_of(&again) == expected, "what all texts replay to");
-    again.workers().stop();
+    again.context().workers.stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }

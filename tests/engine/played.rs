@@ -112,8 +112,8 @@ impl Opened {
         let engine =
             Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
-        engine.set_gates(locked(), Gates::OPEN);
-        engine.outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
+        engine.ledger.set_gates(locked(), Gates::OPEN);
+        engine.context().outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         read_users(&engine);
         let port = free_port();
@@ -132,7 +132,7 @@ impl Opened {
 /// A number that the ports tell INFO.
 pub fn port_number(engine: &Engine, name: &str) -> u64 {
     let mut found = None;
-    let ports = engine.outside.ports().expect("ports");
+    let ports = engine.context().outside.ports().expect("ports");
     ports.tell(&mut |field, value| {
         if field == name {
             found = value.parse::<u64>().ok();

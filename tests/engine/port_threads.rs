@@ -60,7 +60,7 @@ impl Running {
             self.waker.wake();
             self.main.join().expect("no panic")
         });
-        self.engine.workers().stop();
+        self.engine.context().workers.stop();
         self.workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
         check_books(&self.engine);
     }
@@ -70,7 +70,7 @@ impl Running {
 fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
     let (mut main_tasks, mut random) = (0, Random::new(7));
     while !stop.load(Ordering::Relaxed) {
-        for message in engine.main.take(locked()) {
+        for message in engine.context().main.take(locked()) {
             match message {
                 ForMain::Answer(_) => unreachable!("the host's door has no clients here"),
                 ForMain::Run(request) => {
@@ -78,30 +78,30 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
                     main_tasks += 1;
                 }
                 ForMain::Task(main_task) | ForMain::Write(main_task) => {
-                    main_task(locked(), engine, engine.outside.host());
+                    main_task(locked(), engine, engine.context().outside.host());
                     main_tasks += 1;
                 }
-                ForMain::Log => drop(engine.log_tail(locked())),
+                ForMain::Log => drop(engine.ledger.log_tail(locked())),
                 ForMain::Finish(_, reply) => reply.finish(),
             }
         }
         // What the host may do to the ports at any time.
         match random.below(200) {
-            0 => engine.set_gates(locked(), Gates::PAUSED),
+            0 => engine.ledger.set_gates(locked(), Gates::PAUSED),
             1 => engine.users.mark_stale(locked()),
-            2 => engine.outside.ports().expect("ports").tell(&mut |_, _| {}),
-            3 => drop((engine.books.census(0), engine.books.totals())),
+            2 => engine.context().outside.ports().expect("ports").tell(&mut |_, _| {}),
+            3 => drop((engine.ledger.books.census(0), engine.ledger.books.totals())),
             _ => {
-                engine.set_gates(locked(), Gates::OPEN);
+                engine.ledger.set_gates(locked(), Gates::OPEN);
                 if engine.users.are_stale() {
                     read_users(engine);
-                    engine.wake_ports();
+                    engine.context().wake_ports();
                 }
             }
         }
-        if engine.main.may_sleep(locked()) {
+        if engine.context().main.may_sleep(locked()) {
             waker.sleep(Duration::from_millis(1));
-            engine.main.awake(locked());
+            engine.context().main.awake(locked());
         }
     }
     main_tasks
@@ -109,23 +109,23 @@ fn run_main(engine: &Engine, waker: &Waker, stop: &AtomicBool) -> usize {
 
 /// Every token is free, nothing waits, and the counts match the tables.
 fn check_books(engine: &Engine) {
-    for shard in 0..engine.shard_count() {
-        let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
-        engine.release(engine.worker_slot(0), shard, held);
+    for shard in 0..engine.shards().count() {
+        let held = engine.shards().get(shard).token.try_take().expect("free, and nothing pending");
+        engine.ledger.release(engine.worker_slot(0), shard, held);
     }
-    for db in 0..engine.config.databases {
+    for db in 0..engine.config().databases {
         let (mut keys, mut expiring) = (0, 0);
-        for shard in 0..engine.shard_count() {
-            let held = engine.shard(shard).token.try_take().expect("nobody else is here");
+        for shard in 0..engine.shards().count() {
+            let held = engine.shards().get(shard).token.try_take().expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
-            engine.release(engine.worker_slot(0), shard, held);
+            engine.ledger.release(engine.worker_slot(0), shard, held);
             keys += census.keys;
             expiring += census.expiring;
         }
-        let books = engine.books.census(db);
+        let books = engine.ledger.books.census(db);
         assert_eq!((books.keys, books.expiring), (keys, expiring), "database {db}");
     }
-    assert_eq!(engine.books.queued_now(), 0);
+    assert_eq!(engine.ledger.books.queued_now(), 0);
 }
 
 /// Rounds of each client.

@@ -49,7 +49,7 @@ fn engine(
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(wake_main)).expect("eventfds");
     // No host is loading its data.
-    engine.set_gates(locked(), Gates::OPEN);
+    engine.ledger.set_gates(locked(), Gates::OPEN);
     Arc::new(engine)
 }
 
@@ -133,8 +133,8 @@ fn with_call<R>(engine: &Engine, db: u32, line: &[String], with: impl FnOnce(&Ca
         command: find(list[0]).expect("a command of the table"),
         args: Args::new(&list),
         db,
-        now: Now::lazy(engine.config.clock),
-        limits: engine.settings.limits(16 << 10),
+        now: Now::lazy(engine.config().clock),
+        limits: engine.settings().limits(16 << 10),
         prefix: "midi.",
         author: Author::Nobody,
     })
@@ -292,26 +292,26 @@ impl History {
 
 /// The counts match the tables, every token is free, and nothing waits.
 fn check_books(engine: &Engine) {
-    for shard in 0..engine.shard_count() {
-        let held = engine.shard(shard).token.try_take().expect("free, and nothing pending");
-        engine.release(engine.worker_slot(0), shard, held);
+    for shard in 0..engine.shards().count() {
+        let held = engine.shards().get(shard).token.try_take().expect("free, and nothing pending");
+        engine.ledger.release(engine.worker_slot(0), shard, held);
     }
     let mut total = 0;
-    for db in 0..engine.config.databases {
+    for db in 0..engine.config().databases {
         let mut sum = Census::default();
-        for shard in 0..engine.shard_count() {
-            let held = engine.shard(shard).token.try_take().expect("nobody else is here");
+        for shard in 0..engine.shards().count() {
+            let held = engine.shards().get(shard).token.try_take().expect("nobody else is here");
             let census = held.table(db).map_or(Census::default(), |table| table.census());
-            engine.release(engine.worker_slot(0), shard, held);
+            engine.ledger.release(engine.worker_slot(0), shard, held);
             sum.keys += census.keys;
             sum.expiring += census.expiring;
             total += census.bytes;
         }
-        let books = engine.books.census(db);
+        let books = engine.ledger.books.census(db);
         assert_eq!((books.keys, books.expiring), (sum.keys, sum.expiring), "database {db}");
     }
-    assert_eq!(engine.books.totals().bytes, total);
-    assert_eq!(engine.books.queued_now(), 0);
+    assert_eq!(engine.ledger.books.totals().bytes, total);
+    assert_eq!(engine.ledger.books.queued_now(), 0);
     assert!(engine.jobs.list().is_empty());
 }
 
@@ -553,7 +553,7 @@ impl Driver {
             let taking = match self.random.below(10) {
                 0..5 => Taking::MAIN,
                 5..9 => {
-                    engine.books.book_queued(slot, usize::MAX).expect("room");
+                    engine.ledger.books.book_queued(slot, usize::MAX).expect("room");
                     self.batch.push(request(call));
                     return false;
                 }
@@ -565,8 +565,8 @@ impl Driver {
                 Outcome::Busy | Outcome::TooLarge => {
                     assert!(record.0.is_empty() && taking == Taking::MAIN);
                     self.queued += 1;
-                    engine.books.book_queued(slot, usize::MAX).expect("room");
-                    engine.enqueue(request(call));
+                    engine.ledger.books.book_queued(slot, usize::MAX).expect("room");
+                    engine.shards().enqueue(request(call));
                     return false;
                 }
                 Outcome::Long | Outcome::NeedsMain => {
@@ -599,7 +599,13 @@ impl Driver {
             let work = long_work(&self.engine, call, Some(locked())).expect("good arguments");
             let sink = JobSink { transcript: Transcript::default(), ticket, finished, waker };
             let owner = JobOwner { db: *db, client: 1, ..JobOwner::default() };
-            self.engine.start_job(call.command, owner, work, Box::new(sink));
+            self.engine.jobs.start(
+                self.engine.context(),
+                call.command,
+                owner,
+                work,
+                Box::new(sink),
+            );
         });
     }
 
@@ -608,8 +614,8 @@ impl Driver {
         let engine = Arc::clone(&self.engine);
         let batch = std::mem::take(&mut self.batch);
         self.queued += batch.len() as u64;
-        engine.enqueue_batch(batch.into_iter());
-        let came = engine.main.take(locked());
+        engine.shards().enqueue_batch(batch.into_iter());
+        let came = engine.context().main.take(locked());
         let finished = std::mem::take(&mut *self.finished.lock());
         let any = !came.is_empty() || !finished.is_empty();
         for message in came {
@@ -637,14 +643,14 @@ impl Driver {
             assert!(!needs_main && !request.reply.is_empty());
             return;
         }
-        self.engine.books.completed();
+        self.engine.ledger.books.completed();
         let client = ticket - self.first_ticket;
         let mut reply = std::mem::take(&mut request.reply);
         if needs_main {
             self.needed_main += 1;
             assert!(reply.is_empty());
             request.args.with(|args| {
-                let call = self.engine.call_of(&request, args);
+                let call = self.engine.context().call_of(&request, args);
                 let outcome = self.engine.attempt(
                     self.engine.main_slot(locked()),
                     &call,
@@ -665,11 +671,11 @@ impl Driver {
 
     /// As the host's main loop goes to sleep.
     fn rest(&self) {
-        if self.engine.main.may_sleep(locked()) {
+        if self.engine.context().main.may_sleep(locked()) {
             let start = Instant::now();
             self.waker.sleep(FOREVER);
             assert!(start.elapsed() < FOREVER, "nobody woke the main thread");
-            self.engine.main.awake(locked());
+            self.engine.context().main.awake(locked());
         }
     }
 }
@@ -689,8 +695,8 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
     let mut left = 0;
     while !stop.load(Ordering::Relaxed) {
         let key = format!("stay:{}", random.below(STAY as u64));
-        let shard = engine.shard_of(engine.hasher.hash(key.as_bytes()));
-        let token = &engine.shard(shard).token;
+        let shard = engine.shards().of_key(key.as_bytes());
+        let token = &engine.shards().get(shard).token;
         let request = || {
             with_call(engine, 0, &line(&["get", &key]), |call| {
                 Box::new(Request::new(call, Origin::Main(Box::new(Ticket(FOREIGN)))))
@@ -700,7 +706,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
             0 => {
                 left += 1;
                 if let Pushed::Taken(held) = token.push(request()) {
-                    engine.release(engine.worker_slot(0), shard, held);
+                    engine.ledger.release(engine.worker_slot(0), shard, held);
                 }
             }
             1 => left += u64::from(matches!(token.leave(request()), Left::Queued)),
@@ -716,7 +722,7 @@ fn meddle(engine: &Engine, seed: u64, stop: &AtomicBool) -> u64 {
                     while start.elapsed() < hold {
                         std::hint::spin_loop();
                     }
-                    engine.release(engine.worker_slot(0), shard, held);
+                    engine.ledger.release(engine.worker_slot(0), shard, held);
                 }
             }
         }
@@ -809,13 +815,13 @@ fn the_whole_engine(workers: usize, shards: usize, steps: usize) {
     driver
         .history
         .close(|key| run_now(&engine, slot, Taking::MAIN, &line(&["get", key])).remove(0));
-    engine.workers().stop();
+    engine.context().workers.stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     check_books(&engine);
     assert_eq!(driver.foreign, left);
-    assert_eq!(engine.books.slots().map(ThreadCounts::queued).sum::<u64>(), driver.queued);
+    assert_eq!(engine.ledger.books.slots().map(ThreadCounts::queued).sum::<u64>(), driver.queued);
     assert_eq!(
-        engine.books.slots().map(ThreadCounts::ran_queued).sum::<u64>(),
+        engine.ledger.books.slots().map(ThreadCounts::ran_queued).sum::<u64>(),
         driver.queued - driver.needed_main + driver.foreign
     );
     let jobs: Vec<usize> = driver.jobs.iter().map(|jobs| jobs.next).collect();
@@ -861,28 +867,31 @@ fn due_keys_are_removed_by_their_owners() {
         }
         run_now(&engine, slot, Taking::Wait(locked()), &words);
     }
-    assert_eq!(engine.books.census(0).keys, KEYS);
+    assert_eq!(engine.ledger.books.census(0).keys, KEYS);
     for passed in [KEYS / 2, KEYS] {
         CLOCK.store(base + passed, Ordering::Relaxed);
         let due = passed - passed / 10;
         let stuck = Instant::now() + FOREVER;
-        while engine.books.census(0).keys > KEYS - due {
-            assert!(Instant::now() < stuck, "{} keys are left", engine.books.census(0).keys);
+        while engine.ledger.books.census(0).keys > KEYS - due {
+            assert!(Instant::now() < stuck, "{} keys are left", engine.ledger.books.census(0).keys);
             thread::sleep(Duration::from_millis(1));
         }
     }
-    engine.workers().stop();
+    engine.context().workers.stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    assert_eq!((engine.books.census(0).keys, engine.books.census(0).expiring), (KEYS / 10, 0));
-    assert_eq!(engine.books.totals().expired, KEYS - KEYS / 10);
+    assert_eq!(
+        (engine.ledger.books.census(0).keys, engine.ledger.books.census(0).expiring),
+        (KEYS / 10, 0)
+    );
+    assert_eq!(engine.ledger.books.totals().expired, KEYS - KEYS / 10);
     check_books(&engine);
 }
 
 /// How many keys there are, under all tokens.
 fn keys_at_one_moment(engine: &Engine) -> i64 {
-    let all = engine.hold_all(locked());
+    let all = engine.shards().hold_all(locked());
     let count = |shard| all.store(shard)?.table(0).map(|table| table.census().keys);
-    let keys = (0..engine.shard_count()).filter_map(count).sum();
+    let keys = (0..engine.shards().count()).filter_map(count).sum();
     all.release();
     keys
 }
@@ -928,12 +937,12 @@ fn nothing_is_written_while_the_keyspace_is_closed() {
         for _ in 0..ROUNDS {
             wait_for_more(&written);
             assert_eq!(keys_at_one_moment(&engine) % 2, 0, "half an MSET");
-            engine.set_gates(locked(), Gates::SAVING);
+            engine.ledger.set_gates(locked(), Gates::SAVING);
             assert_eq!(engine.mode(), Mode::Closed);
             let closed = keys_at_one_moment(&engine);
             wait_for_more(&refused);
             assert_eq!(keys_at_one_moment(&engine), closed, "written while it was closed");
-            engine.set_gates(locked(), Gates::OPEN);
+            engine.ledger.set_gates(locked(), Gates::OPEN);
         }
         stop.store(true, Ordering::Relaxed);
         // The scope joins them too, but the thread sanitizer does not see that.

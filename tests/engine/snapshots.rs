@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use midi::command::Cluster;
-use midi::engine::{Config, Engine, Gates, Locked, Settings, StagedKey, Staging, Workers};
+use midi::engine::{
+    Config, Engine, Gates, Locked, Settings, StagedKey, Staging, Workers, free_later,
+};
 use midi::journal::snapshot::{Fault, LoadError, LoadStats, SaveStats, VERSION, load, save};
 use midi::journal::snapshot::{Sink, Source};
 use midi::store::{Census, Origin, SharedValue, Store, UnixMs, Value};
@@ -43,13 +45,13 @@ impl Loaded {
             clock: || NOW,
         };
         let engine = Engine::new(config, Settings::default(), Box::new(|| {})).expect("eventfds");
-        engine.set_gates(locked(), Gates::OPEN);
+        engine.ledger.set_gates(locked(), Gates::OPEN);
         Loaded { engine: Arc::new(engine), threads: Vec::new() }
     }
 
     /// Its workers run. As on a host that loads, they do not remove keys that are due.
     pub fn running(mut self) -> Self {
-        self.engine.set_gates(locked(), Gates::LOADING);
+        self.engine.ledger.set_gates(locked(), Gates::LOADING);
         self.threads =
             Workers::start(&self.engine, || panic!("in a worker"), Vec::new()).expect("threads");
         self
@@ -58,7 +60,7 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        self.engine.workers().stop();
+        self.engine.context().workers.stop();
         for thread in self.threads.drain(..) {
             thread.join().expect("no panic");
         }
@@ -85,23 +87,23 @@ pub fn stage(staging: &Staging, keys: &Keys) {
 }
 
 pub fn filled(engine: &Engine, keys: &Keys) {
-    let staging = Staging::new(engine);
+    let staging = Staging::new(engine.shards());
     stage(&staging, keys);
     assert_eq!(staging.keys(), keys.len() as u64);
-    assert!(engine.install(locked(), staging).is_empty(), "there was nothing before");
+    assert!(staging.install(&engine.ledger, locked()).is_empty(), "there was nothing before");
 }
 
 fn visit(engine: &Engine, shard: u32, look: &mut dyn FnMut(&Store)) {
-    let held = engine.shard(shard).token.try_take().expect("nobody else has it");
+    let held = engine.shards().get(shard).token.try_take().expect("nobody else has it");
     look(&held);
-    engine.release(engine.worker_slot(0), shard, held);
+    engine.ledger.release(engine.worker_slot(0), shard, held);
 }
 
 /// All keys of an engine; checks its counters on the way.
 pub fn content(engine: &Engine) -> Keys {
     let mut keys = Keys::new();
     let mut censuses: BTreeMap<u32, Census> = BTreeMap::new();
-    for shard in 0..engine.shard_count() {
+    for shard in 0..engine.shards().count() {
         visit(engine, shard, &mut |store| {
             for db in store.databases() {
                 let table = store.table(db).expect("a database of the list");
@@ -109,7 +111,7 @@ pub fn content(engine: &Engine) -> Keys {
                 assert_eq!(table.gained(), Census::default(), "nothing is counted again");
                 for entry in table.entries() {
                     let (key, expire_at) = (entry.key().to_vec(), entry.expire_at());
-                    assert_eq!(engine.shard_of(engine.hasher.hash(&key)), shard);
+                    assert_eq!(engine.shards().of_key(&key), shard);
                     assert!(expire_at.is_none_or(|at| at >= store.next_due()));
                     let Ok(value) = entry.string() else { panic!("a string") };
                     let number = (0..3).find(|&number| origin(number) == value.origin());
@@ -123,13 +125,13 @@ pub fn content(engine: &Engine) -> Keys {
         });
     }
     let mut bytes = 0;
-    for db in 0..engine.config.databases {
+    for db in 0..engine.config().databases {
         let (counted, there) =
-            (engine.books.census(db), censuses.get(&db).copied().unwrap_or_default());
+            (engine.ledger.books.census(db), censuses.get(&db).copied().unwrap_or_default());
         assert_eq!((counted.keys, counted.expiring), (there.keys, there.expiring));
         bytes += there.bytes;
     }
-    assert_eq!(engine.books.totals().bytes, bytes);
+    assert_eq!(engine.ledger.books.totals().bytes, bytes);
     keys
 }
 
@@ -168,7 +170,7 @@ fn load_into(
     version: i32,
     strings: &[Vec<u8>],
 ) -> Result<(LoadStats, Staging), LoadError> {
-    let staging = Arc::new(Staging::new(engine));
+    let staging = Arc::new(Staging::new(engine.shards()));
     let source = &mut Strings(strings.iter());
     let stats = load(engine, locked(), version, &staging, source, &mut |_| ())?;
     Ok((stats, Arc::into_inner(staging).expect("nobody else has it")))
@@ -182,7 +184,7 @@ pub fn loaded(to: &Loaded, strings: &[Vec<u8>]) -> Result<Keys, LoadError> {
 pub fn loaded_as(to: &Loaded, version: i32, strings: &[Vec<u8>]) -> Result<Keys, LoadError> {
     let (stats, staging) = load_into(&to.engine, version, strings)?;
     assert_eq!((stats.keys, stats.keys), (staging.keys(), stats.expected_keys));
-    to.engine.free_later(to.engine.install(locked(), staging));
+    free_later(&to.engine, staging.install(&to.engine.ledger, locked()));
     let keys = content(&to.engine);
     assert_eq!(stats.expiring, keys.values().filter(|(_, at, _)| at.is_some()).count() as u64);
     let bytes: usize = keys.iter().map(|((_, key), (value, ..))| key.len() + value.len()).sum();
@@ -270,18 +272,18 @@ proptest! {
     ) {
         let both = Loaded::new(8, 1, DATABASES);
         filled(&both.engine, &old);
-        let staging = Staging::new(&both.engine);
+        let staging = Staging::new(both.engine.shards());
         stage(&staging, &new);
         let shares = new.keys().any(|name| old.contains_key(name));
-        prop_assert_eq!(both.engine.has_any_of(locked(), &staging), shares);
+        prop_assert_eq!(staging.is_any_in(&both.engine.ledger, locked()), shares);
         let mut expected = new.clone();
         if merges {
-            both.engine.merge(locked(), staging);
+            staging.merge(&both.engine.ledger, locked());
             old.iter().for_each(|(name, old)| {
                 expected.entry(name.clone()).or_insert_with(|| old.clone());
             });
         } else {
-            let remains = both.engine.install(locked(), staging);
+            let remains = staging.install(&both.engine.ledger, locked());
             let keys: usize = remains.iter().map(|table| table.keys()).sum();
             prop_assert_eq!(keys, old.len());
         }

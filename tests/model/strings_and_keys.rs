@@ -47,7 +47,7 @@ fn engine(shards: usize) -> Engine {
     };
     let engine = Engine::new(config, settings, Box::new(|| {})).expect("an eventfd");
     // No host is loading its data.
-    engine.set_gates(locked(), Gates::OPEN);
+    engine.ledger.set_gates(locked(), Gates::OPEN);
     engine
 }
 
@@ -132,8 +132,8 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         command: find(list[0]).expect("a command of the table"),
         args: Args::with_keeper(&list, &keeper),
         db,
-        now: Now::lazy(engine.config.clock),
-        limits: engine.settings.limits(max_reply_bytes),
+        now: Now::lazy(engine.config().clock),
+        limits: engine.settings().limits(max_reply_bytes),
         prefix: "midi.",
         author: Author::Nobody,
     };
@@ -148,7 +148,7 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
         Outcome::Busy => panic!("there is only one thread"),
         Outcome::TooLarge => {
             assert!(transcript.is_empty(), "nothing has been said");
-            call.limits = engine.settings.limits(usize::MAX);
+            call.limits = engine.settings().limits(usize::MAX);
             let outcome = engine.attempt(
                 engine.main_slot(locked()),
                 &call,
@@ -158,7 +158,7 @@ fn run(engine: &Engine, db: u32, args: &[Vec<u8>], max_reply_bytes: usize) -> Ve
             assert_eq!(outcome, Outcome::Done);
         }
         Outcome::Long => match long_work(engine, &call, Some(locked())) {
-            Ok(work) => engine.run_to_end(locked(), work, &mut record),
+            Ok(work) => work.run_to_end(engine, locked(), &mut record),
             Err(error) => call.refuse(error, &mut record),
         },
         Outcome::NeedsMain => panic!("this is the main thread"),
@@ -856,7 +856,7 @@ impl Tested {
             Step::Later(ms) => CLOCK.set(CLOCK.get() + ms),
             Step::Select(db) => self.db = *db,
             Step::SwapDbs(a, b) => {
-                self.engine.swap_dbs(locked(), *a, *b, ChangedBy::Midi);
+                self.engine.ledger.swap_dbs(locked(), *a, *b, ChangedBy::Midi);
                 self.model.dbs.swap(*a as usize, *b as usize);
             }
             Step::DbSize => self.db_size(),
@@ -936,8 +936,9 @@ impl Tested {
     /// The counts match the tables, and the tables match the model.
     fn end(&mut self) {
         let mut sums = [Census::default(); DATABASES as usize];
-        for shard in 0..self.engine.shard_count() {
-            let held = self.engine.shard(shard).token.try_take().expect("nobody else is here");
+        for shard in 0..self.engine.shards().count() {
+            let held =
+                self.engine.shards().get(shard).token.try_take().expect("nobody else is here");
             for db in 0..DATABASES {
                 let Some(table) = held.table(db) else { continue };
                 let (census, sum) = (table.census(), &mut sums[db as usize]);
@@ -946,13 +947,16 @@ impl Tested {
                 sum.expiring += census.expiring;
                 sum.bytes += census.bytes;
             }
-            self.engine.release(self.engine.worker_slot(0), shard, held);
+            self.engine.ledger.release(self.engine.worker_slot(0), shard, held);
         }
         for db in 0..DATABASES {
-            let (books, sum) = (self.engine.books.census(db), sums[db as usize]);
+            let (books, sum) = (self.engine.ledger.books.census(db), sums[db as usize]);
             assert_eq!((books.keys, books.expiring), (sum.keys, sum.expiring), "database {db}");
         }
-        assert_eq!(self.engine.books.totals().bytes, sums.iter().map(|sum| sum.bytes).sum::<i64>());
+        assert_eq!(
+            self.engine.ledger.books.totals().bytes,
+            sums.iter().map(|sum| sum.bytes).sum::<i64>()
+        );
         for db in 0..DATABASES {
             self.db = db;
             self.keys("*", |_| true);
@@ -962,9 +966,9 @@ impl Tested {
             }
         }
         self.command(&words(&["flushall"]));
-        assert_eq!(self.engine.books.totals().bytes, 0);
+        assert_eq!(self.engine.ledger.books.totals().bytes, 0);
         for db in 0..DATABASES {
-            let books = self.engine.books.census(db);
+            let books = self.engine.ledger.books.census(db);
             assert_eq!((books.keys, books.expiring), (0, 0));
         }
     }

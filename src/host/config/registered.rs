@@ -113,7 +113,7 @@ fn register_choice(ctx: Ctx<'_>, choice: &'static Choice) -> bool {
 
 /// The engine's settings; `None` before there is an engine.
 fn live() -> Option<&'static Settings> {
-    if_begun().map(|instance| &instance.engine.settings)
+    if_begun().map(|instance| instance.engine.settings())
 }
 
 unsafe extern "C" fn get_number(_: *const c_char, private: *mut c_void) -> c_longlong {
@@ -158,7 +158,7 @@ unsafe extern "C" fn set_choice(
     let choice = unsafe { &*private.cast::<Choice>() };
     choice.second.store(value == 1, Ordering::Relaxed);
     let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
-    (choice.live)(&instance.engine.settings).store(value == 1, Ordering::Relaxed);
+    (choice.live)(instance.engine.settings()).store(value == 1, Ordering::Relaxed);
     if let Some(text) = (choice.notice)(&instance.engine).filter(|_| value == 1) {
         log_anywhere(Level::Notice, text);
     }

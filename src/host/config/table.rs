@@ -214,7 +214,7 @@ pub static REPLY_AFTER: Choice = Choice {
     words: ["logged", "run"],
     second: AtomicBool::new(false),
     live: |live| &live.port.reply_after_run,
-    notice: |engine| engine.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+    notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
 };
 /// All choices.
 pub static CHOICES: [&Choice; 2] = [&DISPATCH, &REPLY_AFTER];

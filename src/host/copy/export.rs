@@ -13,7 +13,7 @@ use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::engine::{Call, Engine, Progress, Slice};
+use crate::engine::{Call, Doing, Engine, Gate, Progress, Slice};
 use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
@@ -30,7 +30,7 @@ pub fn export(
 ) -> Result<Option<Transcript>, Error> {
     let args = ImportArgs::parse(&call.args, &call.limits)?;
     moves::check_caller(&args, caller.ctx)?;
-    let total = engine.books.census(call.db).keys as u64;
+    let total = engine.ledger.books.census(call.db).keys as u64;
     let export = Export {
         args,
         db: call.db,
@@ -93,15 +93,17 @@ impl Export {
     /// Reads a batch of keys from the shards.
     fn gather(&mut self, slice: &Slice<'_>) -> Progress {
         let now = slice.now();
-        self.age = slice.engine.age();
-        while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shard_count() {
+        self.age = slice.engine.ledger.age();
+        while self.batch.len() < EXPORT_BATCH && self.shard < slice.engine.shards().count() {
             let Some(mut held) = slice.take(self.shard) else {
                 return if self.batch.is_empty() { Progress::Blocked } else { Progress::Done };
             };
             let (args, batch, scanned) = (&self.args, &mut self.batch, &mut self.scanned);
             let (not_strings, moves) = (&mut self.counts.not_strings, args.moves);
-            let next =
-                held.db(self.db).scan_bucket(&slice.engine.hasher, self.place, &mut |entry| {
+            let next = held.db(self.db).scan_bucket(
+                &slice.engine.shards().hasher,
+                self.place,
+                &mut |entry| {
                     *scanned += 1;
                     if !args.want(entry.key()) || entry.is_expired(&now) {
                         return;
@@ -116,8 +118,9 @@ impl Export {
                         Ok(found) => batch.push_back(Item { key, found }),
                         Err(WrongType) => *not_strings += 1,
                     }
-                });
-            slice.engine.release(slice.slot, self.shard, held);
+                },
+            );
+            slice.engine.ledger.release(slice.slot, self.shard, held);
             match next {
                 Some(place) => self.place = place,
                 None => {
@@ -141,7 +144,7 @@ impl Export {
             Some(found) => drop(self.set(ctx, &item.key, found)),
             None => {
                 let engine = &instance().engine;
-                engine.as_one(ctx.locked(), || self.move_key(ctx, engine, &item.key));
+                engine.shards().as_one(ctx.locked(), || self.move_key(ctx, engine, &item.key));
             }
         }
     }
@@ -149,11 +152,11 @@ impl Export {
     /// Moves a key, unless it is gone by now. The shard is held from the read to the removal, so
     /// what is removed is what was copied.
     fn move_key(&mut self, ctx: Ctx<'_>, engine: &Engine, key: &[u8]) {
-        let found = engine.read_key(ctx.locked(), self.db, key, KeyCopy::of);
+        let found = engine.ledger.read_key(ctx.locked(), self.db, key, KeyCopy::of);
         if let Some(Ok(found)) = found
             && self.set(ctx, key, &found)
         {
-            engine.remove(ctx.locked(), self.db, key);
+            engine.ledger.remove(ctx.locked(), self.db, key);
         }
     }
 
@@ -198,11 +201,11 @@ impl LockWork for Export {
             Ok(rights) => rights,
             Err(error) => return self.error = Some(error),
         };
-        if self.age != instance().engine.age() {
+        if self.age != instance().engine.ledger.age() {
             self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
         }
         if self.args.moves
-            && let Some(error) = instance().engine.write_refusal(false)
+            && let Gate::Refuse(error) = instance().engine.ledger.gate(Doing::Write(false))
         {
             return self.error = Some(error);
         }
@@ -214,7 +217,7 @@ impl LockWork for Export {
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
-        if self.args.moves && !slice.is_endless() && slice.engine.has_notification_backlog() {
+        if self.args.moves && slice.gate(false) == Gate::Wait {
             return Progress::Blocked;
         }
         if !self.batch.is_empty() {
@@ -227,7 +230,7 @@ impl LockWork for Export {
     }
 
     fn is_done(&self) -> bool {
-        let all = self.shard >= instance().engine.shard_count() && self.batch.is_empty();
+        let all = self.shard >= instance().engine.shards().count() && self.batch.is_empty();
         all || self.enough() || self.error.is_some()
     }
 

@@ -17,7 +17,7 @@ use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::engine::{Call, Engine, Progress, Slice};
+use crate::engine::{Call, Doing, Engine, Gate, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
 /// A value of this size or more has a plain encoding in every host, so it can be read in place.
@@ -131,7 +131,7 @@ impl Import {
     fn step(&mut self, ctx: Ctx<'_>, rights: &RightsNow) {
         let mut found = Found {
             args: &self.args,
-            now: (instance().engine.config.clock)(),
+            now: (instance().engine.config().clock)(),
             seen: 0,
             not_strings: 0,
             strings: Vec::new(),
@@ -157,17 +157,19 @@ impl Import {
     fn copy(&mut self, ctx: Ctx<'_>, name: HostString<'_>, expire_at: Option<UnixMs>, len: usize) {
         let engine = &instance().engine;
         let key = name.bytes();
-        let limits = engine.settings.limits(usize::MAX);
+        let limits = engine.settings().limits(usize::MAX);
         if let Err(error) = limits.key(key).and_then(|()| limits.value(len)) {
             return self.error = Some(error);
         }
         if self.args.moves {
-            return engine.as_one(ctx.locked(), || self.move_key(ctx, name, expire_at, len));
+            return engine
+                .shards()
+                .as_one(ctx.locked(), || self.move_key(ctx, name, expire_at, len));
         }
         with_value(ctx, name, len, &mut |value| {
             let (db, replace) = (self.db, self.args.replace);
             let value = Value::Inline(value);
-            if engine.put(ctx.locked(), db, key, value, expire_at, replace) {
+            if engine.ledger.put(ctx.locked(), db, key, value, expire_at, replace) {
                 self.counts.copied += 1;
             } else {
                 self.counts.present += 1;
@@ -185,7 +187,7 @@ impl Import {
         len: usize,
     ) {
         let (engine, locked, key) = (&instance().engine, ctx.locked(), name.bytes());
-        if !self.args.replace && engine.read_key(locked, self.db, key, |_| ()).is_some() {
+        if !self.args.replace && engine.ledger.read_key(locked, self.db, key, |_| ()).is_some() {
             self.counts.present += 1;
             return;
         }
@@ -194,7 +196,7 @@ impl Import {
         let Some(value) = value else { return };
         match native::delete(ctx, name) {
             Ok(true) => {
-                engine.put(locked, self.db, key, Value::Inline(&value), expire_at, true);
+                engine.ledger.put(locked, self.db, key, Value::Inline(&value), expire_at, true);
                 self.counts.copied += 1;
             }
             Ok(false) => {} // It expired a moment ago.
@@ -248,7 +250,9 @@ fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u
 
 impl LockWork for Import {
     fn slice(&mut self, ctx: Ctx<'_>, deadline: Option<Instant>) {
-        if self.args.moves || deadline.is_some() && instance().engine.are_workers_paused() {
+        if self.args.moves
+            || deadline.is_some() && instance().engine.ledger.admission.are_workers_paused()
+        {
             match moves::is_paused(ctx, deadline) {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -263,11 +267,13 @@ impl LockWork for Import {
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
-            if deadline.is_none() && !engine.has_credit() {
+        while !self.is_done()
+            && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context()))
+        {
+            if deadline.is_none() && !engine.ledger.admission.has_credit(engine.context()) {
                 GATES.ask_host(ctx.locked());
             }
-            if let Some(error) = engine.write_refusal(true) {
+            if let Gate::Refuse(error) = engine.ledger.gate(Doing::Write(true)) {
                 self.error = Some(error);
             } else {
                 self.step(ctx, &rights);
@@ -280,8 +286,7 @@ impl LockWork for Import {
     }
 
     fn prepare(&mut self, slice: &Slice<'_>) -> Progress {
-        let may_write = || slice.engine.has_credit() && !slice.engine.has_notification_backlog();
-        if slice.is_endless() || may_write() { Progress::Done } else { Progress::Blocked }
+        if slice.gate(true) == Gate::Wait { Progress::Blocked } else { Progress::Done }
     }
 
     fn is_done(&self) -> bool {

@@ -84,10 +84,10 @@ pub fn start<C: Copying + 'static>(
     mut copy: C,
     total: u64,
 ) -> Result<Option<Transcript>, Error> {
-    let client = match caller.wait.filter(|_| !engine.config.safemode) {
+    let client = match caller.wait.filter(|_| !engine.config().safemode) {
         None => None,
         Some(wait) => {
-            engine.room_for_job(call.command)?;
+            engine.jobs.room_for(engine.settings(), call.command)?;
             wait()
         }
     };
@@ -112,9 +112,9 @@ pub fn start<C: Copying + 'static>(
         parts: vec![Box::new(LockPart::new(caller.ctx, copy.clone()))],
         task: Arc::new(CopyTask(copy)),
         total,
-        first_worker: engine.jobs.started() as usize % engine.config.workers,
+        first_worker: engine.jobs.started() as usize % engine.config().workers,
         sees_passed: false,
     };
-    engine.start_job(call.command, owner, work, reply);
+    engine.jobs.start(engine.context(), call.command, owner, work, reply);
     Ok(None)
 }

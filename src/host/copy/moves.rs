@@ -51,7 +51,7 @@ impl Drop for Moving {
     fn drop(&mut self) {
         if self.0.take().is_some() {
             // Nothing else has a sleeping main thread write to its AOF.
-            instance().engine.outside.wake_main();
+            instance().engine.context().outside.wake_main();
         }
     }
 }

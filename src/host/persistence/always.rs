@@ -34,7 +34,7 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     let locked = ctx.locked();
     let slot = engine.main_slot(locked);
     // A run is counted in these bytes before anybody can see what it has done.
-    if engine.log.tail_bytes() > 0 && !may_log(ctx) {
+    if engine.ledger.log.tail_bytes() > 0 && !may_log(ctx) {
         return wait(ctx, engine, call, may_wait(ctx));
     }
     slot.take_seen();
@@ -47,11 +47,11 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
         engine.run(slot, call, &mut HostCaller(ctx));
     }
     let seen = slot.take_seen();
-    if seen > engine.log.logged() {
-        engine.log_whole_tail(locked);
+    if seen > engine.ledger.log.logged() {
+        engine.ledger.log_whole_tail(locked);
     }
     if is_late {
-        late.answer(locked, seen > engine.log.safe());
+        late.answer(locked, seen > engine.ledger.log.safe());
     }
 }
 
@@ -62,9 +62,9 @@ fn wait(ctx: Ctx<'_>, engine: &Engine, call: &Call<'_>, can_wait: bool) {
     };
     let slot = engine.main_slot(ctx.locked());
     // It has been admitted: it is not refused for the number of those that wait.
-    let _ = engine.books.book_queued(slot, usize::MAX);
+    let _ = engine.ledger.books.book_queued(slot, usize::MAX);
     let request = Box::new(Request::new(call, Origin::Main(blocked)));
-    engine.wait_for_log(engine.log.last(), ForMain::Run(request));
+    engine.context().main.keep_until_logged(engine.ledger.log.last(), ForMain::Run(request));
 }
 
 /// A client whose reply may have to wait for the next turn of the main loop.

@@ -103,7 +103,7 @@ pub fn may_change() {
 
 /// The server is a replica now: nobody waits any more.
 pub fn became_replica() {
-    DEMOTED_AT.store(instance().engine.log.last(), Ordering::Relaxed);
+    DEMOTED_AT.store(instance().engine.ledger.log.last(), Ordering::Relaxed);
     let clients = std::mem::take(&mut WAITING.lock().clients);
     ANY.store(false, Ordering::Relaxed);
     clients.into_iter().for_each(|client| (client.wait.answer)(Waited::Undone));
@@ -147,7 +147,7 @@ fn turn(ctx: Ctx<'_>) -> bool {
 impl WaitList {
     /// Whether a client's time is over, or what another wrote is in the stream by now.
     fn is_due(&self) -> bool {
-        self.next_position.is_some_and(|position| position <= instance().engine.log.safe())
+        self.next_position.is_some_and(|position| position <= instance().engine.ledger.log.safe())
             || self.next_end.is_some_and(|end| end <= Instant::now())
     }
 }
@@ -190,7 +190,7 @@ impl WaitingClient {
         aof: &mut impl FnMut() -> Result<bool, Error>,
         now: Instant,
     ) -> Option<Waited> {
-        let (wait, log) = (&mut self.wait, &instance().engine.log);
+        let (wait, log) = (&mut self.wait, &instance().engine.ledger.log);
         let is_old = wait.position != 0 && wait.position <= DEMOTED_AT.load(Ordering::Relaxed);
         if is_old || log.is_undone(wait.position) {
             return Some(Waited::Undone);

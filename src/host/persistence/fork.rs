@@ -91,14 +91,14 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
     let locked = unsafe { Locked::assume() };
     // The child may be for a replica, or for an AOF: from now on writes would be missing there.
     GATES.before_fork(instance().ctx(locked));
-    Some(instance().engine.hold_all(locked))
+    Some(instance().engine.shards().hold_all(locked))
 }
 
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
 /// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Option<AllHeld<'static>> {
     backlog::before_unknown_fork();
-    instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
+    instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE)
 }
 
 extern "C" fn in_parent() {
@@ -125,21 +125,22 @@ extern "C" fn in_child() {
     if let Some(mut all) = HELD.take() {
         // What the host's log does not have yet must not be in a snapshot either: it comes later.
         // SAFETY: no other thread is here.
-        let is_whole = all.take_back_in_child(unsafe { Locked::assume() });
+        let locked = unsafe { Locked::assume() };
+        let is_whole = instance().engine.ledger.take_back_in_child(locked, &mut all);
         // Set once: `prepare` takes no tokens in a child. Without them the child cannot save.
         if let Some(unused) = if is_whole { IN_CHILD.set(all).err() } else { Some(all) } {
             std::mem::forget(unused);
         }
     }
     if let Some(instance) = if_in_use() {
-        instance.engine.close_in_child();
+        instance.engine.ledger.admission.close_in_child();
     }
     close_listeners();
 }
 
 /// Closes the ports, so that the child does not keep their addresses when the server goes first.
 fn close_listeners() {
-    let ports = if_in_use().and_then(|instance| instance.engine.outside.ports());
+    let ports = if_in_use().and_then(|instance| instance.engine.context().outside.ports());
     for &listener in ports.map_or(&[][..], |ports| ports.listeners()) {
         // SAFETY: the child's own copy of the descriptor, which nothing in it uses.
         unsafe { libc::close(listener) };

@@ -61,9 +61,9 @@ fn begin(command: Filtered<'_>) {
         return;
     }
     GATES.begin_handover(ctx);
-    if engine.main.is_asleep() {
+    if engine.context().main.is_asleep() {
         // Commands also run after BEFORE_SLEEP: the turn must end soon all the same.
-        engine.outside.wake_main();
+        engine.context().outside.wake_main();
     }
     journal::hand_over(ctx);
 }

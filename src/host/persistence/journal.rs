@@ -294,20 +294,20 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
     let Some(_logging) = Logging::begin(ctx) else { return false };
     if engine.gates().has(Gates::AOF_ERROR) {
         // What the host cannot write now, a rewrite of the AOF would write twice.
-        return engine.log.before_sleep();
+        return engine.ledger.log.before_sleep();
     }
     let logs = logs_in_this_turn();
-    let left = logs && engine.log_tail(ctx.locked());
-    if logs && engine.log.is_tail_empty() {
+    let left = logs && engine.ledger.log_tail(ctx.locked());
+    if logs && engine.ledger.log.is_tail_empty() {
         TAIL_IS_DUE.store(false, Ordering::Relaxed);
     }
-    engine.log.before_sleep() | left
+    engine.ledger.log.before_sleep() | left
 }
 
 /// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: what a command logs, the host
 /// takes when that command ends.
 pub fn hand_over(ctx: Ctx<'_>) {
-    let log = &instance().engine.log;
+    let log = &instance().engine.ledger.log;
     HANDS_OVER.store(true, Ordering::Relaxed);
     while !log.is_tail_empty() {
         let before = log.logged();
@@ -328,7 +328,7 @@ fn is_handing_over() -> bool {
 pub fn hands_over(ctx: Ctx<'_>) -> bool {
     if is_handing_over() {
         let _logging = Logging::begin(ctx);
-        instance().engine.log_tail(ctx.locked());
+        instance().engine.ledger.log_tail(ctx.locked());
     }
     is_handing_over()
 }
@@ -340,7 +340,7 @@ pub fn tail_is_due() {
 
 /// Whether the tail is to be logged when this turn ends: not while a worker gathers more for it.
 pub fn logs_in_this_turn() -> bool {
-    let bytes = instance().engine.log.tail_bytes();
+    let bytes = instance().engine.ledger.log.tail_bytes();
     bytes >= GATHERED_BYTES || bytes > 0 && TAIL_IS_DUE.load(Ordering::Relaxed)
 }
 
@@ -348,14 +348,14 @@ pub fn logs_in_this_turn() -> bool {
 /// what its EXEC did after it belongs to that.
 pub fn after_task(locked: Locked<'_>) {
     if let Some(_logging) = Logging::begin(instance().ctx(locked)) {
-        instance().engine.log_rest_of_unit(locked);
+        instance().engine.ledger.log_rest_of_unit(locked);
     }
 }
 
 /// What the host does not have in its log by now will never be there, for this reason: that is
 /// taken back. So the keys of a new replica are what the stream says at the host's offset.
 pub fn drop_tail(ctx: Ctx<'_>, reason: &str) {
-    let lost = instance().engine.drop_tail(ctx.locked());
+    let lost = instance().engine.ledger.drop_tail(ctx.locked());
     if lost > 0 {
         let text = format!(
             "{reason}: {lost} runs of writes that were not logged yet were taken back. Their \
@@ -369,7 +369,7 @@ pub fn drop_tail(ctx: Ctx<'_>, reason: &str) {
 pub fn after_sleep(locked: Locked<'_>) {
     let engine = &*instance().engine;
     if engine.mode() != Mode::Fast {
-        engine.after_sleep(locked);
+        engine.ledger.after_sleep(locked);
     }
 }
 
@@ -378,7 +378,7 @@ pub fn after_sleep(locked: Locked<'_>) {
 /// closed. (With `always` the host ends its process if it cannot write.)
 pub fn is_aof_to_be_looked_at() -> bool {
     let engine = &instance().engine;
-    let log = &engine.log;
+    let log = &engine.ledger.log;
     if !engine.gates().has(Gates::AOF_ON) || log.reads_wait() || log.logged() <= log.safe() {
         return false;
     }
@@ -408,11 +408,11 @@ pub fn error_number(ctx: Ctx<'_>) -> i32 {
 /// lives, `None` if it does not report that. Says so if that takes a promise away.
 pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: Option<bool>) {
     let engine = &instance().engine;
-    let runs_ahead = engine.settings.port.reply_after_run.load(Ordering::Relaxed);
-    if is_always && !engine.log.reads_wait() && runs_ahead {
+    let runs_ahead = engine.settings().port.reply_after_run.load(Ordering::Relaxed);
+    if is_always && !engine.ledger.log.reads_wait() && runs_ahead {
         log_line(ctx, Level::Notice, REPLY_AFTER_IGNORED);
     }
-    engine.log.set_reads_wait(is_always);
+    engine.ledger.log.set_reads_wait(is_always);
     KNOWS_OF_FSYNCS.store(!is_always || skips_fsyncs.is_some(), Ordering::Relaxed);
     let skips = is_always && skips_fsyncs == Some(true);
     if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {

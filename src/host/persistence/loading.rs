@@ -23,7 +23,7 @@ use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
 use super::replaying;
 use super::sync::SYNC;
-use crate::engine::{Locked, Staging};
+use crate::engine::{Locked, Staging, free_later};
 use crate::journal::snapshot::{self, LoadStats, Source};
 use crate::limits::LOADING_LOGGED_EVERY;
 
@@ -121,7 +121,7 @@ pub fn load(locked: Locked<'_>, version: i32, source: &mut dyn Source) -> Result
     if STATE.lock().loaded.is_some() {
         return Err("there is a second section".into());
     }
-    let staging = Arc::new(Staging::new(engine));
+    let staging = Arc::new(Staging::new(engine.shards()));
     let began = Instant::now();
     let mut log = ProgressLog { next: began + LOADING_LOGGED_EVERY };
     IS_READING.store(true, Ordering::Relaxed);
@@ -149,7 +149,7 @@ fn check_duplicates(locked: Locked<'_>, staging: &Staging) -> Result<(), String>
         let state = STATE.lock();
         state.is_swap || state.replaces
     };
-    if !may_replace && instance().engine.has_any_of(locked, staging) {
+    if !may_replace && staging.is_any_in(&instance().engine.ledger, locked) {
         return Err("it has keys that exist already".into());
     }
     Ok(())
@@ -180,8 +180,9 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
     let loaded = STATE.lock().loaded.take();
     let engine = &instance().engine;
     // Without a section the master has none of midi's keys.
-    let old = engine.install(locked, loaded.unwrap_or_else(|| Staging::new(engine)));
-    engine.free_later(old);
+    let old =
+        loaded.unwrap_or_else(|| Staging::new(engine.shards())).install(&engine.ledger, locked);
+    free_later(engine, old);
     let mut state = STATE.lock();
     state.is_sync = false;
     SYNC.loaded(std::mem::take(&mut state.distrusted));
@@ -210,10 +211,10 @@ pub fn take_effect(locked: Locked<'_>) {
         if state.is_swap { None } else { state.loaded.take() }
     };
     let Some(loaded) = loaded else { return };
-    if engine.books.keys() == 0 {
-        engine.free_later(engine.install(locked, loaded));
+    if engine.ledger.books.keys() == 0 {
+        free_later(engine, loaded.install(&engine.ledger, locked));
     } else {
-        engine.merge(locked, loaded);
+        loaded.merge(&engine.ledger, locked);
     }
 }
 
@@ -222,7 +223,7 @@ pub fn take_effect(locked: Locked<'_>) {
 /// has succeeded.
 pub fn before_flush(ctx: Ctx<'_>) {
     const FOR_SYNC: u32 = raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_TRANSFERRING;
-    let keys = instance().engine.books.keys();
+    let keys = instance().engine.ledger.books.keys();
     if keys > 0 && ctx.flags() & FOR_SYNC != 0 {
         let text = format!("A full sync takes the place of midi's {keys} keys");
         instance().log(Level::Notice, &text);
@@ -236,7 +237,7 @@ fn drop_loaded(_: Locked<'_>) {
         state.loaded.take()
     };
     if let Some(loaded) = loaded {
-        instance().engine.free_later(loaded.into_remains());
+        free_later(&instance().engine, loaded.into_remains());
     }
 }
 

@@ -114,7 +114,7 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
 fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> Result<(), String> {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
     unit::is_inside(ctx);
-    let keep_bytes = engine.settings.limits(usize::MAX).keep_bytes;
+    let keep_bytes = engine.settings().limits(usize::MAX).keep_bytes;
     let host_args = HostArgs::new(ctx.locked(), argv);
     let text =
         |index| if index == 0 { row.name.as_bytes() } else { host_args.text(index, keep_bytes) };

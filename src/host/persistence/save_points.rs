@@ -43,7 +43,7 @@ pub fn configure(save: Option<&[u8]>) {
 /// The host begins to save: if it succeeds, it counts from here.
 pub fn save_begins() {
     SINCE_SAVE.store(0, Ordering::Relaxed);
-    COUNTED.fetch_min(instance().engine.books.changes(), Ordering::Relaxed);
+    COUNTED.fetch_min(instance().engine.ledger.books.changes(), Ordering::Relaxed);
 }
 
 /// The host has logged something of midi's. It counts that as one change, whatever is in it.
@@ -54,12 +54,13 @@ pub fn host_logged() {
 
 /// The host has saved everything, without a fork: nobody could write meanwhile.
 pub fn all_is_saved() {
-    COUNTED.store(instance().engine.books.changes(), Ordering::Relaxed);
+    COUNTED.store(instance().engine.ledger.books.changes(), Ordering::Relaxed);
 }
 
 /// What changes until [`go_on_counting`] the host is not to count.
 pub fn stop_counting() {
-    let uncounted = instance().engine.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    let uncounted =
+        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
     // Only the first of several calls.
     let _ = UNCOUNTED.compare_exchange(COUNTING, uncounted, Ordering::Relaxed, Ordering::Relaxed);
 }
@@ -70,7 +71,7 @@ pub fn go_on_counting(anew: bool) {
     let uncounted = UNCOUNTED.swap(COUNTING, Ordering::Relaxed);
     if uncounted != COUNTING {
         let uncounted = if anew { 0 } else { uncounted };
-        let changes = instance().engine.books.changes();
+        let changes = instance().engine.ledger.books.changes();
         COUNTED.store(changes.wrapping_sub(uncounted), Ordering::Relaxed);
     }
 }
@@ -79,7 +80,8 @@ pub fn go_on_counting(anew: bool) {
 /// event's context.
 #[inline]
 pub fn add_changes(ctx: Ctx<'_>) {
-    let new = instance().engine.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    let new =
+        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
     if new != 0 && new <= i64::MAX as u64 {
         add(ctx, new);
     }
@@ -94,7 +96,7 @@ fn add(ctx: Ctx<'_>, new: u64) {
         return;
     }
     // The host counts one when it logs the tail.
-    let is_one_to_come = consumed && instance().engine.log.tail_bytes() > 0;
+    let is_one_to_come = consumed && instance().engine.ledger.log.tail_bytes() > 0;
     let now = (new - u64::from(is_one_to_come)).min(most);
     for _ in 0..now {
         // SAFETY: an event's context; nothing is written to any log, see above. The format names

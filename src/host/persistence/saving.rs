@@ -11,7 +11,7 @@ use super::super::gates::GATES;
 use super::super::instance::instance;
 use super::report::report;
 use super::save_points;
-use crate::engine::AllHeld;
+use crate::engine::{AllHeld, Engine};
 
 /// The field of the host's INFO that tells what came of the child, if that is a save.
 static CHILD_STATUS: Mutex<Option<&'static CStr>> = Mutex::new(None);
@@ -39,7 +39,7 @@ pub fn begin(ctx: Ctx<'_>) {
     GATES.begin_saving(ctx);
     // What DEBUG RELOAD saves is all that is there after it, and the tail is logged then.
     if !is_reload() && !TAIL_IS_BACK.swap(true, Ordering::Relaxed) {
-        with_all_held(ctx, |all| all.take_back(ctx.locked()));
+        with_all_held(ctx, |engine, all| engine.ledger.take_back(ctx.locked(), all));
     }
 }
 
@@ -84,11 +84,11 @@ pub fn turn_ends() {
 
 /// What the host's log does not have yet must not be in the file either: a log that is read after
 /// it has that.
-fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&mut AllHeld<'_>)) {
+fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&Engine, &mut AllHeld<'_>)) {
     let engine = &instance().engine;
-    if !engine.log.is_tail_empty() {
-        let mut all = engine.hold_all(ctx.locked());
-        change(&mut all);
+    if !engine.ledger.log.is_tail_empty() {
+        let mut all = engine.shards().hold_all(ctx.locked());
+        change(engine, &mut all);
         all.release();
     }
 }
@@ -96,7 +96,7 @@ fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&mut AllHeld<'_>)) {
 /// A save without a fork is over.
 pub fn end(ctx: Ctx<'_>, succeeded: bool) {
     if TAIL_IS_BACK.swap(false, Ordering::Relaxed) {
-        with_all_held(ctx, |all| all.make_again(ctx.locked()));
+        with_all_held(ctx, |engine, all| engine.ledger.make_again(ctx.locked(), all));
     }
     if succeeded {
         save_points::all_is_saved();

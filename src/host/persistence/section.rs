@@ -117,7 +117,7 @@ unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
 pub fn is_nothing_to_save() -> bool {
     // While all tokens are held, and while the keyspace is closed, the count is exact.
     let is_certain = !fork::is_child() || fork::held_in_child().is_some();
-    is_certain && !is_distrusted() && instance().engine.books.keys() == 0
+    is_certain && !is_distrusted() && instance().engine.ledger.books.keys() == 0
 }
 
 /// Whether the file may be for a replica. That needs a section, also an empty one: a server without
@@ -147,7 +147,8 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
     } else {
         // SAFETY: the host saves on the thread that holds the global lock.
         let locked = unsafe { Locked::assume() };
-        let mut visit = |shard, look: &mut dyn FnMut(&Store)| engine.visit(locked, shard, look);
+        let mut visit =
+            |shard, look: &mut dyn FnMut(&Store)| engine.shards().visit(locked, shard, look);
         snapshot::save(engine, &mut visit, &mut sink, &mut progress)
     };
     if !sink.has_failed() {

@@ -89,7 +89,7 @@ impl Sync {
         }
         let is_beyond = |number| {
             parse_integer(command.arg(number))
-                .is_some_and(|db| db >= engine.config.databases as i64)
+                .is_some_and(|db| db >= engine.config().databases as i64)
         };
         if is_beyond(1) || is_beyond(2) {
             self.suspects.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Sync {
         if self.suspects.load(Ordering::Relaxed) {
             self.suspects.store(false, Ordering::Relaxed);
             if errors(ctx) != self.errors.load(Ordering::Relaxed) {
-                let databases = instance().engine.config.databases;
+                let databases = instance().engine.config().databases;
                 self.refuse(ctx, &format!("it uses more than the {databases} databases here"));
             }
         }

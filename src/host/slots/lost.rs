@@ -19,7 +19,7 @@ use super::super::api::{Answer, Ctx, Level, log};
 use super::super::instance::instance;
 use super::is_my_id;
 use crate::command::slot::{SLOTS, slot_of_text};
-use crate::engine::Gates;
+use crate::engine::{Gates, remove_lost_keys, remove_lost_keys_now};
 use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 
 /// What is known of slots.
@@ -61,7 +61,7 @@ pub fn before_sleep(ctx: Ctx<'_>) {
 
 /// A tenth of a second has passed.
 pub fn on_cron(ctx: Ctx<'_>) {
-    if instance().engine.slots.are_on() {
+    if instance().engine.ledger.slots.are_on() {
         look(ctx);
     }
 }
@@ -99,7 +99,7 @@ pub fn may_come_back(slot: Option<u16>) {
     let mut known = KNOWN.lock();
     known.is_doubted = true;
     if slot.is_none_or(|slot| known.lost.contains(&slot)) {
-        instance().engine.slots.lose(&BTreeSet::new());
+        instance().engine.ledger.slots.lose(&BTreeSet::new());
     }
 }
 
@@ -111,13 +111,13 @@ pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
         return;
     }
     let slots: BTreeSet<u16> = slots.collect();
-    if slots.iter().any(|&slot| engine.slots.keys(slot) > 0) {
-        engine.slots.lose(&slots);
-        engine.remove_lost_keys_now(ctx.locked());
+    if slots.iter().any(|&slot| engine.ledger.slots.keys(slot) > 0) {
+        engine.ledger.slots.lose(&slots);
+        remove_lost_keys_now(engine, ctx.locked());
     }
     known.are_of_another(slots.iter().copied());
     known.lost.retain(|slot| !slots.contains(slot));
-    engine.slots.lose(&known.lost);
+    engine.ledger.slots.lose(&known.lost);
 }
 
 /// Another node has taken these slots: what is still to be written there is refused. The host will
@@ -126,7 +126,7 @@ pub fn are_gone(slots: impl Iterator<Item = u16> + Clone) {
     let mut known = KNOWN.lock();
     known.are_of_another(slots.clone());
     known.lost.extend(slots);
-    instance().engine.slots.lose(&known.lost);
+    instance().engine.ledger.slots.lose(&known.lost);
 }
 
 /// The host removes its own keys of these slots, because another node has them.
@@ -144,7 +144,7 @@ impl SlotOwners {
     fn forget(&mut self) {
         if self.owners.take().is_some() || !self.lost.is_empty() {
             self.lost.clear();
-            instance().engine.slots.lose(&self.lost);
+            instance().engine.ledger.slots.lose(&self.lost);
         }
     }
 
@@ -178,9 +178,9 @@ impl SlotOwners {
     /// Has the workers remove midi's keys of the lost slots.
     fn remove_keys(&self, ctx: Ctx<'_>) {
         let engine = &instance().engine;
-        engine.slots.lose(&self.lost);
-        let keys: u64 = self.lost.iter().map(|&slot| engine.slots.keys(slot)).sum();
-        if keys > 0 && engine.remove_lost_keys() {
+        engine.ledger.slots.lose(&self.lost);
+        let keys: u64 = self.lost.iter().map(|&slot| engine.ledger.slots.keys(slot)).sum();
+        if keys > 0 && remove_lost_keys(engine) {
             let text = format!(
                 "Other nodes have taken slots in which midi has {keys} keys: these are removed."
             );

@@ -144,7 +144,7 @@ fn send_keys(ctx: Ctx<'_>, slots: &[(u16, u16)]) -> Result<(), String> {
         let slot = slot_of(key);
         slots.iter().any(|&(first, last)| (first..=last).contains(&slot))
     };
-    let tables = (0..engine.shard_count()).filter_map(|shard| all.store(shard)?.table(0));
+    let tables = (0..engine.shards().count()).filter_map(|shard| all.store(shard)?.table(0));
     for entry in tables.flat_map(|table| table.entries()).filter(|entry| moves(entry.key())) {
         send_key(ctx, entry)?;
     }

@@ -26,7 +26,7 @@ const NODE_ID: usize = 40;
 pub fn before_cluster(command: Filtered<'_>) {
     let engine = &instance().engine;
     // A replica gets SETSLOT from its master, which has judged it.
-    if !engine.slots.are_on() || engine.gates().has(Gates::READ_ONLY) {
+    if !engine.ledger.slots.are_on() || engine.gates().has(Gates::READ_ONLY) {
         return;
     }
     let is = |number, word: &[u8]| command.arg(number).eq_ignore_ascii_case(word);
@@ -42,7 +42,7 @@ pub fn before_cluster(command: Filtered<'_>) {
         return lost::may_come_back(Some(slot));
     }
     let leaves = is(3, b"migrating") || is(3, b"node") && !lost::is_of_another(slot);
-    let keys = engine.slots.keys(slot);
+    let keys = engine.ledger.slots.keys(slot);
     // The host knows no id of another length.
     if leaves && keys > 0 && command.arg(4).len() == NODE_ID {
         command.replace(4, refusal(command.arg(4), slot, keys).as_bytes());
@@ -51,7 +51,7 @@ pub fn before_cluster(command: Filtered<'_>) {
 
 /// The id of a node, and why the slot may not move there.
 fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
-    let config = &instance().engine.config;
+    let config = &instance().engine.config();
     let several = config.cluster == Cluster::ManyDatabases && config.databases > 1;
     let each = if several { " in each database" } else { "" };
     let id = String::from_utf8_lossy(id);

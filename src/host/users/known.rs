@@ -75,7 +75,7 @@ impl Known {
         let open = left_open(&description, &verdicts);
         let rules = description.rules.into_iter().zip(&verdicts).map(|(rules, verdict)| {
             let keys = if all_keys && rules.may_be_all_keys() { None } else { Some(rules.keys) };
-            let count = instance().engine.config.databases;
+            let count = instance().engine.config().databases;
             let databases = rules.databases.map(|allowed| Databases { allowed, count });
             Rules { commands: verdict.allowed, keys, databases }
         });

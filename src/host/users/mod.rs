@@ -119,7 +119,7 @@ impl Users {
         if self.replies_leave_early(locked) {
             engine.users.mark_stale(locked);
             // While a script keeps the main loop from turning, this wake-up lets us read them.
-            engine.outside.wake_main();
+            engine.context().outside.wake_main();
         }
     }
 
@@ -157,7 +157,7 @@ impl Users {
             let look = |name: &[u8]| self.look(locked, name);
             engine.users.refresh(locked, default_is_open(locked), touched.names(), replaced, look);
             self.at_door.users_may_change(locked);
-            engine.wake_ports();
+            engine.context().wake_ports();
         }
     }
 

@@ -63,7 +63,7 @@ impl<'t> Here<'_, 't> {
     /// The records up to EXEC. A unit keeps the tokens that it takes until it ends.
     fn group(&mut self, records: &mut Records<'t>) -> Result<(), TextError> {
         let (engine, locked) = (self.engine, self.locked);
-        engine.as_one(locked, || self.until_exec(records))
+        engine.shards().as_one(locked, || self.until_exec(records))
     }
 
     fn until_exec(&mut self, records: &mut Records<'t>) -> Result<(), TextError> {

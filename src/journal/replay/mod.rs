@@ -55,12 +55,12 @@ struct AllShares {
 impl Replay {
     /// Starts the workers' part.
     pub fn start(engine: &Engine) -> Self {
-        let count = engine.config.workers;
+        let count = engine.config().workers;
         let shares = (0..count).map(|number| Mutex::new(Share::new(number))).collect();
         let all = Arc::new(AllShares { queue: Queue::new(count), shares });
         let part = |number| SharePart { all: Arc::clone(&all), number };
-        engine
-            .start_own_job("replay", Work::on_every_worker(engine, Arc::new(Unanswered), 0, part));
+        let work = Work::on_every_worker(engine, Arc::new(Unanswered), 0, part);
+        engine.jobs.start_own(engine.context(), "replay", work);
         Replay(all)
     }
 
@@ -79,7 +79,7 @@ impl Replay {
             self.0.queue.check()?;
         }
         if self.0.queue.push(text) {
-            engine.wake_ports();
+            engine.context().wake_ports();
         }
         self.0.queue.check()
     }

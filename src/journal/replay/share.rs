@@ -138,7 +138,8 @@ impl Share {
     }
 
     fn is_of_two_shares(&self, record: &Replayed<'_>, slice: &Slice<'_>) -> bool {
-        slice.engine.owner(record.shard()) != slice.engine.owner(record.other_shard())
+        slice.engine.shards().owner(record.shard())
+            != slice.engine.shards().owner(record.other_shard())
     }
 
     /// Reads on until it has a batch of its own records, or is at the end of the text. A record of
@@ -165,8 +166,8 @@ impl Share {
                 .to_replay(self.cursor.db, record)
                 .map_err(|error| TextError::Replay { error, offset: place.offset() })?;
             if let Some(replayed) = replayed {
-                let owners =
-                    [replayed.shard(), replayed.other_shard()].map(|shard| engine.owner(shard));
+                let owners = [replayed.shard(), replayed.other_shard()]
+                    .map(|shard| engine.shards().owner(shard));
                 if owners.contains(&self.number) {
                     if replayed.is_of_two() && !batch.records.is_empty() {
                         self.cursor.at = place.at;
@@ -205,7 +206,7 @@ impl Share {
                 }
                 queue.met(number);
                 // The other share's worker may nap.
-                slice.engine.wake_ports();
+                slice.engine.context().wake_ports();
             }
         }
         self.meeting = None;

@@ -61,14 +61,14 @@ pub fn load(
         return Err(Fault::Version(version).into());
     }
     let mut reader = Reader { source, frames: 0 };
-    let header = reader.header(engine.config.databases)?;
-    let keep_bytes = engine.settings.keep_bytes.load(Ordering::Relaxed);
-    let workers = engine.config.workers;
+    let header = reader.header(engine.config().databases)?;
+    let keep_bytes = engine.settings().keep_bytes.load(Ordering::Relaxed);
+    let workers = engine.config().workers;
     // The header's databases are no more than there are.
     let databases = header.databases as u32;
     let intake = Arc::new(Intake::new(staging, databases, keep_bytes, workers));
     let closing = EndOnDrop(&intake);
-    engine.start_own_job("load", work(engine, &intake, header.keys));
+    engine.jobs.start_own(engine.context(), "load", work(engine, &intake, header.keys));
     let mut own = Inserter::new(&intake);
     let read = reader.frames(&intake, &mut own, |frames, tally| {
         progress(stats(frames, tally, &header));

@@ -145,7 +145,7 @@ impl<'a> Saving<'a> {
     /// The databases that have keys, and the number of keys.
     fn databases(&mut self) -> (BTreeSet<u32>, u64) {
         let (mut databases, mut keys) = (BTreeSet::new(), 0);
-        for shard in 0..self.engine.shard_count() {
+        for shard in 0..self.engine.shards().count() {
             (self.visit_shard)(shard, &mut |store| {
                 for db in store.databases() {
                     let len = store.table(db).map_or(0, Table::len);
@@ -162,7 +162,7 @@ impl<'a> Saving<'a> {
     /// Saves a database. Its frames run over shards, so that small ones do not make small frames.
     fn database(&mut self, db: u32) {
         let mut open = OpenFrame::new(self.saved_as, db);
-        for shard in 0..self.engine.shard_count() {
+        for shard in 0..self.engine.shards().count() {
             let mut cursor = Some(0);
             while let Some(at) = cursor.filter(|_| !self.sink.has_failed()) {
                 let engine = self.engine;
@@ -237,7 +237,8 @@ impl OpenFrame {
     /// MiB. Returns the next cursor, `None` at the end of the table.
     fn fill(&mut self, engine: &Engine, table: &Table, mut cursor: u32) -> Option<u32> {
         while self.frame.len() < SNAPSHOT_FRAME_BYTES && self.large.is_empty() {
-            cursor = table.scan_bucket(&engine.hasher, cursor, &mut |entry| self.add(entry))?;
+            cursor =
+                table.scan_bucket(&engine.shards().hasher, cursor, &mut |entry| self.add(entry))?;
         }
         Some(cursor)
     }

@@ -12,8 +12,8 @@ use crate::command::{
     Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find,
 };
 use crate::engine::{
-    Author, Call, Denied, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal,
-    Shards, User,
+    Author, Call, Denied, Doing, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum,
+    Refusal, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
 use crate::net::transaction::{ExecReply, Transaction};
@@ -32,7 +32,7 @@ pub(super) enum ExecStep<'a> {
 /// What EXEC does for all its commands.
 pub(super) struct Plan<'a> {
     steps: SmallVec<[ExecStep<'a>; 4]>,
-    pub(super) shards: Shards,
+    pub(super) shards: ShardNumbers,
     /// Only the main thread can run it.
     pub(super) is_for_main: bool,
     /// Some commands are the port's own.
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
         let mut user = Arc::clone(user);
         let mut plan = Plan {
             steps: SmallVec::new(),
-            shards: Shards::new(),
+            shards: ShardNumbers::new(),
             is_for_main: false,
             has_own: false,
             refusals: Vec::new(),
@@ -101,7 +101,7 @@ impl<'a> Plan<'a> {
                 }
                 _ => {
                     let (Named { number: command, prefix }, now) =
-                        (queued.named, Now::lazy(engine.config.clock));
+                        (queued.named, Now::lazy(engine.config().clock));
                     let call = Call {
                         command,
                         args,
@@ -199,7 +199,7 @@ impl<'a> Plan<'a> {
         engine: &Engine,
         mut run: impl FnMut(&Call<'_>, &mut Transcript),
     ) -> Vec<ExecReply> {
-        let mut room = engine.settings.port.most_output();
+        let mut room = engine.settings().port.most_output();
         let steps = self.steps.into_iter();
         steps
             .map(|step| match step {
@@ -228,7 +228,7 @@ fn populate<'a>(
     if !is_populate || args.len() > POPULATE_ARGUMENTS_MAX {
         return None;
     }
-    let now = Now::lazy(engine.config.clock);
+    let now = Now::lazy(engine.config().clock);
     let call = Call {
         command: find(b"populate")?,
         args: Args::new(args.from(1)),
@@ -269,16 +269,18 @@ pub(super) fn run_as_unit(
     limits: &Limits,
 ) -> Result<Option<Vec<ExecReply>>, Vec<u8>> {
     // The gates may have closed since the worker looked.
-    if let Some(Gate::Refuse(error)) = transaction.flags.map(|flags| engine.port_gate(flags)) {
+    if let Some(Gate::Refuse(error)) =
+        transaction.flags.map(|flags| engine.ledger.gate(Doing::OfPort(flags)))
+    {
         return Err(aborted(&error.text("exec", &Args::new(&[]))));
     }
-    engine.in_unit(locked, || {
+    engine.shards().in_unit(locked, || {
         if !engine.is_unchanged(locked, &transaction.watching) {
             return Ok(None);
         }
         let all = transaction.arguments();
         let mut plan = Plan::new(engine, Some((locked, host)), transaction, &all, user, db, limits);
-        plan.set_time(engine.main_now(locked).ms(), transaction.sees_passed);
+        plan.set_time(engine.shards().main_now(locked).ms(), transaction.sees_passed);
         take(&mut plan.refusals).into_iter().for_each(|refusal| engine.note_refusal(|| refusal));
         Ok(Some(plan.run(engine, |call, transcript| match call.row().action {
             Action::Door(which) => run_by_host(locked, host, call, which, user).play(transcript),

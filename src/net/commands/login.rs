@@ -123,7 +123,7 @@ impl<D: Driver> Service<D> {
 /// Redis's text about a wrong number.
 pub(in crate::net) fn selected(engine: &Engine, args: &Args<'_>) -> Result<u32, Vec<u8>> {
     let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
-    let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config.databases);
+    let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config().databases);
     let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
     db.map_err(|error| error.text("select", args))
 }
@@ -205,7 +205,7 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(engine.outside.host_version().as_bytes());
+    reply.bulk(engine.context().outside.host_version().as_bytes());
     reply.bulk(b"proto");
     reply.integer(if connection.session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
@@ -215,6 +215,6 @@ fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
     reply.bulk(b"role");
     reply.bulk(if engine.gates().has(Gates::READ_ONLY) { b"replica" } else { b"master" });
     reply.bulk(b"modules");
-    let modules = engine.outside.modules();
+    let modules = engine.context().outside.modules();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }

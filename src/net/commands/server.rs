@@ -38,7 +38,7 @@ impl<D: Driver> Service<D> {
     /// MODULE LIST.
     pub(in crate::net) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
         let mut reply = connection.session.reply(output);
-        let modules = self.engine().outside.modules();
+        let modules = self.engine().context().outside.modules();
         if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
     }
 
@@ -109,7 +109,7 @@ impl<D: Driver> Service<D> {
             let text = error_about(before, args.get(1), "'. Try DEBUG HELP.");
             return connection.session.reply(output).error(&text);
         }
-        let now = Now::lazy(self.engine().config.clock);
+        let now = Now::lazy(self.engine().config().clock);
         let args = Args::new(args.from(1));
         let call = Call {
             command,
@@ -226,14 +226,14 @@ fn of_the_port(text: &[u8], shared: &Shared) -> Vec<u8> {
 fn about_clients(name: &str, shared: &Shared) -> usize {
     match name {
         "connected_clients" => shared.clients().len(),
-        "maxclients" => shared.engine.settings.port.max_clients.load(Ordering::Relaxed),
+        "maxclients" => shared.engine.settings().port.max_clients.load(Ordering::Relaxed),
         _ => 0,
     }
 }
 
 fn write_keys(engine: &Engine, out: &mut String) {
-    for db in 0..engine.config.databases {
-        let census = engine.books.census(db);
+    for db in 0..engine.config().databases {
+        let census = engine.ledger.books.census(db);
         if census.keys != 0 {
             _ = write!(
                 out,

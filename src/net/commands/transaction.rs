@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use super::exec::{Plan, aborted, run_as_unit};
 use super::login::selected;
 use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
-use crate::engine::{Apart, Engine, Gate, Host, Locked, Taking};
+use crate::engine::{Apart, Doing, Engine, Gate, Host, Locked, Taking};
 use crate::limits::{MANY_TRIES, OUTPUT_PAUSE};
 use crate::net::connection::{Connection, State};
 use crate::net::driver::Driver;
@@ -47,7 +47,7 @@ impl<D: Driver> Service<D> {
         args: &Args<'_>,
         output: &mut Vec<u8>,
     ) {
-        let most = self.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        let most = self.engine().settings().port.query_limit.load(Ordering::Relaxed);
         let transaction = connection.session.transaction.get_or_insert_default();
         if matches!(named.row().action, Action::Port(PortCommand::Select)) {
             transaction.db = selected(self.engine(), args).ok().or(transaction.db);
@@ -114,7 +114,7 @@ impl<D: Driver> Service<D> {
             let error = Error::TooManyKeys(limits.max_atomic_keys);
             return connection.session.reply(output).error(&error.text("watch", args));
         }
-        if engine.config.safemode || transaction.tries >= MANY_TRIES {
+        if engine.config().safemode || transaction.tries >= MANY_TRIES {
             return self.watch_on_main(connection, keys);
         }
         let watching = &mut transaction.watching;
@@ -158,7 +158,7 @@ impl<D: Driver> Service<D> {
             return session.reply(output).error(NOT_IN_MULTI[0]);
         }
         let flags = session.transaction.as_ref().and_then(|transaction| transaction.flags);
-        match flags.map_or(Gate::Go, |flags| self.shared.engine.port_gate(flags)) {
+        match flags.map_or(Gate::Go, |flags| self.shared.engine.ledger.gate(Doing::OfPort(flags))) {
             Gate::Go => {}
             Gate::Wait => return connection.state = State::Deferred,
             Gate::Refuse(error) => {
@@ -200,7 +200,7 @@ impl<D: Driver> Service<D> {
         output: &mut Vec<u8>,
     ) -> Tried {
         let (engine, session) = (self.engine(), &connection.session);
-        if engine.config.safemode || transaction.tries >= MANY_TRIES {
+        if engine.config().safemode || transaction.tries >= MANY_TRIES {
             return Tried::Apart(Apart::NeedsMain);
         }
         let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };

@@ -24,7 +24,7 @@ impl<D: Driver> Service<D> {
         blocks: bool,
         output: &mut Vec<u8>,
     ) {
-        let now = (self.engine().config.clock)();
+        let now = (self.engine().config().clock)();
         let asked = match which {
             PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
                 Err(error) => {

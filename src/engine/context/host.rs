@@ -1,0 +1,59 @@
+//! What the engine and the ports ask of the host.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use crate::command::{DoorCommand, HostCommand, Transcript};
+use crate::engine::call::Call;
+use crate::engine::jobs::{JobOwner, JobReply};
+use crate::engine::replica_wait::{Awaited, ReplicaWait};
+use crate::engine::users::{PasswordSum, Refusal, User};
+use crate::sync::Locked;
+
+/// The host. Only the holder of its global lock may ask it, between commands; other threads send a
+/// [`MainTask`](super::MainTask).
+pub trait Host: Send + Sync {
+    /// Its version in terms of Redis's.
+    fn version(&self) -> &str;
+
+    /// Whether this is the user's password.
+    fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool;
+
+    /// What a user may do; `None` if there is no such user.
+    fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
+
+    /// A user was refused something, for the host's own log of such cases. Also called when
+    /// [`Host::authenticate`] returned false.
+    fn refused(&self, locked: Locked<'_>, refusal: &Refusal);
+
+    /// The host's own reply to a command without arguments, which must change nothing.
+    fn reply_to(&self, locked: Locked<'_>, command: &CStr) -> Transcript;
+
+    /// The host's own error to WAIT or WAITAOF, if it is a replica.
+    fn refuses_wait(&self, locked: Locked<'_>, awaited: Option<Awaited>) -> Option<Vec<u8>>;
+
+    /// Has a client wait.
+    fn wait_for_replicas(&self, locked: Locked<'_>, wait: ReplicaWait);
+
+    /// INFO's text for these sections.
+    fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]>;
+
+    /// Runs a command that needs the host, for a client of a port, with this user's rights. The
+    /// reply comes now or from a job; within a unit it comes now.
+    fn run_door_command(
+        &self,
+        locked: Locked<'_>,
+        call: &Call<'_>,
+        which: DoorCommand,
+        user: &[u8],
+        owner: JobOwner,
+        reply: Box<dyn JobReply>,
+    );
+
+    /// The host's commands by name, without midi's. A name may come more than once; then the last
+    /// one counts. A subcommand's name is `container|subcommand`.
+    fn commands(&self, locked: Locked<'_>) -> Vec<(Vec<u8>, HostCommand)>;
+
+    /// Settings whose names match any of these patterns, each with its value.
+    fn config_get(&self, locked: Locked<'_>, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)>;
+}

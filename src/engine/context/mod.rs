@@ -1,0 +1,134 @@
+//! What every part of the engine stands on: its settings, and the ways to other threads, to the
+//! host and to the ports.
+
+mod host;
+mod main;
+mod outside;
+mod port;
+mod settings;
+mod workers;
+
+use std::sync::atomic::Ordering;
+
+pub use host::Host;
+pub use main::{ForMain, MainInbox, MainTask};
+pub use outside::{MayLog, Outside, WriteLog};
+pub use port::{Port, PortConfig, PortSettings, PortTurn, Ports};
+pub use settings::{Config, Settings};
+pub use workers::{JobPart, Message, Workers};
+
+use super::call::Call;
+use super::jobs::JobDoor;
+use super::request::{Origin, Request};
+use crate::command::{Args, Transcript};
+use crate::store::Now;
+
+/// The settings, and the ways to other threads, to the host and to the ports.
+pub struct Context {
+    /// Settings that cannot change.
+    pub config: Config,
+    /// Settings that can change.
+    pub settings: Settings,
+    /// Messages for the host's main thread.
+    pub main: MainInbox,
+    /// The inboxes of the workers.
+    pub workers: Workers<Message>,
+    /// The host and the ports.
+    pub outside: Outside,
+}
+
+impl Context {
+    /// `wake_main` wakes the host's main thread.
+    ///
+    /// # Errors
+    /// The system's error if it has no more descriptors.
+    pub(super) fn new(
+        config: Config,
+        settings: Settings,
+        wake_main: Box<dyn Fn() + Send + Sync>,
+    ) -> std::io::Result<Self> {
+        Ok(Context {
+            config,
+            settings,
+            main: MainInbox::default(),
+            workers: Workers::new(config.workers)?,
+            outside: Outside::new(wake_main),
+        })
+    }
+
+    /// Leaves a message for the main thread.
+    pub(super) fn send_to_main(&self, message: ForMain) {
+        if self.main.push(message) {
+            self.outside.wake_main();
+        }
+    }
+
+    /// Has the main thread run a task between two commands.
+    pub fn send_main_task(&self, task: MainTask) {
+        self.send_to_main(ForMain::Task(task));
+    }
+
+    /// As [`Context::send_main_task`], of a task that writes to keys: it waits while clients are
+    /// paused.
+    pub fn send_writing_task(&self, task: MainTask) {
+        self.send_to_main(ForMain::Write(task));
+    }
+
+    /// Sends requests that have their replies to their origins: one message and at most one wake-up
+    /// for all. If the main thread were woken for the first of many, it would take the processor
+    /// from the worker.
+    pub(super) fn send_back(&self, requests: impl Iterator<Item = Box<Request>>) {
+        let for_main = requests.filter_map(|request| match request.origin {
+            Origin::Main(_) => Some(ForMain::Answer(request)),
+            Origin::Worker { worker, .. } => {
+                self.workers.send(worker, Message::Completed(request));
+                None
+            }
+        });
+        if self.main.push_all(for_main) {
+            self.outside.wake_main();
+        }
+    }
+
+    /// Writes a finished request's reply on a worker, because it is too large for the main thread;
+    /// then the request returns to its origin.
+    pub(super) fn reply_on_worker(&self, request: Box<Request>) {
+        self.workers.send_to_any(Message::Reply(request));
+    }
+
+    /// Has every worker visit its port's connections again: the reason that they wait may be gone.
+    pub fn wake_ports(&self) {
+        self.workers.wake_all();
+    }
+
+    /// The largest reply that a client of that door may get, in bytes.
+    pub fn most_reply(&self, door: JobDoor) -> usize {
+        match door {
+            JobDoor::Port => self.settings.port.most_output(),
+            JobDoor::Host => self.settings.host_output.load(Ordering::Relaxed),
+            JobDoor::None => usize::MAX,
+        }
+    }
+
+    /// The transcript for a request's reply, limited to what may wait for its client.
+    pub(super) fn transcript_for(&self, request: &Request) -> Transcript {
+        Transcript::up_to(match &request.origin {
+            Origin::Main(client) => client.most_reply(),
+            Origin::Worker { .. } => self.most_reply(JobDoor::Port),
+        })
+    }
+
+    /// The call of a request, for a worker, which may make a reply of any size.
+    pub fn call_of<'a>(&self, request: &Request, args: Args<'a>) -> Call<'a> {
+        let limits = self.settings.limits(usize::MAX);
+        Call {
+            command: request.command,
+            args,
+            db: request.db,
+            now: Now::lazy(self.config.clock).seeing_passed(request.sees_passed),
+            limits: if self.config.safemode { limits } else { limits.alone() },
+            prefix: request.prefix,
+            author: request.author(),
+        }
+    }
+}

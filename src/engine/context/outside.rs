@@ -1,0 +1,111 @@
+//! The engine's links to the world outside: the host, and the ports of all workers.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::host::Host;
+use super::port::Ports;
+use crate::command::Transcript;
+use crate::engine::ledger::{Logged, Wrote};
+use crate::sync::Locked;
+
+/// Whether the host's log may be written to right now.
+pub type MayLog = fn(Locked<'_>) -> bool;
+
+/// Writes to the host's log, in the order of the calls.
+pub type WriteLog = Box<dyn Fn(Locked<'_>, Logged<'_>) -> Wrote + Send + Sync>;
+
+/// The host and the ports, as far as they have been set.
+pub struct Outside {
+    /// Wakes the main thread.
+    wake_main: Box<dyn Fn() + Send + Sync>,
+    /// Asks the host whether midi may write, and how much.
+    ask_host: OnceLock<fn(Locked<'_>)>,
+    host: OnceLock<Box<dyn Host>>,
+    log: OnceLock<(MayLog, WriteLog)>,
+    /// The host's modules, as HELLO lists them.
+    modules: Mutex<Arc<Transcript>>,
+    ports: OnceLock<Box<dyn Ports>>,
+}
+
+impl Outside {
+    pub(super) fn new(wake_main: Box<dyn Fn() + Send + Sync>) -> Self {
+        Outside {
+            wake_main,
+            ask_host: OnceLock::new(),
+            host: OnceLock::new(),
+            log: OnceLock::new(),
+            modules: Mutex::default(),
+            ports: OnceLock::new(),
+        }
+    }
+
+    /// Wakes the main thread.
+    pub fn wake_main(&self) {
+        (self.wake_main)();
+    }
+
+    /// Sets how the holder of the global lock asks the host about writing; the answer comes back
+    /// through `Ledger::set_gates` and `Ledger::set_credit`.
+    pub fn on_ask_host(&self, ask: fn(Locked<'_>)) {
+        let _ = self.ask_host.set(ask);
+    }
+
+    pub(in crate::engine) fn ask_host(&self, locked: Locked<'_>) {
+        if let Some(ask) = self.ask_host.get() {
+            ask(locked);
+        }
+    }
+
+    /// Sets the host, for main-thread tasks.
+    pub fn meet_host(&self, host: Box<dyn Host>) {
+        let _ = self.host.set(host);
+    }
+
+    /// Sets how the holder of the global lock writes to the host's log, and how it asks whether it
+    /// may right now.
+    pub fn on_log(&self, may_log: MayLog, write: WriteLog) {
+        let _ = self.log.set((may_log, write));
+    }
+
+    /// Whether there is a log of the host's, to which may be written right now.
+    pub(in crate::engine) fn may_log(&self, locked: Locked<'_>) -> bool {
+        self.log.get().is_some_and(|(may_log, _)| may_log(locked))
+    }
+
+    /// Writes to the host's log. Without a host, all is taken.
+    pub(in crate::engine) fn log(&self, locked: Locked<'_>, logged: Logged<'_>) -> Wrote {
+        self.log.get().map_or(Wrote::Taken, |(_, write)| write(locked, logged))
+    }
+
+    /// The host, once it has been set.
+    pub fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(|host| &**host)
+    }
+
+    /// The host's version, in terms of Redis's.
+    pub fn host_version(&self) -> &str {
+        self.host.get().map_or("7.0.0", |host| host.version())
+    }
+
+    /// Sets the list of the host's modules for HELLO.
+    pub fn set_modules(&self, list: Transcript) {
+        *self.modules.lock() = Arc::new(list);
+    }
+
+    /// The list of the host's modules for HELLO; empty until it is set.
+    pub fn modules(&self) -> Arc<Transcript> {
+        Arc::clone(&self.modules.lock())
+    }
+
+    /// Sets the ports, for INFO and for a forked child.
+    pub fn meet_ports(&self, ports: Box<dyn Ports>) {
+        let _ = self.ports.set(ports);
+    }
+
+    /// The ports, once they have been set.
+    pub fn ports(&self) -> Option<&dyn Ports> {
+        self.ports.get().map(|ports| &**ports)
+    }
+}

@@ -1,0 +1,123 @@
+//! Ports: what a worker serves beside its shards, as far as the worker must know.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::engine::request::Request;
+use crate::limits;
+
+/// A worker's part of the ports. It stays on the worker's thread.
+pub trait Port {
+    /// A command that a connection had queued has run.
+    fn completed(&mut self, request: Box<Request>);
+
+    /// Serves what is ready. If nothing is, waits this long (zero: not at all), or until the
+    /// worker's [`Waker`](crate::sync::Waker) is called; a long wait may take a tenth of a second
+    /// more or less.
+    fn turn(&mut self, wait: Duration) -> PortTurn;
+
+    /// Whether there is nothing to do at once. After this call, a thread that leaves a message
+    /// wakes the worker.
+    fn may_sleep(&mut self) -> bool;
+
+    /// The worker is awake again.
+    fn awake(&mut self);
+}
+
+/// What happened in a turn of a port.
+pub struct PortTurn {
+    /// The time at the end of the wait.
+    pub began: Instant,
+    /// Whether there were events for any connection.
+    pub had_events: bool,
+}
+
+/// The ports of all workers, for INFO and for a forked child.
+pub trait Ports: Send + Sync {
+    /// Calls `field` with each name and value of INFO, in order.
+    fn tell(&self, field: &mut dyn FnMut(&str, &str));
+
+    /// The descriptors that they listen on. A forked child must close them: it may live longer than
+    /// this process, and would keep the address in use.
+    fn listeners(&self) -> &[i32];
+}
+
+/// How the ports are opened. It cannot change while they are open.
+#[derive(Clone, Debug, Default)]
+pub struct PortConfig {
+    /// `midi.port`; 0 opens none.
+    pub port: u16,
+    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one that begins
+    /// with `-` may be unavailable. An empty list opens no TCP port.
+    pub bind: Vec<String>,
+    /// `midi.unixsocket`; empty opens none.
+    pub unixsocket: String,
+    /// `midi.unixsocketperm`, a file mode; 0 keeps the mode that the umask gives.
+    pub unixsocketperm: u32,
+    /// The kernel's limit of connections that wait to be accepted.
+    pub backlog: i32,
+    /// Why no port may be opened, if there is a reason.
+    pub obstacle: Option<&'static str>,
+}
+
+impl PortConfig {
+    /// Whether the settings ask for any port, whatever the obstacle.
+    pub fn are_wanted(&self) -> bool {
+        self.port != 0 || !self.unixsocket.is_empty()
+    }
+}
+
+/// What can change at any time.
+#[derive(Debug)]
+pub struct PortSettings {
+    /// `midi.maxclients`: connections of all ports together.
+    pub max_clients: AtomicUsize,
+    /// `midi.timeout` in seconds: idle connections are closed after it; 0 is never.
+    pub timeout: AtomicUsize,
+    /// `midi.tcp-keepalive` in seconds; 0 is off.
+    pub keepalive: AtomicUsize,
+    /// `midi.client-query-buffer-limit`, in bytes.
+    pub query_limit: AtomicUsize,
+    /// `midi.output-buffer-hard-limit`, in bytes; 0 is none.
+    pub output_hard: AtomicUsize,
+    /// `midi.output-buffer-soft-limit`, in bytes; 0 is none.
+    pub output_soft: AtomicUsize,
+    /// `midi.output-buffer-soft-seconds`.
+    pub output_soft_seconds: AtomicUsize,
+    /// `midi.reply-after run`: a write is answered as soon as it has run, not when it is logged.
+    pub reply_after_run: AtomicBool,
+    /// `midi.protected-mode`.
+    pub protected: AtomicBool,
+    /// The lowest descriptor for the ports' connections: lower ones are left for the host's own
+    /// clients, because the host refuses those that are too high.
+    pub first_descriptor: AtomicUsize,
+}
+
+impl PortSettings {
+    /// The most bytes of replies that may wait for a client; `usize::MAX` for no limit.
+    pub fn most_output(&self) -> usize {
+        match self.output_hard.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
+}
+
+/// The defaults of limits.rs; no limit if it has none.
+impl Default for PortSettings {
+    fn default() -> Self {
+        let size = |limit: i64| AtomicUsize::new(limit as usize);
+        PortSettings {
+            max_clients: size(limits::MAX_CLIENTS_DEFAULT),
+            timeout: AtomicUsize::new(0),
+            keepalive: AtomicUsize::new(0),
+            query_limit: size(limits::QUERY_LIMIT_DEFAULT),
+            output_hard: size(limits::OUTPUT_HARD_DEFAULT),
+            output_soft: AtomicUsize::new(0),
+            output_soft_seconds: AtomicUsize::new(0),
+            reply_after_run: AtomicBool::new(false),
+            protected: AtomicBool::new(false),
+            first_descriptor: AtomicUsize::new(0),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Running a command on this thread, with the tokens that this thread holds.
+
+use arrayvec::ArrayVec;
+use smallvec::SmallVec;
+
+use super::all_keys;
+use crate::command::{
+    Action, Error, Events, HeldKeys, ManyKeys, OnEachKey, OnManyKeys, OneKey, Reply,
+};
+use crate::engine::Engine;
+use crate::engine::call::{Call, Outcome, Taking};
+use crate::engine::ledger::{KeysInHand, Mode, NamedKey, is_live, shards_of};
+use crate::engine::shards::{HeldShard, HeldTogether, KeyAt, ManyHeld, of_shard};
+use crate::engine::slot::ThreadSlot;
+use crate::limits::{AHEAD, KEYS_AT_ONCE};
+use crate::store::{Done, Edit, KeyHash, Now};
+
+impl Engine {
+    /// Tries to run a command on this thread.
+    #[inline(always)]
+    pub fn attempt(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        if call.row().is_on_one_shard(call.args.len()) {
+            return self.attempt_one(slot, call, taking, reply);
+        }
+        self.attempt_several(slot, call, taking, reply)
+    }
+
+    /// [`Engine::attempt`] for callers off the hot path: one function that is not inlined, so that
+    /// the copies on the hot path can be inlined whole.
+    #[inline(never)]
+    pub(in crate::engine) fn attempt_outlined(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        self.attempt(slot, call, taking, reply)
+    }
+
+    fn attempt_several(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        match call.row().action {
+            Action::EachKey(each) => self.attempt_each(slot, call, taking, each, reply),
+            Action::ManyKeys(run) => self.attempt_many(slot, call, taking, run, reply),
+            Action::AllKeys(which) => all_keys::attempt(self, slot, call, taking, which, reply),
+            Action::OneKey(_) | Action::Door(_) | Action::Port(_) => {
+                call.outcome_of(Err(Error::Internal), reply)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn attempt_one(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let hash = self.shards().hasher.hash(call.first_key());
+        let shard = self.shards().of(hash);
+        let Some(mut held) = self.shards().take(shard, taking) else {
+            return Outcome::Busy;
+        };
+        let outcome = self.run_one(slot, call, hash, shard, &mut held, reply);
+        self.ledger.release(slot, shard, held);
+        outcome
+    }
+
+    /// Runs calls one after the other, each on one shard and all in one database, with all their
+    /// shards held together: what the later calls need is fetched from memory while the first ones
+    /// run. Stops at the first call that is not done, when `is_enough` (asked after each call) says
+    /// that the reply is long enough to let others have the shards, or when the host's memory
+    /// credit is used up. Returns how many calls were done, and the outcome of the last one tried.
+    pub fn attempt_run<'a, R: Reply>(
+        &self,
+        slot: &ThreadSlot,
+        calls: impl Iterator<Item = Call<'a>> + Clone,
+        reply: &mut R,
+        mut is_enough: impl FnMut(&R) -> bool,
+    ) -> (usize, Outcome) {
+        // In steps, each for all calls: a step prefetches the memory that the next one needs.
+        // Taking a token makes the processor wait for earlier prefetches, so it is a step of its
+        // own.
+        let (shards, mut db) = (self.shards(), 0);
+        let mut hashes: ArrayVec<KeyHash, AHEAD> = ArrayVec::new();
+        for call in calls.clone().take(AHEAD) {
+            let hash = shards.hasher.hash(call.first_key());
+            shards.prefetch(shards.of(hash));
+            hashes.push(hash);
+            db = call.db;
+        }
+        let mut held = HeldTogether::default();
+        // For each call that can run: its hash, and the place of its shard.
+        let mut places: ArrayVec<(KeyHash, usize), AHEAD> = ArrayVec::new();
+        for &hash in &hashes {
+            let Some(place) = held.place(shards, shards.of(hash), Taking::WORKER) else { break };
+            places.push((hash, place));
+        }
+        for &(hash, place) in &places {
+            held.at(place).1.db(db).prefetch(hash);
+        }
+        let (mut done, mut outcome) = (0, Outcome::Busy);
+        for &(hash, place) in &places {
+            held.at(place).1.db(db).prefetch_entry(hash);
+        }
+        for (call, &(hash, place)) in calls.zip(&places) {
+            let (shard, token) = held.at(place);
+            outcome = self.run_one(slot, &call, hash, shard, token, reply);
+            if outcome != Outcome::Done {
+                break;
+            }
+            done += 1;
+            // The calls after this one passed the gate before it used up the credit.
+            if is_enough(reply)
+                || self.ledger.admission.is_metered(slot, &call)
+                    && !self.ledger.admission.credit_left()
+            {
+                break;
+            }
+        }
+        held.into_iter().for_each(|(shard, token)| self.ledger.release(slot, shard, token));
+        (done, outcome)
+    }
+
+    /// Runs a command that needs one shard, which the caller holds.
+    #[inline(always)]
+    pub(super) fn run_one(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        hash: KeyHash,
+        shard: u32,
+        held: &mut HeldShard<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        if !held.watched.is_empty() && self.is_watched(slot, call, held) {
+            return Outcome::NeedsMain;
+        }
+        let mut hiding = None;
+        let Some(now) = self.time_for(slot, call, &mut hiding) else {
+            return Outcome::NeedsMain;
+        };
+        let mut events = Events::new(self.ledger.notifications.is_listening(), call.db);
+        let mut done = Done::keeping(self.ledger.keeping());
+        let outcome = {
+            let table = held.db(call.db);
+            let key =
+                Edit::new(table, &self.shards().hasher, hash, call.first_key(), now, &mut done);
+            let mut cx = OneKey { key, args: call.args, limits: &call.limits, events: &mut events };
+            slot.counted(call.command, || {
+                let result = match call.row().action {
+                    Action::OneKey(run) => run.run(&mut cx, reply),
+                    Action::EachKey(each) => {
+                        reply.integer(i64::from(each.run(&mut cx)));
+                        Ok(())
+                    }
+                    _ => Err(Error::Internal),
+                };
+                call.outcome_of(result, reply)
+            })
+        };
+        if done.is_anything() {
+            let at = KeyAt { shard, db: call.db, hash };
+            self.ledger.end_edit(
+                self.ledger.account(slot, call),
+                held,
+                at,
+                || call.first_key(),
+                &mut done,
+            );
+        }
+        if events.are_wanted() {
+            self.ledger.leave_events(call.author, &events, |_| call.first_key());
+        }
+        outcome
+    }
+
+    /// Whether only the main thread may run a command, because it writes to a key that the host
+    /// watches.
+    #[cold]
+    fn is_watched(&self, slot: &ThreadSlot, call: &Call<'_>, held: &HeldShard<'_>) -> bool {
+        call.row().flags.write
+            && !slot.is_main()
+            && held.watched.concerns(call.db, call.first_key())
+    }
+
+    /// The time at which a call runs in this mode; see [`Engine::now_in_mode`]. `None` for a write
+    /// on a worker that passed the gate just before the keyspace was closed to it. The main thread
+    /// itself closes the keyspace, so there the gate is never out of date.
+    #[inline]
+    fn time_for<'c>(
+        &self,
+        slot: &ThreadSlot,
+        call: &'c Call<'_>,
+        hiding: &'c mut Option<Now>,
+    ) -> Option<&'c Now> {
+        let is_late =
+            |mode: Mode| !mode.is_open_to_workers() && call.row().flags.write && !slot.is_main();
+        match self.mode() {
+            _ if self.ledger.admission.is_plain() => Some(&call.now),
+            mode if is_late(mode) => None,
+            _ => Some(self.ledger.admission.now_in_mode(&call.now, hiding)),
+        }
+    }
+
+    fn attempt_each(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        each: OnEachKey,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let keys = call.args.from(1);
+        if keys.len() > KEYS_AT_ONCE {
+            return Outcome::Long;
+        }
+        match self.each_key(slot, call, keys, taking, each) {
+            Err(outcome) => outcome,
+            Ok(count) => {
+                slot.called(call.command);
+                reply.integer(count);
+                Outcome::Done
+            }
+        }
+    }
+
+    /// Runs `each` on every key; returns for how many it gave true.
+    ///
+    /// # Errors
+    /// `Busy` or `NeedsMain`: why it cannot run on this thread, or not now.
+    pub(in crate::engine) fn each_key(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        keys: &[&[u8]],
+        taking: Taking<'_>,
+        each: OnEachKey,
+    ) -> Result<i64, Outcome> {
+        self.with_many(slot, call, keys.iter().copied(), taking, |keys, events| {
+            self.count_keys(call, each, keys, events)
+        })
+    }
+
+    /// Runs `each` on every key; returns for how many it gave true.
+    fn count_keys(
+        &self,
+        call: &Call<'_>,
+        each: OnEachKey,
+        keys: &mut KeysInHand<'_, '_>,
+        events: &mut Events,
+    ) -> i64 {
+        let mut count = 0;
+        for number in 0..keys.len() {
+            events.begin(number);
+            count += i64::from(each.run(&mut OneKey {
+                key: keys.edit(number, call.db),
+                args: call.args,
+                limits: &call.limits,
+                events,
+            }));
+        }
+        count
+    }
+
+    fn attempt_many(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        taking: Taking<'_>,
+        run: OnManyKeys,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let keys = call.row().key_arguments(&call.args);
+        if keys.len() > call.limits.max_atomic_keys {
+            return call.outcome_of(Err(Error::TooManyKeys(call.limits.max_atomic_keys)), reply);
+        }
+        let outcome = self.with_many(slot, call, keys, taking, |keys, events| {
+            self.run_many(slot, call, run, reply, keys, events)
+        });
+        outcome.unwrap_or_else(|reason| reason)
+    }
+
+    fn run_many(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        run: OnManyKeys,
+        reply: &mut dyn Reply,
+        keys: &mut KeysInHand<'_, '_>,
+        events: &mut Events,
+    ) -> Outcome {
+        let in_one_go;
+        let mut cx = self.many_keys(call, keys, events);
+        if self.jobs.have_room(self.settings()).is_err() {
+            in_one_go = call.limits.in_one_go();
+            cx.limits = &in_one_go;
+        }
+        slot.counted(call.command, || call.outcome_of(run.run(&mut cx, reply), reply))
+    }
+
+    /// The context of a command on several keys.
+    pub(in crate::engine) fn many_keys<'a>(
+        &self,
+        call: &'a Call<'_>,
+        keys: &'a mut KeysInHand<'_, '_>,
+        events: &'a mut Events,
+    ) -> ManyKeys<'a> {
+        let (databases, cluster) = (self.config().databases, self.config().cluster);
+        let (args, db, now, limits) = (call.args, call.db, &call.now, &call.limits);
+        ManyKeys { args, keys, db, databases, cluster, now, limits, events }
+    }
+
+    /// Runs a command on several keys, whose shards the caller holds.
+    pub(super) fn run_on_held(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        held: &mut ManyHeld<'_>,
+        reply: &mut dyn Reply,
+    ) -> Outcome {
+        let names = self.named(call.row().key_arguments(&call.args));
+        let outcome =
+            self.with_held(slot, call, &names, held, |keys, events| match call.row().action {
+                Action::ManyKeys(run) => self.run_many(slot, call, run, reply, keys, events),
+                Action::EachKey(each) => {
+                    slot.called(call.command);
+                    reply.integer(self.count_keys(call, each, keys, events));
+                    Outcome::Done
+                }
+                _ => call.outcome_of(Err(Error::Internal), reply),
+            });
+        outcome.unwrap_or_else(|reason| reason)
+    }
+
+    fn named<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> SmallVec<[NamedKey<'k>; 8]> {
+        keys.map(|key| (self.shards().hasher.hash(key), key)).collect()
+    }
+
+    /// Holds the shards of all these keys together while `run` works on them. The error says why
+    /// that is not possible: `Busy` or `NeedsMain`.
+    pub(in crate::engine) fn with_many<'k, R>(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        keys: impl Iterator<Item = &'k [u8]>,
+        taking: Taking<'_>,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
+        let names = self.named(keys);
+        let mut held = self
+            .shards()
+            .take_many(&shards_of(self.shards(), &names), taking)
+            .ok_or(Outcome::Busy)?;
+        let result = self.with_held(slot, call, &names, &mut held, run);
+        self.ledger.release_many(slot, held);
+        result
+    }
+
+    /// [`Engine::with_many`] with shards that the caller holds; `held` may have others too.
+    fn with_held<R>(
+        &self,
+        slot: &ThreadSlot,
+        call: &Call<'_>,
+        names: &[NamedKey<'_>],
+        held: &mut ManyHeld<'_>,
+        run: impl FnOnce(&mut KeysInHand<'_, '_>, &mut Events) -> R,
+    ) -> Result<R, Outcome> {
+        if call.row().flags.write && !slot.is_main() && self.is_for_main(held, call, names) {
+            return Err(Outcome::NeedsMain);
+        }
+        let mut hiding = None;
+        let now = self.time_for(slot, call, &mut hiding).ok_or(Outcome::NeedsMain)?;
+        let mut events = Events::new(self.ledger.notifications.is_listening(), call.db);
+        let mut keys = KeysInHand::new(&self.ledger, call.db, now, names, held);
+        let result = run(&mut keys, &mut events);
+        self.ledger.begin_group(slot);
+        keys.end(self.ledger.account(slot, call), call, &events);
+        self.ledger.end_group(slot);
+        Ok(result)
+    }
+
+    /// Whether a write on a worker concerns keys that the host watches. An `EachKey` command may be
+    /// part of a job, which cannot move to the main thread: so its changes are announced.
+    fn is_for_main(
+        &self,
+        held: &mut ManyHeld<'_>,
+        call: &Call<'_>,
+        names: &[NamedKey<'_>],
+    ) -> bool {
+        if held.iter().all(|(_, shard)| !shard.watched.has_marks()) {
+            return false;
+        }
+        // Other actions may change keys of another database too: no need to know which.
+        if !matches!(call.row().action, Action::EachKey(_)) {
+            return true;
+        }
+        let mut found = false;
+        for &(hash, key) in names {
+            let shard = of_shard(held, self.shards().of(hash));
+            if shard.watched.concerns(call.db, key) && is_live(shard, call.db, hash, key, &call.now)
+            {
+                self.ledger.announce_change(call.db, key);
+                found = true;
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,229 @@
+//! KEYSPACEDIGEST: every worker adds up the hashes of the keys in its own shards.
+//!
+//! ```text
+//! key       XXH3(type 1 │ key's length 4 │ key │ 0, or 1 and expiry 8 │ value)
+//! database  the sum of its keys
+//! keyspace  the sum of XXH3(database's number 4 │ its sum 16), over the databases that have keys
+//! ```
+//!
+//! XXH3 has 128 bits here, and sums are modulo 2^128, so that it does not matter which worker comes
+//! to a key, and when. Numbers are little-endian; the expiry is in Unix milliseconds. The page
+//! docs/commands/keyspacedigest.md promises all this to clients, who compare digests of servers
+//! with different versions of midi: it cannot change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::visits::{NextVisit, Visits};
+use crate::command::Reply;
+use crate::engine::{Engine, Part, Progress, Slice, Task, Work};
+use crate::limits::DIGEST_PIECE_BYTES;
+use crate::store::{Entry, EntryRef, KeyHasher, Store, Type};
+
+/// The sums of the databases that were visited, by number.
+type Sums = BTreeMap<u32, u128>;
+
+/// The digest of one database, or of all.
+pub(super) fn work(engine: &Engine, only: Option<u32>) -> Work {
+    let task = Arc::new(DigestTask { only, sums: Mutex::default() });
+    let first = || Place { db: only.unwrap_or(0), cursor: Some(0), large: Vec::new() };
+    Work::on_every_worker(engine, task.clone(), u64::from(engine.shards().count()), |worker| {
+        DigestPart {
+            task: Arc::clone(&task),
+            shards: Visits::new(engine.shards().owned_by(worker).map(|shard| (shard, first()))),
+            sums: Sums::new(),
+            bytes: Vec::new(),
+        }
+    })
+}
+
+struct DigestTask {
+    only: Option<u32>,
+    sums: Mutex<Sums>,
+}
+
+impl Task for DigestTask {
+    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        let sums = self.sums.lock();
+        let digest = match self.only {
+            Some(db) => sums.get(&db).copied().unwrap_or(0),
+            None => sum_of_all(&sums),
+        };
+        reply.bulk(format!("{digest:032x}").as_bytes());
+        true
+    }
+}
+
+/// Databases without keys must not count: which of them have a table depends on their past.
+fn sum_of_all(sums: &Sums) -> u128 {
+    let numbered = sums.iter().filter(|&(_, &sum)| sum != 0).map(|(db, sum)| {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&db.to_le_bytes());
+        bytes[4..].copy_from_slice(&sum.to_le_bytes());
+        xxh3_128(&bytes)
+    });
+    numbered.fold(0, u128::wrapping_add)
+}
+
+struct DigestPart {
+    task: Arc<DigestTask>,
+    shards: Visits<Place>,
+    sums: Sums,
+    /// Room for what is hashed of a key.
+    bytes: Vec<u8>,
+}
+
+/// How far the visit of a shard has come.
+struct Place {
+    db: u32,
+    /// Where the visit of the database goes on; `None` at its end.
+    cursor: Option<u32>,
+    /// Keys before the cursor whose values are still to be hashed.
+    large: Vec<LargeKey>,
+}
+
+/// A key whose value is hashed piece by piece: hashing all of it would take too long.
+struct LargeKey {
+    key: Box<[u8]>,
+    hasher: Box<Xxh3>,
+    /// How many bytes of the value have been hashed.
+    done: usize,
+}
+
+impl Part for DigestPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        loop {
+            let (shard, mut place, held) = match self.shards.next(slice) {
+                NextVisit::Shard(shard, place, held) => (shard, place, held),
+                NextVisit::Blocked => return Progress::Blocked,
+                NextVisit::Done => break,
+            };
+            let is_done = self.visit(slice, &held, &mut place);
+            slice.engine.ledger.release(slice.slot, shard, held);
+            if is_done {
+                slice.advance(1);
+            } else {
+                self.shards.go_on(shard, place);
+            }
+            if slice.spent() {
+                return Progress::More;
+            }
+        }
+        let mut all = self.task.sums.lock();
+        for (&db, sum) in &self.sums {
+            let of_db = all.entry(db).or_default();
+            *of_db = of_db.wrapping_add(*sum);
+        }
+        Progress::Done
+    }
+}
+
+impl DigestPart {
+    /// Visits the held shard as far as the slice allows. True at its end.
+    fn visit(&mut self, slice: &Slice<'_>, store: &Store, place: &mut Place) -> bool {
+        let hasher = &slice.engine.shards().hasher;
+        loop {
+            let sum = self.sums.entry(place.db).or_default();
+            if let Some(large) = place.large.last_mut() {
+                if let Some(hash) = large.next_piece(hasher, store, place.db) {
+                    *sum = sum.wrapping_add(hash);
+                    place.large.pop();
+                }
+            } else if let Some(cursor) = place.cursor {
+                place.visit_bucket(hasher, store, cursor, sum, &mut self.bytes);
+            } else if !place.next_db(store, self.task.only) {
+                return true;
+            }
+            if slice.spent() {
+                return false;
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Adds the keys of the bucket at the cursor.
+    fn visit_bucket(
+        &mut self,
+        hasher: &KeyHasher,
+        store: &Store,
+        cursor: u32,
+        sum: &mut u128,
+        bytes: &mut Vec<u8>,
+    ) {
+        let large = &mut self.large;
+        let mut add = |entry: EntryRef<'_>| {
+            // Expired keys count as long as they are there: a digest depends on no clock.
+            write_head(&entry, bytes);
+            let value = Entry::string(&entry).unwrap_or_default();
+            if value.len() > DIGEST_PIECE_BYTES {
+                large.push(LargeKey::new(entry.key(), bytes));
+            } else {
+                bytes.extend_from_slice(value);
+                *sum = sum.wrapping_add(xxh3_128(bytes));
+            }
+        };
+        let table = store.table(self.db);
+        self.cursor = table.and_then(|table| table.scan_bucket(hasher, cursor, &mut add));
+    }
+
+    /// Goes on to the next database of the shard. False if there is none to visit.
+    fn next_db(&mut self, store: &Store, only: Option<u32>) -> bool {
+        let next = if only.is_none() { store.next_db(self.db + 1) } else { None };
+        let Some(db) = next else { return false };
+        (self.db, self.cursor) = (db, Some(0));
+        true
+    }
+}
+
+impl LargeKey {
+    /// A key whose hash begins with `head`.
+    fn new(key: &[u8], head: &[u8]) -> Self {
+        let mut hasher = Box::new(Xxh3::new());
+        hasher.update(head);
+        LargeKey { key: key.into(), hasher, done: 0 }
+    }
+
+    /// Hashes the next piece of the value. Returns the key's hash at the end, 0 if the key has been
+    /// removed meanwhile; `None` if there is more.
+    fn next_piece(&mut self, hasher: &KeyHasher, store: &Store, db: u32) -> Option<u128> {
+        let table = store.table(db);
+        let found = table.and_then(|table| {
+            table.find(hasher.hash(&self.key), &self.key).map(|found| table.entry(found))
+        });
+        let Some(string) = found.and_then(|entry| entry.string().ok()) else { return Some(0) };
+        // It may be another value by now, even a shorter one. Then the digest is of no moment, as
+        // whenever somebody writes.
+        let rest = string.bytes().get(self.done..).unwrap_or_default();
+        let piece = &rest[..rest.len().min(DIGEST_PIECE_BYTES)];
+        self.hasher.update(piece);
+        self.done += piece.len();
+        (piece.len() == rest.len()).then(|| self.hasher.digest128())
+    }
+}
+
+/// Replaces `bytes` with what is hashed of a key before its value.
+fn write_head(entry: &Entry, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.push(match entry.value_type() {
+        Type::String => 0,
+        #[cfg(test)]
+        Type::Other => u8::MAX,
+    });
+    // Keys are far shorter than 4 GiB: entries keep their lengths in 32 bits.
+    bytes.extend_from_slice(&(entry.key().len() as u32).to_le_bytes());
+    bytes.extend_from_slice(entry.key());
+    match entry.expire_at() {
+        None => bytes.push(0),
+        Some(at) => {
+            bytes.push(1);
+            bytes.extend_from_slice(&at.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

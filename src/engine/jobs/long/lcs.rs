@@ -1,0 +1,111 @@
+//! LCS of values that are not short: they are copied, or shared, while their shards are held; the
+//! computation then needs no shard.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::command::{Error, Lcs, LcsOptions, OwnedArgs, Reply};
+use crate::engine::{Author, Call, Engine, Part, Progress, Slice, Task, Work};
+use crate::store::SharedValue;
+
+/// The longest common subsequence of the values of a call's two keys.
+pub(super) fn work(engine: &Engine, call: &Call<'_>) -> Result<Work, Error> {
+    let found = Arc::new(Mutex::new(None));
+    let part = LcsPart {
+        args: call.args.to_owned(usize::MAX),
+        options: LcsOptions::parse(&call.args)?,
+        command: call.command,
+        db: call.db,
+        prefix: call.prefix,
+        lcs: None,
+        found: Arc::clone(&found),
+    };
+    Ok(Work {
+        parts: vec![Box::new(part)],
+        task: Arc::new(LcsTask(found)),
+        // Set once the values are known.
+        total: 0,
+        first_worker: engine.shards().owner(engine.shards().of_key(call.first_key())),
+        sees_passed: false,
+    })
+}
+
+struct LcsPart {
+    args: OwnedArgs,
+    options: LcsOptions,
+    command: usize,
+    db: u32,
+    prefix: &'static str,
+    /// Set once the values have been read.
+    lcs: Option<Lcs>,
+    found: Arc<Mutex<Option<Lcs>>>,
+}
+
+impl Part for LcsPart {
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress {
+        let Some(lcs) = &mut self.lcs else {
+            return self.begin(slice);
+        };
+        let before = lcs.rows_done();
+        let done = lcs.go_on(&mut || slice.spent());
+        slice.advance(lcs.rows_done() - before);
+        if !done {
+            return Progress::More;
+        }
+        *self.found.lock() = self.lcs.take();
+        Progress::Done
+    }
+}
+
+impl LcsPart {
+    fn begin(&mut self, slice: &Slice<'_>) -> Progress {
+        match self.values(slice) {
+            None => Progress::Blocked,
+            Some(Err(error)) => {
+                slice.refuse(error);
+                Progress::Done
+            }
+            Some(Ok(values)) => {
+                let lcs = Lcs::new(values, self.options);
+                if let Some(job) = slice.job {
+                    job.total.store(lcs.rows(), Ordering::Relaxed);
+                }
+                self.lcs = Some(lcs);
+                Progress::More
+            }
+        }
+    }
+
+    /// `None` if a token was busy.
+    fn values(&self, slice: &Slice<'_>) -> Option<Result<[SharedValue; 2], Error>> {
+        let engine = slice.engine;
+        let taking = slice.taking();
+        self.args.with(|args| {
+            let call = Call {
+                command: self.command,
+                args,
+                db: self.db,
+                now: slice.now(),
+                limits: engine.settings().limits(usize::MAX),
+                prefix: self.prefix,
+                author: Author::Nobody,
+            };
+            let keys = call.row().key_arguments(&call.args);
+            let values = engine.with_many(slice.slot, &call, keys, taking, |keys, events| {
+                engine.many_keys(&call, keys, events).lcs_values()
+            });
+            // It only reads, so a busy token is the only obstacle.
+            values.ok()
+        })
+    }
+}
+
+struct LcsTask(Arc<Mutex<Option<Lcs>>>);
+
+impl Task for LcsTask {
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool {
+        self.0.lock().as_mut().is_none_or(|lcs| lcs.reply(reply, &mut || slice.spent()))
+    }
+}

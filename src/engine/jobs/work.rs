@@ -1,0 +1,368 @@
+//! Long work in short slices, divided among the workers: what a job (`job.rs`) does.
+//!
+//! A job's *parts* run on the workers, one slice a turn, round-robin with the parts of other jobs.
+//! The worker of the last part to end makes the reply, in slices too.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::{GO_ON, Job, JobDoor, JobOwner, JobReply, Jobs, Progress};
+use crate::command::{Args, COMMANDS, Error, Reply};
+use crate::engine::Engine;
+use crate::engine::call::Taking;
+use crate::engine::context::{Context, ForMain, JobPart, Message};
+use crate::engine::ledger::{Doing, Gate};
+use crate::engine::shards::HeldShard;
+use crate::engine::slot::ThreadSlot;
+use crate::limits::SLICE;
+use crate::store::Now;
+use crate::sync::Locked;
+
+/// What all parts of a job have in common, and how its reply is made.
+pub trait Task: Send + Sync {
+    /// Goes on with the reply, as far as the slice allows. True when it is complete.
+    fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
+}
+
+/// One worker's part of a job.
+pub trait Part: Send {
+    /// Works until the slice is over.
+    fn slice(&mut self, slice: &Slice<'_>) -> Progress;
+
+    /// Whether it goes on after its job was stopped.
+    fn must_finish(&self) -> bool {
+        false
+    }
+}
+
+/// Long work, ready to be started.
+pub struct Work {
+    /// What the parts have in common.
+    pub task: Arc<dyn Task>,
+    /// The parts; part `n` goes to worker `first_worker + n`, modulo the number of workers.
+    pub parts: Vec<Box<dyn Part>>,
+    /// The value of [`Job::done`] at the end.
+    pub total: u64,
+    /// The worker of the first part.
+    pub first_worker: usize,
+    /// Whether its client sees keys whose expiry has passed.
+    pub sees_passed: bool,
+}
+
+impl Work {
+    /// Work with a part for each worker, made by `part` from the worker's number.
+    pub fn on_every_worker<P: Part + 'static>(
+        engine: &Engine,
+        task: Arc<dyn Task>,
+        total: u64,
+        part: impl Fn(usize) -> P,
+    ) -> Self {
+        let parts =
+            (0..engine.config().workers).map(|worker| Box::new(part(worker)) as Box<dyn Part>);
+        Work { task, parts: parts.collect(), total, first_worker: 0, sees_passed: false }
+    }
+
+    /// Runs it to its end on this thread, which holds the global lock: in SAFEMODE, MULTI, scripts,
+    /// and wherever no client may be blocked.
+    pub fn run_to_end(self, engine: &Engine, locked: Locked<'_>, reply: &mut dyn Reply) {
+        let slice = Slice::endless(engine, locked).seeing_passed(self.sees_passed);
+        for mut part in self.parts {
+            while slice.refusal.get().is_none() && part.slice(&slice) != Progress::Done {}
+        }
+        match slice.refusal.get() {
+            Some(error) => reply.error(&error.bare_text()),
+            None => while !self.task.reply(reply, &slice) {},
+        }
+    }
+}
+
+/// How long a slice may take.
+#[derive(Clone, Copy)]
+enum Time<'a> {
+    Until(Instant),
+    /// As long as it takes: this thread holds the global lock.
+    Endless(Locked<'a>),
+}
+
+/// The time of a slice, and what its work needs.
+pub struct Slice<'a> {
+    /// The engine.
+    pub engine: &'a Engine,
+    /// The thread's slot.
+    pub slot: &'a ThreadSlot,
+    /// The job, if the work is one that can be listed and stopped.
+    pub job: Option<&'a Job>,
+    sees_passed: bool,
+    time: Time<'a>,
+    refusal: Cell<Option<Error>>,
+}
+
+impl<'a> Slice<'a> {
+    /// A slice of a worker's turn.
+    pub(super) fn short(engine: &'a Engine, slot: &'a ThreadSlot, job: Option<&'a Job>) -> Self {
+        Slice {
+            engine,
+            slot,
+            job,
+            sees_passed: false,
+            time: Time::Until(Instant::now() + SLICE),
+            refusal: Cell::new(None),
+        }
+    }
+
+    /// A slice without an end, for the thread that holds the global lock.
+    pub fn endless(engine: &'a Engine, locked: Locked<'a>) -> Self {
+        let (slot, time) = (engine.main_slot(locked), Time::Endless(locked));
+        Slice { engine, slot, job: None, sees_passed: false, time, refusal: Cell::new(None) }
+    }
+
+    /// The same slice, for a client that sees keys whose expiry has passed, or for another.
+    fn seeing_passed(self, sees_passed: bool) -> Self {
+        Slice { sees_passed, ..self }
+    }
+
+    /// Whether the slice is over.
+    pub fn spent(&self) -> bool {
+        matches!(self.time, Time::Until(deadline) if Instant::now() >= deadline)
+    }
+
+    /// The proof, if the work runs to its end on the thread that holds the global lock.
+    pub fn locked(&self) -> Option<Locked<'a>> {
+        match self.time {
+            Time::Until(_) => None,
+            Time::Endless(locked) => Some(locked),
+        }
+    }
+
+    /// Whether the work runs to its end on the thread that holds the global lock.
+    pub fn is_endless(&self) -> bool {
+        self.locked().is_some()
+    }
+
+    /// How it takes tokens of several shards.
+    pub fn taking(&self) -> Taking<'a> {
+        self.locked().map_or(Taking::WORKER, Taking::Wait)
+    }
+
+    /// The time of the commands in it.
+    pub fn now(&self) -> Now {
+        let lazy = || Now::lazy(self.engine.config().clock);
+        let now = self.locked().map_or_else(lazy, |locked| self.engine.shards().main_now(locked));
+        now.seeing_passed(self.sees_passed)
+    }
+
+    /// A shard's token, marked as held by long work; `None` if it is busy.
+    pub fn take(&self, shard: u32) -> Option<HeldShard<'a>> {
+        match self.time {
+            Time::Until(_) => self.engine.shards().get(shard).token.try_take_long(),
+            Time::Endless(locked) => Some(self.engine.shards().take_waiting(locked, shard)),
+        }
+    }
+
+    /// Stops the work; the error becomes its reply.
+    pub fn refuse(&self, error: Error) {
+        match self.job {
+            Some(job) => job.refuse(error),
+            None => self.refusal.set(Some(error)),
+        }
+    }
+
+    /// Whether its writes may go on; `grows` says whether they may need memory. A thread that holds
+    /// the global lock does not wait, and asks the host for memory itself.
+    pub fn gate(&self, grows: bool) -> Gate {
+        let ledger = &self.engine.ledger;
+        let Some(locked) = self.locked() else { return ledger.gate(Doing::Slice(grows)) };
+        if grows && !ledger.admission.credit_left() {
+            self.engine.context().outside.ask_host(locked);
+        }
+        ledger.gate(Doing::Write(grows))
+    }
+
+    /// Counts finished units of progress.
+    pub fn advance(&self, units: u64) {
+        if let Some(job) = self.job {
+            job.done.fetch_add(units, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Jobs {
+    /// Starts a job for a client; a worker writes its reply to `reply`.
+    pub fn start(
+        &self,
+        context: &Context,
+        command: usize,
+        owner: JobOwner,
+        work: Work,
+        reply: Box<dyn JobReply>,
+    ) {
+        self.launch(context, Some(command), COMMANDS[command].name, owner, work, Some(reply));
+    }
+
+    /// Starts midi's own work.
+    pub fn start_own(&self, context: &Context, name: &'static str, work: Work) {
+        self.launch(context, None, name, JobOwner::default(), work, None);
+    }
+
+    fn launch(
+        &self,
+        context: &Context,
+        command: Option<usize>,
+        name: &'static str,
+        owner: JobOwner,
+        work: Work,
+        reply: Option<Box<dyn JobReply>>,
+    ) {
+        let job = Arc::new(Job {
+            id: self.started.fetch_add(1, Ordering::Relaxed) + 1,
+            command,
+            name,
+            db: owner.db,
+            client: owner.client,
+            door: owner.door,
+            started: Instant::now(),
+            total: AtomicU64::new(work.total),
+            done: AtomicU64::new(0),
+            stop: AtomicU8::new(GO_ON),
+            client_gone: owner.gone,
+            cut_short: AtomicBool::new(false),
+            refusal: Mutex::new(None),
+        });
+        self.add(&job);
+        let parts_left = AtomicUsize::new(work.parts.len());
+        let common = Arc::new(Common {
+            job,
+            task: work.task,
+            sees_passed: work.sees_passed,
+            parts_left,
+            reply: Mutex::new(reply),
+            seen: AtomicU64::new(0),
+        });
+        for (number, part) in work.parts.into_iter().enumerate() {
+            let worker = (work.first_worker + number) % context.config.workers;
+            let part = RunningPart { common: Arc::clone(&common), stage: PartStage::Work(part) };
+            context.workers.send(worker, Message::Part(Box::new(part)));
+        }
+    }
+}
+
+/// What all parts of a running job have in common.
+struct Common {
+    job: Arc<Job>,
+    task: Arc<dyn Task>,
+    sees_passed: bool,
+    parts_left: AtomicUsize,
+    reply: Mutex<Option<Box<dyn JobReply>>>,
+    /// The position in the log that the reply must wait for.
+    seen: AtomicU64,
+}
+
+/// A part on its worker.
+struct RunningPart {
+    common: Arc<Common>,
+    stage: PartStage,
+}
+
+enum PartStage {
+    Work(Box<dyn Part>),
+    Reply(Box<dyn JobReply>),
+}
+
+impl JobPart for RunningPart {
+    fn slice(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        let common = Arc::clone(&self.common);
+        let slice = Slice::short(engine, slot, Some(&common.job)).seeing_passed(common.sees_passed);
+        match &mut self.stage {
+            PartStage::Work(part) if self.common.job.stopped() && !part.must_finish() => {
+                self.common.job.cut_short.store(true, Ordering::Relaxed);
+                self.finish_part(engine, slot)
+            }
+            PartStage::Work(part) => {
+                slot.take_seen();
+                let progress = part.slice(&slice);
+                common.seen.fetch_max(slot.take_seen(), Ordering::Relaxed);
+                match progress {
+                    Progress::Done => self.finish_part(engine, slot),
+                    other => other,
+                }
+            }
+            // If the client is gone, its reply need not be complete.
+            PartStage::Reply(reply)
+                if self.common.job.client_gone.load(Ordering::Relaxed) && !reply.is_awaited() =>
+            {
+                self.finish_job(engine, slot)
+            }
+            PartStage::Reply(reply) => {
+                if common.task.reply(reply.sink(), &slice) {
+                    self.finish_job(engine, slot)
+                } else {
+                    Progress::More
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        self.common.job.refuse(Error::Internal);
+        match self.stage {
+            PartStage::Work(_) => self.finish_part(engine, slot),
+            PartStage::Reply(_) => self.finish_job(engine, slot),
+        }
+    }
+}
+
+impl RunningPart {
+    /// The last part to be done makes the reply.
+    fn finish_part(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        // AcqRel: the last part sees what the others have found.
+        if self.common.parts_left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Progress::Done;
+        }
+        let Some(mut reply) = self.common.reply.lock().take() else {
+            engine.jobs.remove(&self.common.job);
+            return Progress::Done;
+        };
+        reply.waits_for(self.common.seen.load(Ordering::Relaxed));
+        let error = self.common.job.error();
+        match error {
+            Some(Error::ReplyTooLarge) => reply.close(),
+            Some(error) => reply.sink().error(&error.text(self.common.job.name, &Args::new(&[]))),
+            None => {}
+        }
+        // The part is freed before the reply is made.
+        self.stage = PartStage::Reply(reply);
+        if error.is_some() { self.finish_job(engine, slot) } else { Progress::More }
+    }
+
+    fn finish_job(&mut self, engine: &Engine, slot: &ThreadSlot) -> Progress {
+        engine.jobs.remove(&self.common.job);
+        if let Some(command) = self.common.job.command {
+            slot.called(command);
+            slot.timed(command, self.common.job.started.elapsed());
+        }
+        if let PartStage::Reply(reply) =
+            std::mem::replace(&mut self.stage, PartStage::Work(Box::new(Nothing)))
+        {
+            let seen = self.common.seen.load(Ordering::Relaxed);
+            if self.common.job.door == JobDoor::Host && seen > engine.ledger.log.logged() {
+                engine.context().send_to_main(ForMain::Finish(seen, reply));
+            } else {
+                reply.finish();
+            }
+        }
+        Progress::Done
+    }
+}
+
+/// The part of a finished job.
+struct Nothing;
+
+impl Part for Nothing {
+    fn slice(&mut self, _: &Slice<'_>) -> Progress {
+        Progress::Done
+    }
+}

@@ -1,0 +1,109 @@
+//! The counters of the keyspace: what each thread has counted, and how many commands are queued.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam::utils::CachePadded;
+
+use crate::command::Error;
+use crate::engine::context::Config;
+use crate::engine::counters::{Census, CommandCount, ThreadCounts};
+use crate::engine::slot::ThreadSlot;
+use crate::sync::Locked;
+
+/// The counters of the keyspace.
+pub struct Books {
+    main_slot: CachePadded<ThreadCounts>,
+    worker_slots: Box<[CachePadded<ThreadCounts>]>,
+    queued_now: AtomicUsize,
+}
+
+impl Books {
+    pub(super) fn new(config: &Config) -> Self {
+        let slot = |number| CachePadded::new(ThreadCounts::new(number, config.databases as usize));
+        Books {
+            main_slot: slot(0),
+            worker_slots: (1..=config.workers).map(slot).collect(),
+            queued_now: AtomicUsize::new(0),
+        }
+    }
+
+    /// The slot of the holder of the global lock.
+    #[inline]
+    pub fn main_slot<'l>(&'l self, _: Locked<'l>) -> &'l ThreadSlot {
+        ThreadSlot::of(&self.main_slot)
+    }
+
+    /// The slot of a worker.
+    #[inline]
+    pub fn worker_slot(&self, worker: usize) -> &ThreadSlot {
+        ThreadSlot::of(&self.worker_slots[worker])
+    }
+
+    /// What all threads have counted; slot 0 is the main thread's, `1 + n` worker n's.
+    pub fn slots(&self) -> impl Iterator<Item = &ThreadCounts> {
+        std::iter::once(&self.main_slot).chain(&self.worker_slots).map(|slot| &**slot)
+    }
+
+    /// Keys and expiring keys of a database, added up over all threads.
+    pub fn census(&self, db: u32) -> Census {
+        let mut sum = Census::default();
+        for slot in self.slots() {
+            slot.add_census(db as usize, &mut sum);
+        }
+        // The slots are not read at one moment: of a key that was made on one and deleted on
+        // another meanwhile, the sum may have only the deletion.
+        Census { keys: sum.keys.max(0), expiring: sum.expiring.max(0), ..sum }
+    }
+
+    /// Keys of all databases.
+    pub fn keys(&self) -> u64 {
+        let sum: i64 = self.slots().map(ThreadCounts::keys).sum();
+        sum.max(0) as u64
+    }
+
+    /// Changes of keys so far.
+    pub fn changes(&self) -> u64 {
+        self.slots().map(ThreadCounts::changes).sum()
+    }
+
+    /// Bytes of the tables, and expired keys so far.
+    pub fn totals(&self) -> Census {
+        let mut sum = Census::default();
+        for slot in self.slots() {
+            slot.add_totals(&mut sum);
+        }
+        sum
+    }
+
+    /// Calls and time of a command.
+    pub fn command_count(&self, command: usize) -> CommandCount {
+        let mut sum = CommandCount::default();
+        for slot in self.slots() {
+            slot.add_command(command, &mut sum);
+        }
+        sum
+    }
+
+    /// Commands that wait for a shard or are on their way back to their origin.
+    pub fn queued_now(&self) -> usize {
+        self.queued_now.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more command that will be queued, if fewer than `max` are.
+    ///
+    /// # Errors
+    /// [`Error::TooManyQueued`] at the limit.
+    pub fn book_queued(&self, slot: &ThreadSlot, max: usize) -> Result<(), Error> {
+        if self.queued_now() >= max {
+            return Err(Error::TooManyQueued(max));
+        }
+        slot.queued.add(1);
+        self.queued_now.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Uncounts a queued command that has returned to its origin.
+    pub fn completed(&self) {
+        self.queued_now.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,143 @@
+//! Several keys whose shards are held together.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::Ledger;
+use super::edit::{Account, RecordOf};
+use crate::command::record::Record;
+use crate::command::{Events, HeldKeys, LoggedAs};
+use crate::engine::call::Call;
+use crate::engine::shards::{HeldShard, KeyAt, ManyHeld, Shards, of_shard};
+use crate::store::{Done, Edit, EntryRef, KeyHash, Now, read};
+
+/// A key with its hash.
+pub(in crate::engine) type NamedKey<'k> = (KeyHash, &'k [u8]);
+
+/// Several keys whose shards are held: lends each to a command, and notes what the command does to
+/// it.
+pub(in crate::engine) struct KeysInHand<'a, 'b> {
+    ledger: &'a Ledger,
+    now: &'a Now,
+    /// The client's database.
+    db: u32,
+    names: &'a [NamedKey<'a>],
+    held: &'a mut ManyHeld<'b>,
+    /// What was done to each in the client's database.
+    done: SmallVec<[Done; 8]>,
+    /// What was done to keys in other databases: index, database, edit.
+    elsewhere: SmallVec<[(usize, u32, Done); 1]>,
+}
+
+impl<'a, 'b> KeysInHand<'a, 'b> {
+    /// These keys, in the client's database. Prefetches their buckets and entries.
+    pub(in crate::engine) fn new(
+        ledger: &'a Ledger,
+        db: u32,
+        now: &'a Now,
+        names: &'a [NamedKey<'a>],
+        held: &'a mut ManyHeld<'b>,
+    ) -> Self {
+        let keeping = ledger.keeping();
+        let done = names.iter().map(|_| Done::keeping(keeping)).collect();
+        let keys = KeysInHand { ledger, now, db, names, held, done, elsewhere: smallvec![] };
+        let each =
+            || names.iter().filter_map(|&(hash, _)| Some((hash, keys.store(hash).table(db)?)));
+        each().for_each(|(hash, table)| table.prefetch(hash));
+        each().for_each(|(hash, table)| table.prefetch_entry(hash));
+        keys
+    }
+
+    /// How many there are.
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn store(&self, hash: KeyHash) -> &HeldShard<'b> {
+        let shard = self.ledger.shards.of(hash);
+        let at = self.held.partition_point(|&(number, _)| number < shard);
+        &self.held[at].1
+    }
+
+    /// The shard of a key, and the note for an edit of it.
+    fn place(&mut self, key: usize, db: u32) -> (&mut HeldShard<'b>, &mut Done) {
+        let (hash, _) = self.names[key];
+        let store = of_shard(self.held, self.ledger.shards.of(hash));
+        if db == self.db {
+            return (store, &mut self.done[key]);
+        }
+        let known = self.elsewhere.iter().position(|&(number, of, _)| (number, of) == (key, db));
+        let at = known.unwrap_or_else(|| {
+            self.elsewhere.push((key, db, Done::keeping(self.ledger.keeping())));
+            self.elsewhere.len() - 1
+        });
+        (store, &mut self.elsewhere[at].2)
+    }
+
+    /// The record of the command itself, if the log has it as that.
+    fn record_of<'c>(&self, call: &Call<'c>) -> Option<Record<'c>> {
+        match call.row().logged_as {
+            LoggedAs::Keys | LoggedAs::Packed(_) => None,
+            LoggedAs::Itself(record) => Some(record(&call.args, self.db)),
+            LoggedAs::Shorter(record) => {
+                let value = self.read(0).and_then(|entry| Some(entry.string().ok()?.len()));
+                let is_shorter = value.is_some_and(|len| len > call.args.bytes());
+                is_shorter.then(|| record(&call.args, self.db))
+            }
+        }
+    }
+
+    /// Ends the edits of all the keys, and leaves the command's notifications.
+    pub(in crate::engine) fn end(
+        mut self,
+        mut account: Account<'_>,
+        call: &Call<'_>,
+        events: &Events,
+    ) {
+        for number in 0..self.names.len() {
+            if self.done[number].has_met_hidden() {
+                drop(self.edit(number, self.db));
+            }
+        }
+        let is_logged = self.ledger.mode().is_logged();
+        let record = if is_logged { self.record_of(call) } else { None };
+        if record.is_none() {
+            account.record = RecordOf::Key;
+        }
+        let (ledger, own, db) = (self.ledger, std::mem::take(&mut self.done), self.db);
+        let own = own.into_iter().enumerate().map(|(number, done)| (number, db, done));
+        let mut changed = false;
+        for (number, db, mut done) in own.chain(std::mem::take(&mut self.elsewhere)) {
+            if done.is_anything() {
+                changed |= done.changed;
+                let (hash, key) = self.names[number];
+                let at = KeyAt { shard: ledger.shards.of(hash), db, hash };
+                ledger.end_edit(account, of_shard(self.held, at.shard), at, || key, &mut done);
+            }
+        }
+        if let Some(record) = record.filter(|_| changed) {
+            ledger.note_record(account.slot, db, record);
+        }
+        ledger.leave_events(call.author, events, |number| self.names[number].1);
+    }
+}
+
+impl HeldKeys for KeysInHand<'_, '_> {
+    fn read(&self, key: usize) -> Option<EntryRef<'_>> {
+        let (hash, name) = self.names[key];
+        read(self.store(hash).table(self.db)?, hash, name, self.now, &self.done[key])
+    }
+
+    fn edit(&mut self, key: usize, db: u32) -> Edit<'_> {
+        let (ledger, now, (hash, name)) = (self.ledger, self.now, self.names[key]);
+        let (store, done) = self.place(key, db);
+        Edit::new(store.db(db), &ledger.shards.hasher, hash, name, now, done)
+    }
+}
+
+/// Shards of several keys, each once, in ascending order.
+pub(in crate::engine) fn shards_of(shards: &Shards, names: &[NamedKey<'_>]) -> SmallVec<[u32; 8]> {
+    let mut numbers: SmallVec<[u32; 8]> = names.iter().map(|&(hash, _)| shards.of(hash)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}

@@ -1,0 +1,33 @@
+//! The log of writes: what threads have done to keys, on its way into the host's own log.
+//!
+//! A *run* is what a thread does while it holds tokens. In logged mode a run that changed something
+//! is published before its first token is released: it takes the next *position* and joins the
+//! *tail*, the runs that the host does not have yet. So runs that share a shard have positions in
+//! the order in which they happened, and whoever holds all tokens sees the whole tail.
+//!
+//! ```text
+//!  a thread, with tokens            any thread                 main thread
+//!  edit ends ─► record, and what ─► publish: position, tail ─► log_tail ─► the host's log
+//!               the key was         before a token is released      │ host has written it
+//!                                                                   ▼
+//!                                                             set_safe ─► held replies
+//! ```
+//!
+//! A reply to a write is held until its run's position is *safe*: written as the host's policy
+//! says. The tail can be taken back, and made again: see `take_back`.
+
+mod counts;
+mod logged;
+mod open_run;
+mod spare;
+mod tail;
+mod thread_log;
+
+#[cfg(test)]
+mod tests;
+
+pub use counts::LogCounts;
+pub use logged::{Logged, Wrote, as_command};
+pub(super) use open_run::{Change, ChangeOfAll, OpenRun};
+pub use tail::Log;
+pub(in crate::engine) use thread_log::ThreadLog;

@@ -1,0 +1,346 @@
+//! The promises of the log, without a host. A list of texts stands for the host's log, how many of
+//! them are written for its disk, and a second engine, which replays them, for who reads it:
+//!
+//! * the keyspace with its tail taken back is what the log replays to, after every step;
+//! * taking back and making again is the identity, and the counters go with it;
+//! * a reply waits for the position of what it did, and under `always` of what it saw;
+//! * positions have no gaps, and those of a shard grow;
+//! * what is on the disk at a crash has all that was acknowledged;
+//! * a second node that gets the log has the same at the same offset, in either role.
+
+mod model;
+mod nodes;
+mod roles;
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+
+use super::{Logged, Wrote};
+use crate::command::record::Records;
+use crate::command::{Action, Reply, Transcript, host_commands};
+use crate::engine::Gates;
+use crate::sync::LOCKED;
+use model::{Door, Model, Step};
+use nodes::{Pair, PairStep};
+use world::{
+    CLOCK, DATABASES, Host, Keys, LARGE, Line, SHARDS, logging_engine, new_engine, with_call,
+};
+
+fn name(number: u8) -> Vec<u8> {
+    format!("k:{}", number % 8).into_bytes()
+}
+
+/// Commands. K is a key; V a value, perhaps a large one; S a short one; N a number; T a moment; M
+/// milliseconds from now; D a database; P what DUMP returned.
+const LINES: &[&str] = &[
+    "set K V",
+    "set K V",
+    "set K V px M",
+    "set K V pxat T",
+    "set K V keepttl",
+    "set K N nx get",
+    "set K V ifeq S",
+    "get K",
+    "mget K K K",
+    "mset K V K V",
+    "mset K V",
+    "del K",
+    "del K K K",
+    "unlink K",
+    "exists K K",
+    "touch K",
+    "expire K 1",
+    "pexpire K M",
+    "expireat K 2",
+    "pexpireat K T",
+    "pexpireat K T nx",
+    "persist K",
+    "rename K K",
+    "renamenx K K",
+    "copy K K",
+    "copy K K replace",
+    "copy K K db D replace",
+    "copy K K db D",
+    "move K D",
+    "restore K 0 P",
+    "restore K M P replace",
+    "restore K T P replace absttl",
+    "keys *",
+    "dbsize",
+    "scan 0",
+    "randomkey",
+    "keyspacedigest D",
+    "flushdb",
+    "flushall",
+    "swapdb D D",
+    "populate N k",
+    "populate N k 100",
+    "incr K",
+    "decr K",
+    "incrby K N",
+    "decrby K N",
+    "incrbyfloat K 0.5",
+    "increx K BYINT N",
+    "increx K EX 100 ENX",
+    "increx K EXAT 1",
+    "append K V",
+    "append K S",
+    "append K S",
+    "strlen K",
+    "setrange K N S",
+    "setrange K N V",
+    "setrange K N ",
+    "append K ",
+    "setnx K V",
+    "setex K 1 V",
+    "psetex K M V",
+    "getset K V",
+    "msetnx K V K V",
+    "msetex 2 K V K V px M",
+    "msetex 2 K V K V keepttl xx",
+    "getdel K",
+    "getex K px M",
+    "getex K persist",
+    "delex K",
+    "delex K ifeq S",
+    "delifeq K S",
+    "setbit K N 1",
+    "setbit K N 0",
+    "bitop not K K",
+    "bitop and K K K K",
+    "bitop or K K K",
+    "bitop xor K K K",
+    "bitfield K set u8 N 7 incrby i16 9 1",
+    "bitfield K set u4 0 1",
+    "bitfield K set u8 N 7 set u8 1200 9",
+    "bitfield K set u8 9000 1 incrby u8 N 1 get u8 0 overflow fail set u2 2000 9",
+    "setbit K 4000 1",
+    "setrange K 300 S",
+    "bitfield K get u8 0",
+    "bitcount K",
+    "lcs K K",
+];
+
+/// The bulk string of a reply.
+#[derive(Default)]
+struct Bulk(Vec<u8>);
+
+impl Reply for Bulk {
+    fn simple(&mut self, _: &'static str) {}
+    fn null(&mut self) {}
+    fn integer(&mut self, _: i64) {}
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0 = bytes.to_vec();
+    }
+    fn double(&mut self, _: &str) {}
+    fn verbatim(&mut self, _: &[u8]) {}
+    fn error(&mut self, _: &[u8]) {}
+    fn array(&mut self, _: usize) {}
+    fn map(&mut self, _: usize) {}
+}
+
+/// What DUMP returns for this value.
+fn payload(value: Vec<u8>) -> Vec<u8> {
+    let engine = new_engine(Gates::OPEN);
+    let dump = |line: &[&[u8]]| {
+        let (line, mut reply) =
+            (Line(line.iter().map(|word| word.to_vec()).collect()), Bulk::default());
+        with_call(&engine, 0, &line, |call| engine.run_waiting(LOCKED, call, &mut reply));
+        reply.0
+    };
+    dump(&[b"set", b"k", &value]);
+    dump(&[b"dump", b"k"])
+}
+
+fn line_of(template: &str, seeds: &[u8]) -> Line {
+    let mut seeds = seeds.iter().copied().cycle();
+    let mut seed = || seeds.next().unwrap_or(0);
+    let word = |word: &str| match word {
+        "K" => name(seed()),
+        "V" if seed() % 3 == 0 => vec![seed(); LARGE + usize::from(seed() % 40)],
+        "V" | "S" => vec![b'0' + seed() % 5; usize::from(seed() % 5)],
+        "N" => (seed() % 120).to_string().into_bytes(),
+        "M" => (1 + u32::from(seed())).to_string().into_bytes(),
+        "T" => (900 + 8 * u32::from(seed())).to_string().into_bytes(),
+        "D" => (u32::from(seed()) % DATABASES).to_string().into_bytes(),
+        "P" => payload(vec![seed(); usize::from(seed())]),
+        word => word.as_bytes().to_vec(),
+    };
+    Line(template.split(' ').map(word).collect())
+}
+
+fn line() -> impl Strategy<Value = Line> {
+    let seeds = proptest::collection::vec(any::<u8>(), 12);
+    (prop::sample::select(LINES), seeds).prop_map(|(template, seeds)| line_of(template, &seeds))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let db = || prop_oneof![3 => Just(0), 1 => 0..DATABASES];
+    let lines = || proptest::collection::vec(line(), 1..8);
+    let door = prop_oneof![
+        4 => Just(Door::Worker(0)),
+        2 => Just(Door::Worker(1)),
+        2 => Just(Door::Queue),
+        2 => Just(Door::Main),
+    ];
+    prop_oneof![
+        20 => (door, db(), line()).prop_map(|(door, db, line)| Step::Run(door, db, line)),
+        5 => (db(), lines()).prop_map(|(db, lines)| Step::Together(db, lines)),
+        4 => (db(), lines()).prop_map(|(db, lines)| Step::Exec(db, lines)),
+        4 => (db(), lines(), any::<bool>())
+            .prop_map(|(db, lines, of_port)| Step::Unit(db, lines, of_port)),
+        3 => (db(), any::<u8>()).prop_map(|(db, key)| Step::Read(db, key)),
+        6 => Just(Step::Slices),
+        4 => (0..SHARDS as u32).prop_map(Step::Expire),
+        4 => Just(Step::LogTail),
+        4 => Just(Step::BeforeSleep),
+        4 => Just(Step::AfterSleep),
+        4 => (0..150_i64).prop_map(Step::Clock),
+        3 => any::<bool>().prop_map(Step::Pause),
+        2 => any::<bool>().prop_map(Step::Always),
+        1 => any::<bool>().prop_map(Step::Aof),
+        1 => Just(Step::SaveWithoutFork),
+        3 => Just(Step::Demote),
+        1 => Just(Step::Crash),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn the_log_holds_what_was_done(steps in proptest::collection::vec(step(), 1..60)) {
+        CLOCK.set(1000);
+        let mut model = Model::new(Keys::new());
+        steps.into_iter().for_each(|step| model.step(step));
+    }
+}
+
+/// Steps of a server that stays what it is.
+fn step_of_master() -> impl Strategy<Value = Step> {
+    step().prop_filter("of one role", |step| {
+        !matches!(step, Step::Aof(_) | Step::Demote | Step::Crash)
+    })
+}
+
+fn pair_step() -> impl Strategy<Value = PairStep> {
+    let steps = || proptest::collection::vec(step_of_master(), 0..6);
+    prop_oneof![
+        24 => step_of_master().prop_map(PairStep::Master),
+        3 => (0..DATABASES, line()).prop_map(|(db, line)| PairStep::Replica(db, line)),
+        8 => (1..8_usize).prop_map(PairStep::Deliver),
+        2 => Just(PairStep::Break),
+        4 => any::<bool>().prop_map(PairStep::Link),
+        3 => steps().prop_map(PairStep::FailOver),
+        2 => Just(PairStep::Promote),
+        2 => (0..2_usize).prop_map(PairStep::Save),
+        1 => (0..2_usize).prop_map(PairStep::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn two_nodes_have_the_same(steps in proptest::collection::vec(pair_step(), 1..60)) {
+        CLOCK.set(1000);
+        let mut pair = Pair::new();
+        steps.into_iter().for_each(|step| pair.step(step));
+    }
+}
+
+/// Every command that writes is one of the model's.
+#[test]
+fn the_model_runs_every_command_that_writes() {
+    let rows = host_commands().filter(|row| row.flags.write);
+    for row in rows.filter(|row| !matches!(row.action, Action::Door(_))) {
+        let is_run = LINES.iter().any(|line| line.split(' ').next() == Some(row.name));
+        assert!(is_run, "{} is not run", row.name);
+    }
+}
+
+/// A replayed BITOP finds the sources that had expired when it ran, unless they are removed.
+#[test]
+fn sources_that_have_expired_are_removed_first() {
+    let set = |key: u8, byte: u8, px: &str| {
+        let mut line = vec![b"set".to_vec(), name(key), vec![byte; 2 * LARGE]];
+        line.extend(px.split_whitespace().map(|word| word.as_bytes().to_vec()));
+        Line(line)
+    };
+    let bit_op = |words: &str| line_of(words, &[]);
+    for door in [Door::Worker(0), Door::Queue, Door::Main] {
+        CLOCK.set(1000);
+        let mut model = Model::new(Keys::new());
+        let mut run = |line| model.step(Step::Run(door, 0, line));
+        run(set(0, 1, ""));
+        run(set(1, 2, "px 5"));
+        run(set(2, 4, "px 5"));
+        run(set(3, 8, "px 5"));
+        CLOCK.set(1010);
+        run(bit_op("bitop or k:4 k:0 k:1 k:1"));
+        run(bit_op("bitop or k:2 k:2 k:0 k:2"));
+        let lines = vec![bit_op("bitop and k:5 k:3 k:0"), set(5, 1, "")];
+        model.step(Step::Unit(0, lines, false));
+        model.step(Step::BeforeSleep);
+    }
+}
+
+/// The writes of a unit for a port are one run, as far as no other run comes between: it keeps a
+/// key once.
+#[test]
+fn a_unit_of_a_port_keeps_a_key_once() {
+    CLOCK.set(1000);
+    let mut model = Model::new(Keys::new());
+    let not = || line_of("bitop not k:1 k:0", &[]);
+    let large = Line(vec![b"set".to_vec(), name(0), vec![1; 10 * LARGE]]);
+    model.step(Step::Run(Door::Worker(0), 0, large));
+    let bytes = |model: &Model| model.engine.ledger.log.counts().tail_bytes;
+    let mut taken = Vec::new();
+    for count in [2, 12] {
+        model.step(Step::BeforeSleep);
+        model.step(Step::Unit(0, (0..count).map(|_| not()).collect(), true));
+        assert_eq!(model.engine.ledger.log.counts().tail_runs, 1);
+        taken.push(bytes(&model));
+    }
+    assert!(taken[1] - taken[0] < 10 * 10 * LARGE / 2, "{taken:?}");
+}
+
+/// A crash between two texts must not cut a unit in two, nor an EXEC of a worker.
+#[test]
+fn a_unit_is_in_one_text() {
+    let host = Arc::<Host>::default();
+    let engine = logging_engine(&host);
+    host.refuses.store(true, Ordering::Relaxed);
+    let set = |key| {
+        let line = Line(vec![b"set".to_vec(), name(key), b"1".to_vec()]);
+        with_call(&engine, 0, &line, |call| {
+            engine.run_waiting(LOCKED, call, &mut Transcript::default());
+        });
+    };
+    set(0);
+    for keys in [1..4, 4..6] {
+        engine.shards().in_unit(LOCKED, || keys.for_each(set));
+    }
+    set(6);
+    let mut texts = Vec::new();
+    let mut write = |logged: Logged<'_>| {
+        texts.push(Records::new(&logged.text()).expect("a version").count());
+        Wrote::Taken
+    };
+    while !engine.ledger.log.is_tail_empty() {
+        engine.ledger.log.hand_over(None, 1, &mut write);
+    }
+    // Each with the SELECT that it begins with; a unit with MULTI and EXEC.
+    assert_eq!(texts, [2, 6, 5, 2]);
+}

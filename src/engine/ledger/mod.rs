@@ -1,0 +1,150 @@
+//! The ledger: what must happen when the edit of a key ends, and when a token is released.
+//!
+//! ```text
+//! an edit ends ─► log (its run) ─► counters, credit, slots, due time ─► WATCH, notifications
+//! a token is released ─► the run is published: it has its place in the log
+//! ```
+//!
+//! Commands, jobs, expiry, copies from the host and replaying change a key through
+//! [`Ledger::edit_key`] or end their edits by [`Ledger::end_edit`] (`edit`, `held_keys`); whole
+//! databases change through [`Ledger::edit_all`] (`databases`); what the host will never have in
+//! its log is taken back (`take_back`). What may run at all is for [`Admission`] to say.
+
+mod admission;
+mod books;
+mod databases;
+mod edit;
+mod gates;
+mod held_keys;
+mod log;
+mod marks;
+mod mode;
+mod notifications;
+mod publish;
+mod slots;
+mod staging;
+mod take_back;
+mod watch;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use admission::{Admission, Doing, Gate};
+pub use books::Books;
+pub use databases::ChangedBy;
+pub(in crate::engine) use edit::Account;
+pub use gates::Gates;
+pub(in crate::engine) use held_keys::{KeysInHand, NamedKey, shards_of};
+pub(super) use log::ThreadLog;
+pub use log::{Log, LogCounts, Logged, Wrote, as_command};
+use marks::Watch;
+pub use mode::Mode;
+pub use notifications::{Notification, Notifications};
+pub use slots::SlotCounts;
+pub use staging::{StagedKey, StagedShard, Staging};
+pub(in crate::engine) use watch::is_live;
+
+use super::context::Context;
+use super::shards::{HeldShard, ManyHeld, Shards};
+use super::slot::ThreadSlot;
+use crate::sync::Locked;
+
+/// The one end of every edit, and of every hold.
+pub struct Ledger {
+    /// The shards.
+    pub shards: Shards,
+    /// Gates, mode and memory credit.
+    pub admission: Admission,
+    /// The log of writes.
+    pub log: Log,
+    /// Counters and queued commands.
+    pub books: Books,
+    /// The keys of each slot of a cluster.
+    pub slots: SlotCounts,
+    /// Notifications on their way to the host.
+    pub notifications: Notifications,
+    watch: Watch,
+    /// Grows with every flush and exchange of databases.
+    age: AtomicU64,
+}
+
+impl Ledger {
+    /// A ledger of empty shards.
+    pub(super) fn new(shards: Shards) -> Self {
+        let config = &shards.context.config;
+        Ledger {
+            books: Books::new(config),
+            slots: SlotCounts::of(config),
+            admission: Admission::default(),
+            log: Log::default(),
+            notifications: Notifications::default(),
+            watch: Watch::default(),
+            age: AtomicU64::new(0),
+            shards,
+        }
+    }
+
+    #[inline]
+    pub(super) fn context(&self) -> &Context {
+        &self.shards.context
+    }
+
+    #[inline]
+    pub(super) fn mode(&self) -> Mode {
+        self.admission.mode()
+    }
+
+    /// Sets the host's gates, and the mode that follows from them. The gates that workers set
+    /// themselves are kept. The caller holds no token, but for those that an open unit has laid
+    /// aside.
+    pub fn set_gates(&self, locked: Locked<'_>, gates: Gates) {
+        let are_waited_for = self.admission.set_gates(gates);
+        if let Some(word) = self.admission.next_mode(|| self.log.is_settled()) {
+            let all = self.shards.hold_all(locked);
+            self.admission.set_mode(word);
+            all.release();
+        }
+        if are_waited_for {
+            self.context().wake_ports();
+        }
+    }
+
+    /// Grants bytes that writes may take before the host is asked again; `i64::MAX` for no limit.
+    pub fn set_credit(&self, _: Locked<'_>, credit: i64) {
+        if self.admission.grant_credit(credit) {
+            self.context().wake_ports();
+        }
+    }
+
+    /// Opens the gate for notifications again, if enough have been sent.
+    pub fn make_room_for_notifications(&self, _: Locked<'_>) {
+        if self.admission.has_notification_backlog() && self.notifications.have_room() {
+            self.admission.open_gate(self.context(), Gates::NOTIFICATIONS);
+        }
+    }
+
+    /// Grows with every flush and exchange of databases: what was read before is then out of date.
+    pub fn age(&self) -> u64 {
+        self.age.load(Ordering::Relaxed)
+    }
+
+    /// Releases a token, once the run that has changed the shard is in the log.
+    #[inline]
+    pub fn release(&self, slot: &ThreadSlot, shard: u32, mut held: HeldShard<'_>) {
+        self.before_release(slot, &mut held);
+        self.shards.let_go(shard, held);
+    }
+
+    /// Ends the hold of a shard: its run is published.
+    #[inline]
+    pub(super) fn before_release(&self, slot: &ThreadSlot, held: &mut HeldShard<'_>) {
+        if self.mode() != Mode::Fast {
+            self.end_run(slot, &mut held.log);
+        }
+    }
+
+    pub(super) fn release_many(&self, slot: &ThreadSlot, held: ManyHeld<'_>) {
+        for (shard, token) in held {
+            self.release(slot, shard, token);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The shards: taking and releasing their tokens.
+//!
+//! A shard is touched only by the holder of its token. What must happen before a token is released
+//! is the ledger's business: see `Ledger::release`.
+
+mod all_held;
+mod by_shard;
+mod mailbox;
+mod unit;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arrayvec::ArrayVec;
+use crossbeam::utils::CachePadded;
+use smallvec::SmallVec;
+
+use super::call::Taking;
+use super::context::{Context, Message};
+use super::request::Request;
+use crate::limits::{AHEAD, MAIN_SPINS};
+use crate::store::{KeyHash, KeyHasher, Store, Table, UnixMs, prefetch};
+use crate::sync::{Held, Locked, Released, Token, WaitingRoom};
+
+pub use all_held::AllHeld;
+use all_held::Unreleased;
+pub(in crate::engine) use by_shard::sort_by_shard;
+use unit::Unit;
+
+/// A shard: token, mailbox and data, and the next due time in it.
+pub struct Shard {
+    /// Only its holder may touch the data.
+    pub token: Token<Store, Box<Request>>,
+    due: AtomicI64,
+}
+
+/// The cost of a shard that limits.rs states.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<CachePadded<Shard>>() <= 256);
+
+/// All shards, and the workers that own them.
+pub struct Shards {
+    /// What the shards stand on.
+    pub context: Context,
+    /// Gives a key its hash, which places the key.
+    pub hasher: KeyHasher,
+    /// Where the holder of the global lock waits for a token.
+    pub room: WaitingRoom,
+    list: Box<[CachePadded<Shard>]>,
+    mask: u32,
+    unit: Unit,
+    unreleased: Unreleased,
+}
+
+/// A shard whose token this thread holds.
+pub type HeldShard<'a> = Held<'a, Store, Box<Request>>;
+
+/// Tokens of several shards, in the order of their numbers.
+pub(in crate::engine) type ManyHeld<'a> = SmallVec<[(u32, HeldShard<'a>); 8]>;
+
+/// A key's shard, database and hash.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct KeyAt {
+    pub(super) shard: u32,
+    pub(super) db: u32,
+    pub(super) hash: KeyHash,
+}
+
+impl Shards {
+    /// Empty shards.
+    pub(super) fn new(context: Context) -> Self {
+        let shard = || {
+            CachePadded::new(Shard {
+                token: Token::new(Store::default()),
+                due: AtomicI64::new(UnixMs::MAX),
+            })
+        };
+        Shards {
+            list: (0..context.config.shards).map(|_| shard()).collect(),
+            mask: context.config.shards as u32 - 1,
+            context,
+            hasher: KeyHasher::default(),
+            room: WaitingRoom::default(),
+            unit: Unit::default(),
+            unreleased: Unreleased::default(),
+        }
+    }
+
+    /// A shard.
+    #[inline]
+    pub fn get(&self, number: u32) -> &Shard {
+        &self.list[number as usize]
+    }
+
+    /// Prefetches a shard.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u32) {
+        prefetch(&raw const *self.list[number as usize]);
+    }
+
+    /// The number of shards.
+    pub fn count(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The shard that a key is in.
+    #[inline]
+    pub fn of(&self, hash: KeyHash) -> u32 {
+        hash.shard(self.mask)
+    }
+
+    /// The shard that the key of this name is in.
+    #[inline]
+    pub fn of_key(&self, key: &[u8]) -> u32 {
+        self.of(self.hasher.hash(key))
+    }
+
+    /// A shard of a random number.
+    #[inline]
+    pub(super) fn drawn(&self, random: u32) -> u32 {
+        random & self.mask
+    }
+
+    /// The shard and hash of a key of that database.
+    pub(super) fn key_at(&self, db: u32, key: &[u8]) -> KeyAt {
+        let hash = self.hasher.hash(key);
+        KeyAt { shard: self.of(hash), db, hash }
+    }
+
+    /// The shards that a worker owns.
+    pub fn owned_by(&self, worker: usize) -> impl Iterator<Item = u32> + use<> {
+        (worker as u32..self.count()).step_by(self.context.config.workers)
+    }
+
+    /// The worker that owns a shard.
+    pub fn owner(&self, shard: u32) -> usize {
+        shard as usize % self.context.config.workers
+    }
+
+    #[inline]
+    pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
+        let token = &self.get(shard).token;
+        match taking {
+            Taking::Try(spins) => token.try_take().or_else(|| token.try_take_spinning(spins)),
+            Taking::Wait(locked) => Some(self.take_waiting(locked, shard)),
+        }
+    }
+
+    /// Waits for a shard's token, which an open unit then keeps.
+    pub(super) fn take_waiting(&self, locked: Locked<'_>, shard: u32) -> HeldShard<'_> {
+        self.release_left();
+        let token = &self.get(shard).token;
+        if !self.is_in_unit(locked) {
+            return token.take_waiting(locked, &self.room, MAIN_SPINS);
+        }
+        let (held, new) = token.take_for_unit(locked, &self.room, MAIN_SPINS);
+        if new {
+            self.unit.keep(shard);
+        }
+        held
+    }
+
+    /// Takes the tokens of all these shards (in ascending order, each once), or none.
+    pub(super) fn take_many(&self, shards: &[u32], taking: Taking<'_>) -> Option<ManyHeld<'_>> {
+        let mut held = ManyHeld::new();
+        for &shard in shards {
+            match self.take(shard, taking) {
+                Some(token) => held.push((shard, token)),
+                None => {
+                    held.into_iter().for_each(|(shard, token)| self.let_go(shard, token));
+                    return None;
+                }
+            }
+        }
+        Some(held)
+    }
+
+    /// Releases a token whose shard this thread has neither changed nor read for a client; notifies
+    /// the owner of messages that are left.
+    #[inline]
+    pub(super) fn let_go(&self, shard: u32, held: HeldShard<'_>) {
+        if held.release(&self.room) == Released::Pending {
+            self.tell_owner(shard);
+        }
+    }
+
+    #[cold]
+    fn tell_owner(&self, shard: u32) {
+        self.context.workers.send(self.owner(shard), Message::Shard(shard));
+    }
+
+    /// Lends one shard, which is held meanwhile.
+    pub fn visit(&self, locked: Locked<'_>, shard: u32, look: &mut dyn FnMut(&Store)) {
+        let held = self.take_waiting(locked, shard);
+        look(&held);
+        self.let_go(shard, held);
+    }
+
+    /// Lowers the shard's due time, which other threads read without the token.
+    #[inline]
+    pub(super) fn note_due(&self, shard: u32, table: &Table) {
+        let due = &self.get(shard).due;
+        if table.next_due() < due.load(Ordering::Relaxed) {
+            due.store(table.next_due(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn due(&self, shard: u32) -> UnixMs {
+        self.get(shard).due.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_due(&self, shard: u32, store: &Store) {
+        self.get(shard).due.store(store.next_due(), Ordering::Relaxed);
+    }
+}
+
+/// The held shard that has this number.
+#[inline]
+pub(super) fn of_shard<'h, 'b>(held: &'h mut ManyHeld<'b>, shard: u32) -> &'h mut HeldShard<'b> {
+    let at = held.partition_point(|&(number, _)| number < shard);
+    &mut held[at].1
+}
+
+/// The shards of calls or records that run one after the other, held together in the order in which
+/// they were taken.
+#[derive(Default)]
+pub(in crate::engine) struct HeldTogether<'a> {
+    held: ArrayVec<(u32, HeldShard<'a>), AHEAD>,
+    /// A bit for each of them, by the low bits of its number.
+    seen: u64,
+}
+
+impl<'a> HeldTogether<'a> {
+    /// The place of a shard, which is taken if it is not held; `None` if it is busy.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        shards: &'a Shards,
+        shard: u32,
+        taking: Taking<'_>,
+    ) -> Option<usize> {
+        let bit = 1 << (shard % 64);
+        if self.seen & bit != 0
+            && let Some(place) = self.held.iter().position(|&(number, _)| number == shard)
+        {
+            return Some(place);
+        }
+        self.held.push((shard, shards.take(shard, taking)?));
+        self.seen |= bit;
+        Some(self.held.len() - 1)
+    }
+
+    /// The shard at a place, and its number.
+    #[inline]
+    pub(super) fn at(&mut self, place: usize) -> (u32, &mut HeldShard<'a>) {
+        let (shard, held) = &mut self.held[place];
+        (*shard, held)
+    }
+
+    /// All of them.
+    #[inline]
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (u32, HeldShard<'a>)> {
+        self.held.into_iter()
+    }
+}
