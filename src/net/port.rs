@@ -137,13 +137,12 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         let run = AssertUnwindSafe(|| service.run_members(first, connections));
-        let has_run = catch_unwind(run).is_ok();
-        if !has_run {
+        if catch_unwind(run).is_err() {
             self.after_panic();
         }
         for member in first..self.service.members.len() {
             let Member { key, outcome, .. } = self.service.members[member];
-            self.settle(key, if has_run { outcome } else { TurnOutcome::Ends });
+            self.settle(key, outcome);
         }
         self.service.forget_members(first);
         if self.service.outbox.is_full() {

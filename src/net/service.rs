@@ -65,7 +65,7 @@ pub struct Member {
     pub input: Input,
     /// Its range of the commands that run together; empty if it runs by itself.
     pub commands: Range<usize>,
-    /// What follows for it. Before it has run: that it ends, as after a panic.
+    /// What follows for it. Until it has run, that it ends: its commands may panic.
     pub outcome: TurnOutcome,
 }
 
