@@ -35,8 +35,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// For a connection whose replies begin at the end of `output`. That they are cut off is
-    /// noticed only beyond what may wait for it and what is written before the length is checked.
+    /// For a connection whose replies begin at the end of `output`. Limits them to the bytes that
+    /// may wait for it, plus what is written before the length is checked.
     #[inline]
     pub fn new(
         worker: &'a PortWorker,

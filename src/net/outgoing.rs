@@ -19,8 +19,8 @@ use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN};
 pub struct Outbox {
     /// The bytes of one connection after another.
     pub bytes: Vec<u8>,
-    /// The connections, in that order. One that has also been sent its bytes before the end of the
-    /// turn may stand here twice.
+    /// The connections, in that order. One may stand here twice: its bytes of this turn may have
+    /// been moved or sent before it said more.
     pub keys: Vec<Key>,
 }
 
@@ -40,7 +40,7 @@ impl Outbox {
     }
 }
 
-/// What bytes wait for that may not be sent yet.
+/// The wait of bytes that may not be sent yet.
 pub struct LogWait {
     /// The log must be safe up to this position.
     pub position: u64,
@@ -51,11 +51,11 @@ pub struct LogWait {
 /// What a connection has to say.
 #[derive(Default)]
 pub struct Outgoing {
-    /// What it has said before.
+    /// What it has said in earlier turns.
     unsent: Backlog,
     /// What it says in this turn: a range of the outbox.
     said: Range<usize>,
-    /// Nothing is sent until then.
+    /// Nothing is sent while it waits for the log.
     pub wait: Option<LogWait>,
     /// Since when `unsent` is above the soft limit.
     over_soft_limit: Option<Instant>,
@@ -129,7 +129,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends what it may, by `send`, and keeps the rest. Returns how much was sent.
+    /// Sends with `send` as much as may be sent, and keeps the rest. Returns how much was sent.
     #[inline]
     pub fn send(&mut self, outbox: &Outbox, send: impl FnOnce(&[u8]) -> Sent) -> Sent {
         let said = &outbox.bytes[take(&mut self.said)];

@@ -61,15 +61,15 @@ pub struct Service<D: Driver> {
 pub struct Member {
     /// The connection.
     pub key: Key,
-    /// What it may run.
+    /// Where its input is.
     pub input: Input,
     /// Its range of the commands that run together; empty if it runs by itself.
     pub commands: Range<usize>,
-    /// What follows for it. Until it has run, that it ends: its commands may panic.
+    /// Its outcome: `Ends` until it has run, because its commands may panic.
     pub outcome: TurnOutcome,
 }
 
-/// Where a member's input is.
+/// The input of a member.
 pub enum Input {
     /// A range of the worker's buffer.
     Received(Range<usize>),
