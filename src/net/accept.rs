@@ -1,5 +1,6 @@
 //! Accepting new connections, and refusing some.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrAny, SocketFlags, acceptfrom_with, getsockname, send};
 
 use super::client::{Client, Condition, Key, Names, NewConnection};
+use super::driver::Driver;
 use super::listen::{Listener, prepare_tcp, raised};
 use super::shared::{Shared, count};
 
@@ -31,29 +33,54 @@ const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because pr
 /// To a client that connects when all places are taken.
 const FULL: &[u8] = b"-ERR max number of clients reached (midi.maxclients)\r\n";
 
-/// The result of accepting.
-pub enum Accepted {
-    /// A connection.
-    NewConnection(NewConnection),
-    /// No connection waits.
-    None,
-    /// The system has no descriptor or memory left for it, and may not have for a while.
-    NoRoom,
+/// A worker's listeners, by number.
+pub struct Listeners {
+    all: Vec<Listener>,
+    /// Numbers of those that are not watched at the moment.
+    resting: Vec<usize>,
 }
 
-/// Accepts the next connection, if there is one.
-pub fn accept(listener: &Listener) -> Accepted {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    loop {
-        return match acceptfrom_with(&listener.socket, flags) {
-            Ok((socket, address)) => {
-                let address = if listener.unix { None } else { address.and_then(internet_address) };
-                Accepted::NewConnection(NewConnection { socket, address })
-            }
-            Err(Errno::INTR | Errno::CONNABORTED) => continue,
-            Err(Errno::AGAIN) => Accepted::None,
-            Err(_) => Accepted::NoRoom,
-        };
+impl Listeners {
+    /// Has the driver report connections that wait; the mark of a listener is its number.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new<D: Driver>(all: Vec<Listener>, driver: &mut D) -> io::Result<Self> {
+        for (number, listener) in all.iter().enumerate() {
+            driver.add_listener(number as u64, &listener.socket)?;
+        }
+        Ok(Listeners { all, resting: Vec::new() })
+    }
+
+    /// Accepts the next connection of a listener, if there is one.
+    pub fn accept<D: Driver>(&mut self, number: usize, driver: &mut D) -> Option<NewConnection> {
+        let listener = self.all.get(number)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        loop {
+            return match acceptfrom_with(&listener.socket, flags) {
+                Ok((socket, address)) => {
+                    let address = if listener.unix { None } else { address };
+                    let address = address.and_then(internet_address);
+                    Some(NewConnection { socket, address })
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => None,
+                Err(_) => {
+                    // The system has no descriptor or memory left for it, and may not have for a
+                    // while. Until then the listener would constantly report the connection.
+                    driver.remove(&listener.socket);
+                    self.resting.push(number);
+                    None
+                }
+            };
+        }
+    }
+
+    /// Watches again those that are not watched.
+    pub fn wake<D: Driver>(&mut self, driver: &mut D) {
+        self.resting.retain(|&number| {
+            driver.add_listener(number as u64, &self.all[number].socket).is_err()
+        });
     }
 }
 

@@ -3,56 +3,52 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::connection::{Connection, State};
-use super::driver::Driver;
-use super::service::Service;
+use super::context::Context;
+use super::session::State;
 use super::shared::{Answer, PortMessage};
 use super::waiting::WaitingConnection;
 use crate::engine::{Engine, Host, Locked, MainTask};
 
-impl<D: Driver> Service<D> {
-    /// Sends the main thread a task for a connection, which waits for the answer.
-    pub(super) fn ask_main(
-        &self,
-        connection: &mut Connection,
-        question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
-    ) {
-        self.ask_main_later(connection, answering(question));
-    }
+/// Sends the main thread a task for a connection, which waits for the answer.
+pub fn ask_main(
+    cx: &mut Context<'_>,
+    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+) {
+    ask_main_later(cx, answering(question));
+}
 
-    /// As [`Service::ask_main`], of a task that writes to keys.
-    pub(super) fn have_main_write(
-        &self,
-        connection: &mut Connection,
-        question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
-    ) {
-        let task = self.task_for(connection, answering(question));
-        self.engine().context().send_writing_task(task);
-    }
+/// As [`ask_main`], of a task that writes to keys.
+pub fn have_main_write(
+    cx: &mut Context<'_>,
+    question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
+) {
+    let task = task_for(cx, answering(question));
+    cx.engine().send_writing_task(task);
+}
 
-    /// Sends the main thread a task for a connection, which waits until the task, or whoever gets
-    /// the waiting connection from it, ends that.
-    pub(super) fn ask_main_later<T>(&self, connection: &mut Connection, task: T)
-    where
-        T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
-    {
-        let task = self.task_for(connection, task);
-        self.engine().context().send_main_task(task);
-    }
+/// Sends the main thread a task for a connection, which waits until the task, or whoever gets the
+/// waiting connection from it, ends that.
+pub fn ask_main_later<T>(cx: &mut Context<'_>, task: T)
+where
+    T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
+{
+    let task = task_for(cx, task);
+    cx.engine().send_main_task(task);
+}
 
-    fn task_for<T>(&self, connection: &mut Connection, task: T) -> MainTask
-    where
-        T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
-    {
-        connection.state = State::Waiting;
-        let waiting = WaitingConnection::new(&self.shared, self.worker, connection.key);
-        let killed = Arc::clone(&connection.client.killed);
-        Box::new(move |locked, engine, host| {
-            if !killed.load(Ordering::Relaxed) {
-                task(locked, engine, host, waiting);
-            }
-        })
-    }
+fn task_for<T>(cx: &mut Context<'_>, task: T) -> MainTask
+where
+    T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
+{
+    cx.session.state = State::Waiting;
+    let client = &cx.session.client;
+    let waiting = WaitingConnection::new(&cx.worker.shared, client.worker, client.key);
+    let killed = Arc::clone(&client.killed);
+    Box::new(move |locked, engine, host| {
+        if !killed.load(Ordering::Relaxed) {
+            task(locked, engine, host, waiting);
+        }
+    })
 }
 
 /// A task that ends the connection's waiting with the answer to a question.

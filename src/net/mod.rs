@@ -1,43 +1,50 @@
 //! midi's own ports: they serve clients without the host.
 //!
 //! ```text
-//! listen ─► accept ─► port ── driver: bytes in ─► resp ─► plan ─► run, group ─► engine
-//!                      ▲                                   └─ by itself: dispatch ─► commands
-//!                      │      driver: bytes out ◄─ send ◄─ resp: replies ◄┘
+//! listen ─► accept ─► port ─► intake: bytes in ─► run ─┬─► batch: several together ─► engine
+//!                      ▲      (driver)                 └─► by itself: dispatch ─► commands ─► engine
+//!                      │      bytes out (driver) ◄─ outgoing ◄─ resp: replies ◄───┘
 //!                      └─ messages (shared): replies of jobs and main-thread tasks, new connections
 //! ```
 //!
-//! Each worker has one port. A connection (`connection.rs`) has a client, the part that all workers
-//! may read (`client.rs`), and a session: its user and how it is answered (`session.rs`).
-//! `service.rs` has what a worker serves its connections with.
+//! Each worker has one port: the order in which its connections are served. `service.rs` has what
+//! they are served with, and how those that have input at the same time run together.
+//!
+//! A connection (`connection.rs`) is a socket, bytes that have come and not run, bytes that it has
+//! to say (`outgoing.rs`), and a session (`session.rs`): its user and its commands. Its client is
+//! what all workers may read (`client.rs`). Commands are functions of a context (`context.rs`): the
+//! worker, the session, the output.
 //!
 //! The host's main thread takes no part in this, and this layer does not use the module API.
 
 mod accept;
-mod ahead;
-mod caller;
+mod backlog;
+mod batch;
 mod client;
 mod commands;
 mod connection;
+mod context;
 mod dispatch;
 mod driver;
-mod group;
+mod exec_replies;
 mod held;
+mod intake;
 mod job;
 mod listen;
 mod main_task;
 mod named;
-mod plan;
+mod outgoing;
 mod port;
 mod report;
 pub mod resp;
 mod run;
-mod send;
 mod service;
 mod session;
 mod shared;
 mod transaction;
+mod turn;
 mod waiting;
+mod worker;
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use slotmap::SlotMap;
 
-use super::accept::{Accepted, accept, client, let_in};
+use super::accept::{Listeners, client, let_in};
 use super::client::{Key, NewConnection};
-use super::connection::{Backlog, Connection, State};
+use super::connection::Connection;
 use super::driver::{Driver, Happened};
-use super::group::{Gathered, Group};
+use super::held::no_longer_held;
+use super::intake::TakenUp;
 use super::listen::Listener;
-use super::resp::{RequestParser, RespReply};
-use super::service::{Service, TurnOutcome};
-use super::session::Session;
+use super::resp::RespReply;
+use super::service::{Member, Service};
+use super::session::{Session, State};
 use super::shared::{PortMessage, Shared, count};
+use super::turn::TurnOutcome;
 use crate::engine::{Gates, Origin, Port, PortTurn, Request};
 use crate::limits::{
     ACCEPTED_PER_TURN, DEFERRED_NAP, LEAVERS_WAIT, MESSAGES_TURN, PORT_CLOCK, PORT_TICK,
@@ -31,11 +34,7 @@ const LISTENERS: u64 = 1 << 32;
 /// A worker's port.
 pub struct WorkerPort<D: Driver> {
     service: Service<D>,
-    /// Connections that are served together.
-    group: Group,
-    listeners: Vec<Listener>,
-    /// Numbers of the listeners that are not watched at the moment.
-    resting: Vec<usize>,
+    listeners: Listeners,
     connections: SlotMap<Key, Connection>,
     /// Connections that can go on without a new event.
     ready: VecDeque<Key>,
@@ -64,14 +63,9 @@ impl<D: Driver> WorkerPort<D> {
         listeners: Vec<Listener>,
         unixsocket: &str,
     ) -> io::Result<Self> {
-        for (number, listener) in listeners.iter().enumerate() {
-            driver.add_listener(number as u64, &listener.socket)?;
-        }
         Ok(WorkerPort {
+            listeners: Listeners::new(listeners, &mut driver)?,
             service: Service::new(shared, worker, driver),
-            group: Group::default(),
-            listeners,
-            resting: Vec::new(),
             connections: SlotMap::with_key(),
             ready: VecDeque::new(),
             heavy: VecDeque::new(),
@@ -86,7 +80,7 @@ impl<D: Driver> WorkerPort<D> {
     }
 
     fn shared(&self) -> &Shared {
-        &self.service.shared
+        &self.service.worker.shared
     }
 
     /// The connection, if it still exists.
@@ -101,10 +95,10 @@ impl<D: Driver> WorkerPort<D> {
         let key = Key::unpacked(event.mark);
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.readable |= event.input;
-        connection.ended |= event.ended;
-        if event.ended && connection.is_waiting() {
+        connection.session.ended |= event.ended;
+        if event.ended && connection.session.is_waiting() {
             // The client may have left: a job for it may stop.
-            connection.client.gone.store(true, Ordering::Relaxed);
+            connection.session.client.gone.store(true, Ordering::Relaxed);
         }
         if connection.is_ready {
             // It is in the queue already: other connections come first.
@@ -114,31 +108,44 @@ impl<D: Driver> WorkerPort<D> {
             connection.is_ready = true;
             return self.heavy.push_back(key);
         }
-        self.service.alone.hear_light();
-        match self.service.gather(&mut self.group, connection) {
-            Gathered::No => self.serve(key),
-            Gathered::End => self.close(key),
-            Gathered::Yes => {}
-            Gathered::Full => self.serve_group(),
+        self.service.turn.alone.hear_light();
+        self.take_up(key, true);
+    }
+
+    /// Gives a connection its turn, by itself.
+    fn serve(&mut self, key: Key) {
+        self.take_up(key, false);
+    }
+
+    /// Gives a connection its turn, or lets it wait for others that have input too, if it may.
+    fn take_up(&mut self, key: Key, may_wait: bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let first = self.service.members.len();
+        match self.service.take_up(connection) {
+            TakenUp::No(outcome) => self.settle(key, outcome),
+            TakenUp::WithOthers if !may_wait => self.run_members(first),
+            TakenUp::WithOthers if !self.service.has_enough() => {}
+            TakenUp::WithOthers => self.run_members(0),
+            TakenUp::Alone => self.run_members(first),
         }
     }
 
-    /// Serves the connections that were gathered.
-    fn serve_group(&mut self) {
-        let keys = self.group.keys();
-        if keys.is_empty() {
+    /// Runs the connections that have been taken up, from this one on.
+    fn run_members(&mut self, first: usize) {
+        let (service, connections) = (&mut self.service, &mut self.connections);
+        if service.members.len() == first {
             return;
         }
-        let (service, group, connections) =
-            (&mut self.service, &mut self.group, &mut self.connections);
-        if catch_unwind(AssertUnwindSafe(|| service.serve_group(group, connections))).is_err() {
+        let run = AssertUnwindSafe(|| service.run_members(first, connections));
+        if catch_unwind(run).is_err() {
             self.after_panic();
-            keys.into_iter().for_each(|key| self.close(key));
         }
-        let mut outcomes = self.group.take_outcomes();
-        outcomes.drain(..).for_each(|(key, outcome)| self.settle(key, outcome));
-        self.group.give_back_outcomes(outcomes);
-        if self.service.output_is_full() {
+        for member in first..self.service.members.len() {
+            let Member { key, outcome, .. } = self.service.members[member];
+            self.settle(key, outcome);
+        }
+        self.service.forget_members(first);
+        if self.service.outbox.is_full() {
             self.send_all();
         }
     }
@@ -147,37 +154,35 @@ impl<D: Driver> WorkerPort<D> {
     /// connection.
     fn after_panic(&mut self) {
         (self.shared().on_panic)();
-        for piece in self.service.take_outbox() {
-            self.close(piece.key);
+        for key in take(&mut self.service.outbox.keys) {
+            self.close(key);
         }
+        self.service.after_panic();
     }
 
     /// Sends the replies of this turn.
     fn send_all(&mut self) {
-        let pieces = self.service.take_outbox();
-        for piece in &pieces {
-            let Some(connection) = self.connections.get_mut(piece.key) else { continue };
-            if self.service.send_piece(connection, piece) == TurnOutcome::Ends {
-                self.close(piece.key);
+        for number in 0..self.service.outbox.keys.len() {
+            let key = self.service.outbox.keys[number];
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if self.service.send_said(number, connection) == TurnOutcome::Ends {
+                self.close(key);
             }
         }
-        self.service.clear_output(pieces);
+        self.service.outbox.clear();
     }
 
     fn accept(&mut self, listener: usize) {
+        let number = self.service.worker.number;
         for _ in 0..ACCEPTED_PER_TURN {
-            let new_connection = match self.listeners.get(listener).map(accept) {
-                Some(Accepted::NewConnection(new_connection)) => new_connection,
-                Some(Accepted::NoRoom) => return self.rest_listener(listener),
-                Some(Accepted::None) | None => return,
-            };
-            let worker = self.shared().emptiest(self.service.worker);
-            let Some(new_connection) = let_in(self.shared(), self.service.worker, new_connection)
-            else {
+            let driver = &mut self.service.driver;
+            let Some(new_connection) = self.listeners.accept(listener, driver) else { return };
+            let worker = self.shared().emptiest(number);
+            let Some(new_connection) = let_in(self.shared(), number, new_connection) else {
                 continue;
             };
             self.shared().counts(worker).connected.fetch_add(1, Ordering::Relaxed);
-            if worker == self.service.worker {
+            if worker == number {
                 self.welcome(new_connection);
             } else {
                 self.shared().send(worker, PortMessage::NewConnection(new_connection));
@@ -185,83 +190,30 @@ impl<D: Driver> WorkerPort<D> {
         }
     }
 
-    /// Does not watch a listener until the next tick: it would constantly report a connection that
-    /// cannot be accepted.
-    fn rest_listener(&mut self, number: usize) {
-        if let Some(listener) = self.listeners.get(number) {
-            self.service.driver.remove(&listener.socket);
-            self.resting.push(number);
-        }
-    }
-
-    fn wake_listeners(&mut self) {
-        for number in std::mem::take(&mut self.resting) {
-            let Some(listener) = self.listeners.get(number) else { continue };
-            if self.service.driver.add_listener(number as u64, &listener.socket).is_err() {
-                self.resting.push(number);
-            }
-        }
-    }
-
     /// Adds a connection. Its place has been counted.
     fn welcome(&mut self, new_connection: NewConnection) {
-        let (worker, shared) = (self.service.worker, Arc::clone(&self.service.shared));
-        count(&shared.counts(worker).accepted, 1);
+        let worker = &self.service.worker;
+        count(&worker.counts().accepted, 1);
         let key = self.connections.insert_with_key(|key| {
-            let client = client(&shared, worker, key, &new_connection, &self.unixsocket);
-            let session = Session::new(&shared.engine, &client);
-            Connection {
-                key,
-                socket: new_connection.socket,
-                client,
-                session,
-                state: State::Open,
-                readable: false,
-                ended: false,
-                queued_since: None,
-                is_ready: false,
-                is_heavy: false,
-                parser: RequestParser::default(),
-                unread: Backlog::default(),
-                has_commands: false,
-                missing: 0,
-                unsent: Backlog::default(),
-                waits_for: 0,
-                last_write: Default::default(),
-                held_since: None,
-                has_outgoing: false,
-                over_soft_limit: None,
-            }
+            let client =
+                client(&worker.shared, worker.number, key, &new_connection, &self.unixsocket);
+            let session = Session::new(worker.engine(), client);
+            Connection::new(key, new_connection.socket, session)
         });
         let connection = &self.connections[key];
         if self.service.driver.add(key.packed(), &connection.socket).is_ok() {
-            return shared.list(&connection.client);
+            return worker.shared.list(&connection.session.client);
         }
         self.connections.remove(key);
-        shared.leave_place();
-        shared.counts(worker).connected.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Gives a connection its turn.
-    fn serve(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let service = &mut self.service;
-        let served = catch_unwind(AssertUnwindSafe(|| service.serve(connection)));
-        let outcome = served.unwrap_or_else(|_| {
-            self.after_panic();
-            TurnOutcome::Ends
-        });
-        self.settle(key, outcome);
-        if self.service.output_is_full() {
-            self.send_all();
-        }
+        worker.shared.leave_place();
+        worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Keeps, queues or closes a connection after its turn.
     fn settle(&mut self, key: Key, outcome: TurnOutcome) {
         match outcome {
             TurnOutcome::Stays => {
-                if self.connection(key).is_some_and(|connection| connection.is_leaving()) {
+                if self.connection(key).is_some_and(|it| it.session.is_leaving()) {
                     self.leaving.push(key);
                 }
             }
@@ -269,7 +221,7 @@ impl<D: Driver> WorkerPort<D> {
             TurnOutcome::Ends => self.close(key),
             TurnOutcome::Ready => {
                 let Some(connection) = self.connection(key) else { return };
-                if !std::mem::replace(&mut connection.is_ready, true) {
+                if !replace(&mut connection.is_ready, true) {
                     let queue = if connection.is_heavy { &mut self.heavy } else { &mut self.ready };
                     queue.push_back(key);
                 }
@@ -279,47 +231,56 @@ impl<D: Driver> WorkerPort<D> {
 
     fn close(&mut self, key: Key) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        self.service.no_longer_held(&mut connection);
-        self.service.driver.remove(&connection.socket);
-        let shared = self.shared();
-        shared.unlist(connection.client.id);
-        shared.leave_place();
-        shared.counts(self.service.worker).connected.fetch_sub(1, Ordering::Relaxed);
+        let Service { worker, driver, .. } = &mut self.service;
+        no_longer_held(worker, &mut connection);
+        driver.remove(&connection.socket);
+        worker.shared.unlist(connection.session.client.id);
+        worker.shared.leave_place();
+        worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Writes the reply that a connection waited for, and lets it go on. `seen` is the position of
     /// the log that the reply must wait for; 0 for none.
-    fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Connection, &mut Vec<u8>)) {
+    fn goes_on(&mut self, key: Key, seen: u64, reply: impl FnOnce(&mut Session, &mut Vec<u8>)) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.state == State::Waiting {
-            connection.state = State::Open;
+        let session = &mut connection.session;
+        if session.state == State::Waiting {
+            session.state = State::Open;
         }
-        connection.queued_since = None;
-        connection.session.most_output = usize::MAX;
+        session.most_output = usize::MAX;
         // It may have written what is not in midi's log: keys of the host's.
-        connection.last_write.offset = None;
+        session.last_write.offset = None;
         let mut bytes = Vec::new();
-        if catch_unwind(AssertUnwindSafe(|| reply(connection, &mut bytes))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| reply(session, &mut bytes))).is_err() {
             (self.shared().on_panic)();
             return self.close(key);
         }
-        self.service.wait_for(connection, seen);
-        if !connection.session.is_muted() {
-            self.service.claim(connection);
-            connection.unsent.append(bytes);
+        if session.state == State::Closing {
+            connection.forget_input();
         }
-        connection.has_commands = true;
+        connection.session.missing = 0;
+        self.say_more(key, seen, bytes);
+    }
+
+    /// Says what another thread has for a connection, after what it has said before.
+    fn say_more(&mut self, key: Key, seen: u64, bytes: Vec<u8>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.session.queued_since = None;
+        connection.session.wait_for(seen);
+        if !connection.session.is_muted() {
+            connection.outgoing.say_more(bytes, &self.service.outbox);
+        }
         self.serve(key);
     }
 
     /// Handles the messages of other threads while there is time; the rest waits for the next turn.
     fn take_messages(&mut self) {
         if self.messages.is_empty() {
-            self.messages = self.shared().inbox(self.service.worker).take();
+            self.messages = self.shared().inbox(self.service.worker.number).take();
         }
         while let Some(message) = self.messages.pop_front() {
             self.take_message(message);
-            if self.service.now.elapsed() >= MESSAGES_TURN {
+            if self.service.turn.now.elapsed() >= MESSAGES_TURN {
                 break;
             }
         }
@@ -331,16 +292,7 @@ impl<D: Driver> WorkerPort<D> {
             PortMessage::Part { key, bytes, seen, last: true } => {
                 self.goes_on(key, seen, |_, out| *out = bytes)
             }
-            PortMessage::Part { key, bytes, seen, last: false } => {
-                let Some(connection) = self.connections.get_mut(key) else { return };
-                connection.queued_since = None;
-                self.service.wait_for(connection, seen);
-                if !connection.session.is_muted() {
-                    self.service.claim(connection);
-                    connection.unsent.append(bytes);
-                }
-                self.serve(key);
-            }
+            PortMessage::Part { key, bytes, seen, last: false } => self.say_more(key, seen, bytes),
             PortMessage::Answer(key, seen, answer) => self.goes_on(key, seen, answer),
             PortMessage::Close(key) => self.close(key),
             PortMessage::TooLarge(key) => {
@@ -349,7 +301,7 @@ impl<D: Driver> WorkerPort<D> {
                     // A client that wants no replies gets none, however large.
                     return self.goes_on(key, 0, |_, _| ());
                 }
-                self.service.note_limit();
+                self.service.worker.note_limit();
                 self.close(key);
             }
         }
@@ -357,90 +309,47 @@ impl<D: Driver> WorkerPort<D> {
 
     /// Updates the ports' clock, and now and then closes overdue connections.
     fn tick(&mut self) {
-        let now = self.service.now;
+        let now = self.service.turn.now;
         if now < self.next_look {
             return;
         }
         self.next_look = now + PORT_CLOCK;
-        self.service.recently = self.shared().clock(now);
+        self.service.turn.recently = self.shared().clock(now);
         self.close_those_who_left();
         if now < self.next_tick {
             return;
         }
         self.next_tick = now + PORT_TICK;
-        self.wake_listeners();
+        self.listeners.wake(&mut self.service.driver);
         let (mut buffered, mut held_bytes) = (0, 0);
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {
             buffered += connection.buffered();
-            held_bytes += if connection.is_held() { connection.unsent.len() } else { 0 };
+            let outgoing = &connection.outgoing;
+            held_bytes += if outgoing.is_held() { outgoing.unsent() } else { 0 };
             if self.service.is_overdue(connection) {
                 late.push(connection.key);
             }
         }
-        let counts = self.shared().counts(self.service.worker);
+        let counts = self.service.worker.counts();
         counts.buffered.store(buffered, Ordering::Relaxed);
         counts.held_bytes.store(held_bytes, Ordering::Relaxed);
         count(&counts.closed_for_limits, late.len() as u64);
         late.into_iter().for_each(|key| self.close(key));
     }
-}
 
-impl<D: Driver> Port for WorkerPort<D> {
-    fn completed(&mut self, request: Box<Request>) {
-        let Origin::Worker { connection, .. } = request.origin else { return };
-        let key = Key::unpacked(connection);
-        if request.reply.is_cut() && self.connection(key).is_some_and(|it| !it.session.is_muted()) {
-            self.service.note_limit();
-            return self.close(key);
+    /// Sends the replies that have waited for the log.
+    fn release(&mut self) {
+        let Service { held, worker, .. } = &mut self.service;
+        for key in held.release(worker, &mut self.connections) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let outcome = self.service.send_released(connection);
+            if outcome != TurnOutcome::Stays {
+                self.settle(key, outcome);
+            }
         }
-        self.goes_on(key, request.seen, |connection, out| {
-            request.reply.play(&mut RespReply::new(out, connection.session.resp3));
-        });
     }
 
-    fn turn(&mut self, wait: Duration) -> PortTurn {
-        let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
-        let mut happened = std::mem::take(&mut self.happened);
-        self.service.driver.wait(wait, &mut happened);
-        self.service.now = Instant::now();
-        for (key, outcome) in self.service.release(&mut self.connections) {
-            self.settle(key, outcome);
-        }
-        self.service.share_out(happened.len() + self.ready.len());
-        if !self.ready.is_empty() {
-            self.service.alone.hear_light();
-        }
-        let had_events = !happened.is_empty();
-        for event in happened.drain(..) {
-            self.heard(event);
-        }
-        self.happened = happened;
-        self.serve_group();
-        self.take_messages();
-        for key in std::mem::take(&mut self.deferred) {
-            self.goes_on_deferred(key);
-        }
-        self.serve_ready();
-        self.send_all();
-        self.tick();
-        PortTurn { began: self.service.now, had_events }
-    }
-
-    fn may_sleep(&mut self) -> bool {
-        self.ready.is_empty()
-            && self.heavy.is_empty()
-            && self.messages.is_empty()
-            && !self.service.may_release()
-            && self.shared().inbox(self.service.worker).may_sleep()
-    }
-
-    fn awake(&mut self) {
-        self.shared().inbox(self.service.worker).awake();
-    }
-}
-
-impl<D: Driver> WorkerPort<D> {
     /// Serves each connection that can go on once, while there is time: others may have events
     /// meanwhile.
     fn serve_ready(&mut self) {
@@ -469,11 +378,11 @@ impl<D: Driver> WorkerPort<D> {
     fn goes_on_deferred(&mut self, key: Key) {
         let is_paused = self.shared().engine.gates().has(Gates::PAUSED.and(Gates::WRITES_PAUSED));
         if let Some(connection) = self.connection(key) {
-            connection.state = State::Open;
-            connection.has_commands = true;
-            if is_paused && connection.ended {
+            connection.session.state = State::Open;
+            connection.session.missing = 0;
+            if is_paused && connection.session.ended {
                 // As in Redis: a client that leaves during a pause has none of its commands run.
-                connection.forget_commands();
+                connection.forget_input();
             }
             self.serve(key);
         }
@@ -482,14 +391,65 @@ impl<D: Driver> WorkerPort<D> {
     /// Closes the connections whose clients have left while a command has waited for a shard for
     /// long: the command is not run, and another client can have the place.
     fn close_those_who_left(&mut self) {
-        let now = self.service.now;
-        for key in std::mem::take(&mut self.leaving) {
+        let now = self.service.turn.now;
+        for key in take(&mut self.leaving) {
             let Some(connection) = self.connection(key) else { continue };
-            match connection.queued_since {
+            match connection.session.queued_since {
                 Some(since) if now - since > LEAVERS_WAIT => self.close(key),
                 Some(_) => self.leaving.push(key),
                 None => {}
             }
         }
+    }
+}
+
+impl<D: Driver> Port for WorkerPort<D> {
+    fn completed(&mut self, request: Box<Request>) {
+        let Origin::Worker { connection, .. } = request.origin else { return };
+        let key = Key::unpacked(connection);
+        if request.reply.is_cut() && self.connection(key).is_some_and(|it| !it.session.is_muted()) {
+            self.service.worker.note_limit();
+            return self.close(key);
+        }
+        self.goes_on(key, request.seen, |session, out| {
+            request.reply.play(&mut RespReply::new(out, session.resp3));
+        });
+    }
+
+    fn turn(&mut self, wait: Duration) -> PortTurn {
+        let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
+        self.service.driver.wait(wait, &mut self.happened);
+        self.service.turn.now = Instant::now();
+        self.release();
+        let events = self.happened.len();
+        self.service.turn.share_out(events + self.ready.len());
+        if !self.ready.is_empty() {
+            self.service.turn.alone.hear_light();
+        }
+        for event in 0..events {
+            self.heard(self.happened[event]);
+        }
+        self.happened.clear();
+        self.run_members(0);
+        self.take_messages();
+        for key in take(&mut self.deferred) {
+            self.goes_on_deferred(key);
+        }
+        self.serve_ready();
+        self.send_all();
+        self.tick();
+        PortTurn { began: self.service.turn.now, had_events: events > 0 }
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.ready.is_empty()
+            && self.heavy.is_empty()
+            && self.messages.is_empty()
+            && !self.service.held.may_release(&self.service.worker)
+            && self.shared().inbox(self.service.worker.number).may_sleep()
+    }
+
+    fn awake(&mut self) {
+        self.shared().inbox(self.service.worker.number).awake();
     }
 }

@@ -1,254 +1,320 @@
-//! What a worker serves its connections with: the driver, and buffers that all connections share.
+//! How a worker serves its connections: received from, run, and sent their replies.
+//!
+//! ```text
+//! take_up ─► members ─► run_members ─┬─ run_together: the commands of several ─┐
+//!    receives          one or several └─ run_member: one, as long as it may ────┴─► outbox ─► send
+//! ```
+//!
+//! Connections that have input at the same time are served together: all are received from, then
+//! the commands of all run as those of one pipeline do. Where clients send one command and wait for
+//! its reply, nothing else would fetch the memory of one command while another runs.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use arrayvec::ArrayVec;
+use slotmap::SlotMap;
+
+use super::batch::{CommandBatch, Stop, request_limits};
 use super::client::Key;
 use super::connection::Connection;
-use super::driver::Driver;
+use super::context::Context;
+use super::driver::{Driver, Sent};
+use super::exec_replies::say_exec_replies;
 use super::held::HeldConnections;
-use super::resp::ArgList;
+use super::named::note;
+use super::outgoing::Outbox;
+use super::resp::{ArgList, RespReply};
+use super::run::run;
+use super::session::State;
 use super::shared::{Shared, count};
-use super::transaction::Transaction;
-use crate::engine::{Engine, ThreadSlot};
-use crate::limits::{
-    HEAVY_TURN, HELD_OUTPUT, INPUT_BYTES, LOOKS_AT_CLOCK, OUTPUT_PAUSE, SERVED_AT_ONCE,
-    SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
-};
+use super::turn::{ThisTurn, TurnOutcome};
+use super::worker::PortWorker;
+use crate::engine::Outcome;
+use crate::limits::{AHEAD, GROUP_BYTES, HELD_OUTPUT, INPUT_BYTES, UNAUTHENTICATED_OUTPUT_BYTES};
 
-/// What follows for a connection after its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnOutcome {
-    /// It waits for an event.
-    Stays,
-    /// It can go on at once, after others.
-    Ready,
-    /// The host holds it up: it retries soon.
-    Deferred,
-    /// It is to be closed.
-    Ends,
-}
-
-/// How long a connection has been served in one go.
-#[derive(Default)]
-pub(super) struct Pace {
-    rounds: u32,
-    since: Option<Instant>,
-}
-
-impl Pace {
-    /// Begins another round unless the time is over. It does not look at the clock in the first
-    /// round, which for most connections is the only one, and seldom after that.
-    pub(super) fn is_over(&mut self, most: Duration) -> bool {
-        self.rounds += 1;
-        if self.rounds % LOOKS_AT_CLOCK != 2 {
-            return false;
-        }
-        let now = Instant::now();
-        now - *self.since.get_or_insert(now) > most
-    }
-}
-
-/// The time of commands that run by themselves, each of which may take any time.
-pub(super) struct Alone {
-    /// How long a connection may run them in one go: it doubles until other connections have
-    /// commands.
-    at_once: Duration,
-    /// How long those of the current connection have taken.
-    spent: Duration,
-    /// When the last of them ended, if nothing else has run since.
-    ended: Option<Instant>,
-}
-
-impl Default for Alone {
-    fn default() -> Self {
-        Alone { at_once: HEAVY_TURN, spent: Duration::ZERO, ended: None }
-    }
-}
-
-impl Alone {
-    /// A turn of the port begins, in which a connection is served for at most this long.
-    fn next_turn(&mut self, most: Duration) {
-        self.at_once = (self.at_once * 2).min(most);
-    }
-
-    /// A connection with short turns has input: those with long turns must not delay it.
-    pub(super) fn hear_light(&mut self) {
-        self.at_once = HEAVY_TURN;
-    }
-
-    /// A connection's turn begins.
-    pub(super) fn begin(&mut self) {
-        (self.spent, self.ended) = (Duration::ZERO, None);
-    }
-
-    /// Whether the connection has run such commands for as long as it may in one go.
-    pub(super) fn is_over(&self) -> bool {
-        self.spent > self.at_once
-    }
-
-    /// Whether that took long.
-    pub(super) fn is_heavy(&self) -> bool {
-        self.spent > HEAVY_TURN
-    }
-
-    /// The start time of a command that runs by itself. If it follows another, it is the end of
-    /// that one: a look at the clock costs as much as a short command.
-    pub(super) fn command_begins(&self) -> Instant {
-        self.ended.unwrap_or_else(Instant::now)
-    }
-
-    /// Such a command has ended.
-    pub(super) fn command_ended(&mut self, began: Instant) {
-        let now = Instant::now();
-        self.spent += now - began;
-        self.ended = Some(now);
-    }
-
-    /// Other commands run now; their time is not counted here.
-    pub(super) fn interrupt(&mut self) {
-        self.ended = None;
-    }
-}
-
-/// A connection's replies in the turn's buffer.
-pub struct Piece {
-    /// The connection.
-    pub key: Key,
-    /// Their range in the buffer.
-    pub bytes: Range<usize>,
-}
-
-/// What a worker serves connections with.
+/// What a worker serves its connections with.
 pub struct Service<D: Driver> {
-    /// What all workers share.
-    pub shared: Arc<Shared>,
-    /// This worker.
-    pub worker: usize,
+    /// The worker.
+    pub worker: PortWorker,
     /// Moves bytes between sockets and buffers.
     pub driver: D,
-    /// When this turn began.
-    pub now: Instant,
-    /// The same on the ports' clock, updated every few hundredths of a second.
-    pub recently: u64,
-    /// How long a connection is served in one go in this turn.
-    pub(super) at_once: Duration,
-    /// The time of commands that run by themselves.
-    pub(super) alone: Alone,
-    /// Received input: of one connection after another, or of a group.
-    pub(super) input: Vec<u8>,
-    /// The replies of this turn.
-    pub(super) output: Vec<u8>,
-    pub(super) outbox: Vec<Piece>,
-    pub(super) args: ArgList,
+    /// This turn.
+    pub turn: ThisTurn,
+    /// What the connections of this turn have said.
+    pub outbox: Outbox,
     /// Connections whose replies wait for the log.
-    pub(super) held: HeldConnections,
-    /// An empty transaction, for the next MULTI.
-    pub(super) spare: Option<Box<Transaction>>,
+    pub held: HeldConnections,
+    /// Connections that have been taken up.
+    pub members: Vec<Member>,
+    /// The database of those that run together, and whether they speak RESP3.
+    pub like: (u32, bool),
+    /// What members have sent.
+    pub input: Vec<u8>,
+    /// The arguments of the command that is parsed.
+    args: ArgList,
+}
+
+/// A connection that has been taken up.
+pub struct Member {
+    /// The connection.
+    pub key: Key,
+    /// Where its input is.
+    pub input: Input,
+    /// Its range of the commands that run together; empty if it runs by itself.
+    pub commands: Range<usize>,
+    /// Its outcome: `Ends` until it has run, because its commands may panic.
+    pub outcome: TurnOutcome,
+}
+
+/// The input of a member.
+pub enum Input {
+    /// A range of the worker's buffer.
+    Received(Range<usize>),
+    /// With the connection.
+    Unread,
 }
 
 impl<D: Driver> Service<D> {
     /// For one worker.
-    pub fn new(shared: Arc<Shared>, worker: usize, driver: D) -> Self {
+    pub fn new(shared: Arc<Shared>, number: usize, driver: D) -> Self {
         Service {
-            shared,
-            worker,
+            worker: PortWorker { shared, number },
             driver,
-            now: Instant::now(),
-            at_once: SERVED_AT_ONCE,
-            alone: Alone::default(),
-            recently: 0,
-            input: Vec::with_capacity(INPUT_BYTES),
-            output: Vec::new(),
-            outbox: Vec::new(),
-            args: ArgList::default(),
+            turn: ThisTurn::default(),
+            outbox: Outbox::default(),
             held: HeldConnections::default(),
-            spare: None,
+            members: Vec::new(),
+            like: (0, false),
+            input: Vec::with_capacity(INPUT_BYTES),
+            args: ArgList::default(),
         }
     }
 
-    /// Divides the time of this turn among this many connections.
-    pub fn share_out(&mut self, connections: usize) {
-        let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
-        self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
-        self.alone.next_turn(self.at_once);
+    /// Whether so many have been taken up that they should run.
+    pub fn has_enough(&self) -> bool {
+        self.input.len() >= GROUP_BYTES
     }
 
-    pub(super) fn engine(&self) -> &Engine {
-        &self.shared.engine
+    /// The members from this one on have run.
+    pub fn forget_members(&mut self, first: usize) {
+        let received = self.members[first..].iter().find_map(|member| match &member.input {
+            Input::Received(input) => Some(input.start),
+            Input::Unread => None,
+        });
+        self.input.truncate(received.unwrap_or(self.input.len()));
+        self.members.truncate(first);
     }
 
-    pub(super) fn slot(&self) -> &ThreadSlot {
-        self.shared.engine.worker_slot(self.worker)
+    /// The commands of a member have panicked.
+    pub fn after_panic(&mut self) {
+        self.outbox.clear();
+        self.args = ArgList::default();
     }
 
-    /// Limits the output of a connection whose replies begin at `said`: to the bytes that may wait
-    /// for it, plus what is written before the length is checked.
-    pub(super) fn limit_output(&self, connection: &mut Connection, said: usize) {
-        let most = self.engine().settings().port.most_output();
-        connection.session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
+    /// Runs the members from this one on, together if they are several. Their outcomes tell what
+    /// follows for each.
+    pub fn run_members(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
+        if self.members.len() - first > 1 {
+            self.run_together(first, connections);
+        }
+        for number in first..self.members.len() {
+            let member = &self.members[number];
+            if let Some(connection) = connections.get_mut(member.key)
+                && member.commands.is_empty()
+            {
+                self.members[number].outcome = self.run_member(number, connection);
+            }
+        }
     }
 
-    /// Whether a connection's reply grew larger than may wait for it. Then it is cut off, and the
-    /// connection must be closed.
-    pub(super) fn has_too_much_output(
-        &self,
-        connection: &Connection,
-        said: usize,
-        output: &mut Vec<u8>,
-    ) -> bool {
-        let is_over = output.len() > connection.session.most_output;
+    /// Runs a member by itself.
+    fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
+        let (said, session) = (self.outbox.bytes.len(), &mut connection.session);
+        self.turn.alone.begin();
+        let mut cx = Context::new(&self.worker, &mut self.turn, session, &mut self.outbox.bytes);
+        match &self.members[number].input {
+            Input::Received(input) => {
+                let bytes = &self.input[input.clone()];
+                let used = run(&mut cx, &mut self.args, bytes);
+                connection.unread.add(&bytes[used..]);
+            }
+            Input::Unread => {
+                say_exec_replies(&mut cx);
+                if cx.session.is_muted() {
+                    cx.output.truncate(said);
+                }
+                if cx.session.missing == 0 {
+                    let used = run(&mut cx, &mut self.args, connection.unread.bytes());
+                    connection.unread.use_up(used);
+                }
+            }
+        }
+        connection.is_heavy = self.turn.alone.is_heavy();
+        let end = self.outbox.bytes.len();
+        if end > connection.session.most_output {
+            // The last reply was cut off.
+            self.outbox.bytes.truncate(said);
+            self.worker.note_limit();
+            return TurnOutcome::Ends;
+        }
+        connection.outgoing.say(connection.key, said..end, &mut self.outbox);
+        end_turn(&self.worker, &mut self.held, connection)
+    }
+
+    /// Runs the commands of all members together whose commands can, as far as there is room.
+    fn run_together(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
+        let Service { worker, turn, outbox, held, members, like, input, args, .. } = self;
+        let (engine, (db, resp3)) = (worker.engine(), *like);
+        let limits = engine.settings.limits(usize::MAX);
+        let mut batch = CommandBatch::default();
+        for member in &mut members[first..] {
+            let Some(connection) = connections.get_mut(member.key) else { continue };
+            let Input::Received(received) = &member.input else { continue };
+            let (session, before) = (&mut connection.session, batch.len());
+            batch.begin_another(session);
+            let parse_limits = request_limits(session, &limits);
+            let mine = &input[received.clone()];
+            if batch.take(engine, session, mine, args, &parse_limits) != Stop::End {
+                batch.truncate(before);
+                session.parser = Default::default();
+            }
+            member.commands = before..batch.len();
+        }
+        if batch.is_empty() {
+            return;
+        }
+        // Where each command's reply ends.
+        let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
+        let start = outbox.bytes.len();
+        let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
+        let mut reply = RespReply::new(&mut outbox.bytes, resp3).up_to(most);
+        worker.slot().take_seen();
+        let (done, outcome) = batch.run(worker, db, &limits, &mut reply, |end| ends.push(end));
+        let seen = worker.slot().take_seen();
+        // If so, the last reply is the one that was cut off.
+        let is_cut = outbox.bytes.len() > most;
+        for member in members[first..].iter_mut().filter(|member| !member.commands.is_empty()) {
+            let Some(connection) = connections.get_mut(member.key) else { continue };
+            let Input::Received(received) = &member.input else { continue };
+            let (first, end) = (member.commands.start, member.commands.end);
+            let ran = end.min(done).max(first);
+            note(batch.named(ran.max(first + 1) - 1), &connection.session.client);
+            let mut used = 0;
+            if ran > first {
+                if is_cut && ran == done {
+                    worker.note_limit();
+                    continue;
+                }
+                let before = first.checked_sub(1).map_or(start, |before| ends[before]);
+                connection.outgoing.say(connection.key, before..ends[ran - 1], outbox);
+                used = batch.end_of(ran - 1);
+            }
+            // All of the group have one position. Those that only read need not wait for what the
+            // others have written, unless reads wait at all.
+            if seen != 0
+                && (engine.log.reads_wait() || (first..ran).any(|number| batch.writes(number)))
+            {
+                connection.session.wait_for(seen);
+            }
+            if ran < end && ran == done && outcome != Outcome::Done {
+                // This command could not run here and now.
+                let said = outbox.bytes.len();
+                let session = &mut connection.session;
+                let mut cx = Context::new(worker, turn, session, &mut outbox.bytes);
+                used = batch.go_on(done, outcome, &mut cx);
+                connection.outgoing.say(connection.key, said..outbox.bytes.len(), outbox);
+            }
+            connection.session.missing = usize::from(ran == end);
+            connection.unread.add(&input[received.clone()][used..]);
+            member.outcome = end_turn(worker, held, connection);
+        }
+    }
+
+    /// Sends what a connection has to say, or keeps it for one that is held. `Ends` if the
+    /// connection is broken, or was closing and has been sent everything, or does not read its
+    /// replies.
+    pub fn send(&mut self, connection: &mut Connection) -> TurnOutcome {
+        let send = |bytes: &[u8]| self.driver.send(&connection.socket, bytes);
+        match connection.outgoing.send(&self.outbox, send) {
+            Sent::Broken => return TurnOutcome::Ends,
+            Sent::Bytes(bytes) => count(&self.worker.counts().sent, bytes as u64),
+        }
+        if connection.is_finished() || self.is_over_output_limit(connection) {
+            TurnOutcome::Ends
+        } else {
+            TurnOutcome::Stays
+        }
+    }
+
+    /// Whether more replies wait for a connection than may. Counts it if so.
+    fn is_over_output_limit(&self, connection: &mut Connection) -> bool {
+        if connection.outgoing.is_empty() {
+            return false;
+        }
+        let settings = &self.worker.engine().settings.port;
+        let soft = settings.output_soft.load(Ordering::Relaxed);
+        let mut hard = settings.most_output();
+        if connection.session.user.is_none() {
+            hard = hard.min(UNAUTHENTICATED_OUTPUT_BYTES);
+        }
+        let is_over = connection.outgoing.is_over(hard, soft, self.turn.now);
         if is_over {
-            output.truncate(said);
-            self.note_limit();
+            self.worker.note_limit();
         }
         is_over
     }
 
-    /// Counts a connection that is closed for a limit.
-    pub(super) fn note_limit(&self) {
-        count(&self.shared.counts(self.worker).closed_for_limits, 1);
+    /// Sends what the connection with this number in the outbox has said.
+    pub fn send_said(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
+        if number + 1 == self.outbox.keys.len() {
+            connection.outgoing.take_over(&mut self.outbox);
+        }
+        let outcome = self.send(connection);
+        if !connection.outgoing.is_empty() {
+            connection.show_condition();
+        }
+        outcome
+    }
+
+    /// Sends the replies of a connection that was held.
+    pub fn send_released(&mut self, connection: &mut Connection) -> TurnOutcome {
+        // It has waited for us, so it has not been idle.
+        connection.session.client.last_seen.store(self.turn.recently, Ordering::Relaxed);
+        let sent = self.send(connection);
+        connection.show_condition();
+        match sent {
+            TurnOutcome::Stays if connection.session.state == State::Open => connection.outcome(),
+            sent => sent,
+        }
+    }
+
+    /// Whether a connection has been idle, or above the soft limit, for too long.
+    pub fn is_overdue(&self, connection: &Connection) -> bool {
+        let (settings, now) = (&self.worker.engine().settings.port, self.turn.now);
+        let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
+        if connection.outgoing.is_slow(now, Duration::from_secs(soft)) {
+            return true;
+        }
+        let timeout = settings.timeout.load(Ordering::Relaxed) as u64;
+        let session = &connection.session;
+        let seen = session.client.last_seen.load(Ordering::Relaxed);
+        let idle = self.worker.shared.clock(now).saturating_sub(seen);
+        let waits = session.is_waiting() || connection.outgoing.is_held();
+        timeout > 0 && !waits && idle > timeout * 1000
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_over_after(alone: &mut Alone, spent: Duration) -> bool {
-        alone.begin();
-        alone.command_ended(Instant::now() - spent);
-        alone.is_over()
-    }
-
-    #[test]
-    fn long_turns_are_short_beside_others() {
-        let (mut alone, long) = (Alone::default(), SERVED_AT_ONCE * 4);
-        for _ in 0..10 {
-            alone.next_turn(long);
-        }
-        assert!(!is_over_after(&mut alone, HEAVY_TURN * 2), "nobody else is there");
-        assert!(alone.is_heavy());
-        assert!(is_over_after(&mut alone, long));
-        alone.hear_light();
-        assert!(is_over_after(&mut alone, HEAVY_TURN), "others are");
-        alone.next_turn(long);
-        assert!(is_over_after(&mut alone, HEAVY_TURN * 2), "or were a moment ago");
-        alone.begin();
-        assert!(!alone.is_over() && !alone.is_heavy(), "the next connection has its own time");
-    }
-
-    #[test]
-    fn time_between_commands_counts_unless_others_ran() {
-        let (mut alone, long) = (Alone::default(), Duration::from_secs(1));
-        alone.begin();
-        alone.ended = Some(Instant::now() - long);
-        alone.command_ended(alone.command_begins());
-        assert!(alone.spent >= long);
-        alone.begin();
-        alone.ended = Some(Instant::now() - long);
-        alone.interrupt();
-        assert!(alone.command_begins().elapsed() < long);
-    }
+/// Ends the turn of a connection that has run; returns what follows for it.
+fn end_turn(
+    worker: &PortWorker,
+    held: &mut HeldConnections,
+    connection: &mut Connection,
+) -> TurnOutcome {
+    held.hold(worker, connection);
+    // Before the replies are sent: a client that has its reply may then look at CLIENT LIST.
+    connection.show_condition();
+    connection.outcome()
 }

@@ -1,19 +1,64 @@
-//! A connection's session: its user, its protocol, its transaction.
+//! A connection's session: its user, its protocol, what it runs and what it waits for, its
+//! transaction.
 //!
 //! A transaction begins with MULTI or WATCH, and ends with EXEC, DISCARD or RESET; see
 //! `transaction.rs`.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::client::Client;
-use super::resp::RespReply;
+use super::resp::{RequestParser, RespReply};
 use super::transaction::{ExecReplies, Transaction};
 use crate::command::Args;
 use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
 
+/// Whether a connection runs commands, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs them.
+    Open,
+    /// A command runs elsewhere; its reply will arrive as a message.
+    Waiting,
+    /// The host holds it up: it retries from time to time.
+    Deferred,
+    /// Other threads held the shards: it retries in the next turn.
+    Again,
+    /// It is closed after the remaining replies have been sent.
+    Closing,
+}
+
+/// The last that a connection wrote: what WAIT waits for.
+pub struct LastWrite {
+    /// Its position in the log; 0 if it was not logged.
+    pub position: u64,
+    /// How far a replica must have come in the host's stream to have it; `None` if that is not
+    /// known. A replica that has acknowledged anything has what was written without a log: there
+    /// was no stream then, so the replica was synced later.
+    pub offset: Option<u64>,
+}
+
 /// The state of a connection apart from its bytes.
 pub struct Session {
+    /// What other threads may read of it.
+    pub client: Arc<Client>,
+    /// Whether it runs commands.
+    pub state: State,
+    /// The peer sends no more.
+    pub ended: bool,
+    /// Parses its input into commands.
+    pub parser: RequestParser,
+    /// At least this many bytes of its next command are still to come, as far as its unread input
+    /// shows; 0 if that may hold whole commands.
+    pub missing: usize,
+    /// Since when its command has waited for a shard that others hold.
+    pub queued_since: Option<Instant>,
+    /// The position of the log that its replies must wait for from now on; 0 for none.
+    seen: u64,
+    /// The last that it wrote.
+    pub last_write: LastWrite,
     /// The database.
     pub db: u32,
     /// RESP3 is used.
@@ -62,14 +107,21 @@ pub enum Replies {
 
 impl Session {
     /// The session of a new connection.
-    pub fn new(engine: &Engine, client: &Client) -> Self {
-        let plain = !engine.config().safemode;
+    pub fn new(engine: &Engine, client: Arc<Client>) -> Self {
         let mut session = Session {
+            client,
+            state: State::Open,
+            ended: false,
+            parser: RequestParser::default(),
+            missing: 1,
+            queued_since: None,
+            seen: 0,
+            last_write: LastWrite { position: 0, offset: Some(1) },
             db: 0,
             resp3: false,
             user: None,
             epoch: UNSETTLED,
-            plain,
+            plain: !engine.config.safemode,
             replies: Replies::Wanted,
             import_source: false,
             in_multi: false,
@@ -77,12 +129,59 @@ impl Session {
             exec_replies: None,
             most_output: usize::MAX,
         };
-        session.be_nobody(engine, client);
+        session.be_nobody(engine);
         session
     }
 
+    /// Whether it waits for a reply from another thread.
+    pub fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// Whether its next command may run: there may be one, and all earlier replies are written.
+    #[inline]
+    pub fn may_run(&self) -> bool {
+        self.missing == 0 && self.state == State::Open && self.exec_replies.is_none()
+    }
+
+    /// Whether it may go on with what it has: commands, or replies of EXEC.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.missing == 0 || self.exec_replies.is_some()
+    }
+
+    /// Whether its client seems to have left while a command waited for a shard.
+    pub fn is_leaving(&self) -> bool {
+        self.ended && self.queued_since.is_some()
+    }
+
+    /// Its replies must wait for this position of the log; for none if it is 0.
+    #[inline]
+    pub fn wait_for(&mut self, position: u64) {
+        if position != 0 {
+            self.last_write = LastWrite { position, offset: None };
+            self.seen = self.seen.max(position);
+        }
+    }
+
+    /// The position that its replies must wait for from now on, if there is one.
+    #[inline]
+    pub(super) fn take_seen(&mut self) -> Option<u64> {
+        (self.seen != 0).then(|| take(&mut self.seen))
+    }
+
+    /// Publishes its condition for other threads.
+    pub fn show_condition(&self) {
+        let condition = &self.client.condition;
+        condition.resp3.store(self.resp3, Ordering::Relaxed);
+        condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
+        condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
+        condition.queued.store(self.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
+        condition.queued_bytes.store(self.queued_bytes(), Ordering::Relaxed);
+    }
+
     /// Resets everything to the state of a new connection: RESET.
-    pub(super) fn reset(&mut self, engine: &Engine, client: &Client) {
+    pub(super) fn reset(&mut self, engine: &Engine) {
         self.resp3 = false;
         // A reply that CLIENT REPLY SKIP suppresses stays suppressed, even if it is the one to
         // RESET.
@@ -90,23 +189,23 @@ impl Session {
             self.replies = Replies::Wanted;
         }
         self.leave_transaction();
-        self.set_import_source(false, client);
-        self.select(0, client);
-        client.names.lock().name.clear();
-        self.be_nobody(engine, client);
+        self.set_import_source(false);
+        self.select(0);
+        self.client.names.lock().name.clear();
+        self.be_nobody(engine);
     }
 
     /// Without a login: the user `default`, if that one needs no password.
-    fn be_nobody(&mut self, engine: &Engine, client: &Client) {
+    fn be_nobody(&mut self, engine: &Engine) {
         let users = &engine.users;
         self.epoch = settled(users.epoch());
         self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
-        client.names.lock().user = DEFAULT_USER.to_vec();
+        self.client.names.lock().user = DEFAULT_USER.to_vec();
     }
 
-    pub(super) fn select(&mut self, db: u32, client: &Client) {
+    pub(super) fn select(&mut self, db: u32) {
         self.db = db;
-        client.db.store(db, Ordering::Relaxed);
+        self.client.db.store(db, Ordering::Relaxed);
     }
 
     /// Whether its commands may run together with others.
@@ -116,9 +215,9 @@ impl Session {
     }
 
     /// CLIENT IMPORT-SOURCE.
-    pub fn set_import_source(&mut self, is_one: bool, client: &Client) {
+    pub fn set_import_source(&mut self, is_one: bool) {
         self.import_source = is_one;
-        client.condition.import_source.store(is_one, Ordering::Relaxed);
+        self.client.condition.import_source.store(is_one, Ordering::Relaxed);
     }
 
     /// Whether it sees keys whose expiry has passed, because it imports keys.
@@ -217,8 +316,8 @@ impl Session {
     }
 
     /// Sets the user after a login.
-    pub fn log_in(&mut self, client: &Client, user: Arc<User>, epoch: u64) {
-        client.names.lock().user = user.name.to_vec();
+    pub fn log_in(&mut self, user: Arc<User>, epoch: u64) {
+        self.client.names.lock().user = user.name.to_vec();
         self.user = Some(user);
         self.epoch = settled(epoch);
     }

@@ -9,7 +9,7 @@ use crossbeam::utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::client::{Client, Key, NewConnection};
-use super::connection::Connection;
+use super::session::Session;
 use crate::command::HostCommand;
 use crate::engine::{Engine, Inbox};
 
@@ -100,7 +100,7 @@ pub enum PortMessage {
 }
 
 /// Gives a connection the result of a main-thread task; appends its reply to the buffer.
-pub type Answer = Box<dyn FnOnce(&mut Connection, &mut Vec<u8>) + Send>;
+pub type Answer = Box<dyn FnOnce(&mut Session, &mut Vec<u8>) + Send>;
 
 impl Shared {
     /// For as many workers as the engine has.

@@ -5,162 +5,148 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
-use crate::engine::{Engine, Gates};
+use crate::engine::Gates;
 use crate::net::client::Client;
-use crate::net::connection::{Connection, State};
-use crate::net::driver::Driver;
+use crate::net::connection::Connection;
+use crate::net::context::Context;
+use crate::net::main_task::ask_main;
 use crate::net::named;
-use crate::net::service::Service;
-use crate::net::session::{BUSY, INVALID_NAME, Replies, is_valid_name};
+use crate::net::session::{BUSY, INVALID_NAME, Replies, State, is_valid_name};
 use crate::net::shared::Shared;
 
-impl<D: Driver> Service<D> {
-    /// Runs one of CLIENT's subcommands.
-    pub(in crate::net) fn client(
-        &mut self,
-        connection: &mut Connection,
-        which: ClientCommand,
-        args: &Args<'_>,
-        output: &mut Vec<u8>,
-    ) {
-        let client = Arc::clone(&connection.client);
-        if matches!(which, ClientCommand::Info | ClientCommand::List) {
-            connection.show_condition();
-            let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
-            client.condition.arguments.store(bytes, Ordering::Relaxed);
+/// Runs one of CLIENT's subcommands.
+pub(super) fn client(cx: &mut Context<'_>, which: ClientCommand, args: &Args<'_>) {
+    let client = Arc::clone(&cx.session.client);
+    match which {
+        ClientCommand::Id => cx.reply().integer(client.id as i64),
+        ClientCommand::GetName => {
+            let names = client.names.lock();
+            let mut reply = cx.reply();
+            if names.name.is_empty() { reply.null() } else { reply.bulk(&names.name) }
         }
-        match which {
-            ClientCommand::Id => connection.session.reply(output).integer(client.id as i64),
-            ClientCommand::GetName => {
-                let names = client.names.lock();
-                let mut reply = connection.session.reply(output);
-                if names.name.is_empty() { reply.null() } else { reply.bulk(&names.name) }
+        ClientCommand::SetName => {
+            let name = args.get(2);
+            if !is_valid_name(name) {
+                return cx.reply().error(INVALID_NAME);
             }
-            ClientCommand::SetName => {
-                let name = args.get(2);
-                let result = if is_valid_name(name) { Ok(()) } else { Err(INVALID_NAME.to_vec()) };
-                if result.is_ok() {
-                    client.names.lock().name = name.to_vec();
-                }
-                say(connection, output, result);
-            }
-            ClientCommand::SetInfo => say(connection, output, set_info(&client, args)),
-            ClientCommand::Info => {
-                let mut line = Vec::new();
-                put_line(&self.shared, &client, self.shared.clock(self.now), &mut line);
-                connection.session.reply(output).verbatim(&line);
-            }
-            ClientCommand::List => match self.listed(args) {
-                Ok(text) => connection.session.reply(output).verbatim(&text),
-                Err(text) => connection.session.reply(output).error(&text),
-            },
-            ClientCommand::Kill => self.kill(connection, args, output),
-            ClientCommand::NoEvict => {
-                let on = on_or_off(args);
-                if let Ok(on) = on {
-                    client.condition.no_evict.store(on, Ordering::Relaxed);
-                }
-                say(connection, output, on.map(|_| ()).map_err(|error| error.text("client", args)));
-            }
-            ClientCommand::NoTouch => {
-                let result = on_or_off(args);
-                say(
-                    connection,
-                    output,
-                    result.map(|_| ()).map_err(|error| error.text("client", args)),
-                );
-            }
-            ClientCommand::ImportSource => {
-                let result = import_source(connection, self.engine(), args);
-                say(connection, output, result.map_err(|error| error.text("client", args)));
-            }
-            ClientCommand::Reply => reply_mode(connection, args, output),
-            ClientCommand::TrackingInfo => {
-                let mut reply = connection.session.reply(output);
-                reply.map(3);
-                reply.bulk(b"flags");
-                reply.set(1);
-                reply.bulk(b"off");
-                reply.bulk(b"redirect");
-                reply.integer(NOT_TRACKING);
-                reply.bulk(b"prefixes");
-                reply.array(0);
-            }
-            ClientCommand::GetRedir => connection.session.reply(output).integer(NOT_TRACKING),
-            ClientCommand::Help => help(args, &mut connection.session.reply(output)),
+            client.names.lock().name = name.to_vec();
+            cx.reply().ok();
         }
-        client.condition.arguments.store(0, Ordering::Relaxed);
+        ClientCommand::SetInfo => cx.say(set_info(&client, args)),
+        ClientCommand::Info | ClientCommand::List => {
+            show(cx, args);
+            match listed(cx, which, args) {
+                Ok(text) => cx.reply().verbatim(&text),
+                Err(text) => cx.reply().error(&text),
+            }
+            client.condition.arguments.store(0, Ordering::Relaxed);
+        }
+        ClientCommand::Kill => kill(cx, args),
+        ClientCommand::NoEvict => {
+            let on = on_or_off(args);
+            if let Ok(on) = on {
+                client.condition.no_evict.store(on, Ordering::Relaxed);
+            }
+            say(cx, args, on);
+        }
+        ClientCommand::NoTouch => say(cx, args, on_or_off(args)),
+        ClientCommand::ImportSource => {
+            let result = import_source(cx, args);
+            say(cx, args, result);
+        }
+        ClientCommand::Reply => reply_mode(cx, args),
+        ClientCommand::TrackingInfo => {
+            let mut reply = cx.reply();
+            reply.map(3);
+            reply.bulk(b"flags");
+            reply.set(1);
+            reply.bulk(b"off");
+            reply.bulk(b"redirect");
+            reply.integer(NOT_TRACKING);
+            reply.bulk(b"prefixes");
+            reply.array(0);
+        }
+        ClientCommand::GetRedir => cx.reply().integer(NOT_TRACKING),
+        ClientCommand::Help => help(args, &mut cx.reply()),
     }
+}
 
-    /// CLIENT LIST's text.
-    fn listed(&self, args: &Args<'_>) -> Result<Vec<u8>, Vec<u8>> {
-        let clients = if args.len() == 4 && args.is(2, "type") {
-            if is_normal(args.get(3))? { self.shared.clients() } else { Vec::new() }
-        } else if args.len() > 3 && args.is(2, "id") {
-            let id = |text: &&[u8]| parse_integer(text).ok_or(b"ERR Invalid client ID".to_vec());
-            let ids = args.from(3).iter().map(id).collect::<Result<Vec<i64>, _>>()?;
-            ids.into_iter().filter_map(|id| self.shared.find(u64::try_from(id).ok()?)).collect()
-        } else if args.len() == 2 {
-            self.shared.clients()
-        } else {
-            return Err(Error::Syntax.text("client", args));
-        };
-        let (now, mut text) =
-            (self.shared.clock(self.now), Vec::with_capacity(clients.len() * LINE_BYTES));
-        clients.iter().for_each(|client| put_line(&self.shared, client, now, &mut text));
-        Ok(text)
+/// Publishes the condition of the client that asks, whose input is being run.
+fn show(cx: &Context<'_>, args: &Args<'_>) {
+    cx.session.show_condition();
+    let condition = &cx.session.client.condition;
+    condition.unread.store(0, Ordering::Relaxed);
+    condition.unread_memory.store(0, Ordering::Relaxed);
+    let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
+    condition.arguments.store(bytes, Ordering::Relaxed);
+}
+
+/// The text of CLIENT LIST or CLIENT INFO.
+fn listed(cx: &Context<'_>, which: ClientCommand, args: &Args<'_>) -> Result<Vec<u8>, Vec<u8>> {
+    let shared = &cx.worker.shared;
+    let clients = if matches!(which, ClientCommand::Info) {
+        vec![Arc::clone(&cx.session.client)]
+    } else if args.len() == 4 && args.is(2, "type") {
+        if is_normal(args.get(3))? { shared.clients() } else { Vec::new() }
+    } else if args.len() > 3 && args.is(2, "id") {
+        let id = |text: &&[u8]| parse_integer(text).ok_or(b"ERR Invalid client ID".to_vec());
+        let ids = args.from(3).iter().map(id).collect::<Result<Vec<i64>, _>>()?;
+        ids.into_iter().filter_map(|id| shared.find(u64::try_from(id).ok()?)).collect()
+    } else if args.len() == 2 {
+        shared.clients()
+    } else {
+        return Err(Error::Syntax.text("client", args));
+    };
+    let now = shared.clock(cx.turn.now);
+    let mut text = Vec::with_capacity(clients.len() * LINE_BYTES);
+    clients.iter().for_each(|client| put_line(shared, client, now, &mut text));
+    Ok(text)
+}
+
+fn kill(cx: &mut Context<'_>, args: &Args<'_>) {
+    let (shared, own) = (&cx.worker.shared, cx.session.client.id);
+    let filter = match Filter::read(args, own) {
+        Ok(filter) => filter,
+        Err(text) => return cx.reply().error(&text),
+    };
+    // The port knows the user of every connected client; for another name, the host is asked
+    // whether the user exists.
+    if let Some(user) = filter.user.filter(|user| cx.engine().users.find(user).is_none()) {
+        let user = user.to_vec();
+        return ask_main(cx, move |locked, _, host| {
+            let there = host.map(|host| host.user(locked, &user).is_some());
+            Box::new(move |session, output| match there {
+                Some(true) => session.reply(output).integer(0),
+                Some(false) => {
+                    let text = error_about("ERR No such user '", &user, "'");
+                    session.reply(output).error(&text);
+                }
+                None => session.reply(output).error(BUSY),
+            })
+        });
     }
-
-    fn kill(&self, connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-        let filter = match Filter::read(args, connection.client.id) {
-            Ok(filter) => filter,
-            Err(text) => return connection.session.reply(output).error(&text),
-        };
-        // The port knows the user of every connected client; for another name, the host is asked
-        // whether the user exists.
-        if let Some(user) = filter.user.filter(|user| self.engine().users.find(user).is_none()) {
-            let user = user.to_vec();
-            return self.ask_main(connection, move |locked, _, host| {
-                let there = host.map(|host| host.user(locked, &user).is_some());
-                Box::new(move |connection, output| match there {
-                    Some(true) => connection.session.reply(output).integer(0),
-                    Some(false) => {
-                        let text = error_about("ERR No such user '", &user, "'");
-                        connection.session.reply(output).error(&text);
-                    }
-                    None => connection.session.reply(output).error(BUSY),
-                })
-            });
+    let now = shared.clock(cx.turn.now);
+    let mut killed = 0;
+    for client in shared.clients().iter().filter(|client| filter.matches(shared, client, now)) {
+        if client.id == own {
+            cx.session.state = State::Closing;
+            killed += 1;
+        } else if shared.kill(client) {
+            killed += 1;
         }
-        let now = self.shared.clock(self.now);
-        let all = self.shared.clients();
-        let mut killed = 0;
-        for client in all.iter().filter(|client| filter.matches(&self.shared, client, now)) {
-            if client.id == connection.client.id {
-                connection.state = State::Closing;
-                killed += 1;
-            } else if self.shared.kill(client) {
-                killed += 1;
-            }
-        }
-        let mut reply = connection.session.reply(output);
-        match (filter.old_form, killed) {
-            (true, 0) => reply.error(b"ERR No such client"),
-            (true, _) => reply.ok(),
-            (false, killed) => reply.integer(killed),
-        }
+    }
+    match (filter.old_form, killed) {
+        (true, 0) => cx.reply().error(b"ERR No such client"),
+        (true, _) => cx.reply().ok(),
+        (false, killed) => cx.reply().integer(killed),
     }
 }
 
 /// CLIENT GETREDIR's reply for a client without tracking.
 const NOT_TRACKING: i64 = -1;
 
-fn say(connection: &Connection, output: &mut Vec<u8>, result: Result<(), Vec<u8>>) {
-    let mut reply = connection.session.reply(output);
-    match result {
-        Ok(()) => reply.ok(),
-        Err(text) => reply.error(&text),
-    }
+fn say<T>(cx: &mut Context<'_>, args: &Args<'_>, result: Result<T, Error>) {
+    cx.say(result.map(|_| ()).map_err(|error| error.text("client", args)));
 }
 
 fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
@@ -172,31 +158,26 @@ fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
 }
 
 /// CLIENT IMPORT-SOURCE. As on Valkey, a client can become none at any time.
-fn import_source(
-    connection: &mut Connection,
-    engine: &Engine,
-    args: &Args<'_>,
-) -> Result<(), Error> {
-    if !engine.gates().has(Gates::IMPORTING) && !args.is(2, "off") {
+fn import_source(cx: &mut Context<'_>, args: &Args<'_>) -> Result<(), Error> {
+    if !cx.engine().gates().has(Gates::IMPORTING) && !args.is(2, "off") {
         return Err(Error::NotImporting);
     }
-    connection.session.set_import_source(on_or_off(args)?, &connection.client);
+    cx.session.set_import_source(on_or_off(args)?);
     Ok(())
 }
 
-fn reply_mode(connection: &mut Connection, args: &Args<'_>, output: &mut Vec<u8>) {
-    let session = &mut connection.session;
+fn reply_mode(cx: &mut Context<'_>, args: &Args<'_>) {
     if args.is(2, "on") {
-        session.set_replies(Replies::Wanted);
-        session.reply(output).ok();
+        cx.session.set_replies(Replies::Wanted);
+        cx.reply().ok();
     } else if args.is(2, "off") {
-        session.set_replies(Replies::Unwanted);
+        cx.session.set_replies(Replies::Unwanted);
     } else if args.is(2, "skip") {
-        if session.wants_replies() {
-            session.set_replies(Replies::SkipNext);
+        if cx.session.wants_replies() {
+            cx.session.set_replies(Replies::SkipNext);
         }
     } else {
-        session.reply(output).error(&Error::Syntax.text("client", args));
+        cx.reply().error(&Error::Syntax.text("client", args));
     }
 }
 

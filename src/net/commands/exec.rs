@@ -54,7 +54,7 @@ fn denied_now(denied: Denied) -> Vec<u8> {
 }
 
 /// The error if EXEC itself is refused with `text`.
-pub(in crate::net) fn aborted(text: &[u8]) -> Vec<u8> {
+pub fn aborted(text: &[u8]) -> Vec<u8> {
     let text = text.strip_prefix(b"ERR ").unwrap_or(text);
     [b"EXECABORT Transaction discarded because of: ", text].concat()
 }

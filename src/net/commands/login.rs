@@ -5,115 +5,89 @@ use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
-use crate::net::connection::Connection;
-use crate::net::driver::Driver;
-use crate::net::service::Service;
-use crate::net::session::{BUSY, INVALID_NAME, is_valid_name};
+use crate::net::context::Context;
+use crate::net::main_task::ask_main;
+use crate::net::session::{BUSY, INVALID_NAME, Session, is_valid_name};
 
-impl<D: Driver> Service<D> {
-    pub(super) fn select(
-        &self,
-        connection: &mut Connection,
-        args: &Args<'_>,
-        output: &mut Vec<u8>,
-    ) {
-        match selected(self.engine(), args) {
-            Ok(db) => {
-                connection.session.select(db, &connection.client);
-                connection.session.reply(output).ok();
-            }
-            Err(text) => connection.session.reply(output).error(&text),
-        }
+/// `SELECT index`.
+pub(super) fn select(cx: &mut Context<'_>, args: &Args<'_>) {
+    let chosen = selected(cx.engine(), args).map(|db| cx.session.select(db));
+    cx.say(chosen);
+}
+
+/// `AUTH [user] password`.
+pub(super) fn auth(cx: &mut Context<'_>, args: &Args<'_>) {
+    if args.len() == 2 && cx.engine().users.default_is_open() {
+        return cx.reply().error(
+            b"ERR AUTH <password> called without any password configured for the default user. \
+              Are you sure your configuration is correct?",
+        );
     }
+    let Some((name, password)) = login_of(cx.engine(), PortCommand::Auth, args) else {
+        return cx.reply().error(&Error::Syntax.text("auth", args));
+    };
+    log_in(cx, name, password, |session, output| session.reply(output).ok());
+}
 
-    /// `AUTH [user] password`.
-    pub(super) fn auth(
-        &mut self,
-        connection: &mut Connection,
-        args: &Args<'_>,
-        output: &mut Vec<u8>,
-    ) {
-        if args.len() == 2 && self.engine().users.default_is_open() {
-            return connection.session.reply(output).error(
-                b"ERR AUTH <password> called without any password configured for the default user. \
-                  Are you sure your configuration is correct?",
-            );
+/// Has the host check a name and password; calls `then` if they are right.
+fn log_in(
+    cx: &mut Context<'_>,
+    name: &[u8],
+    password: &[u8],
+    then: impl FnOnce(&mut Session, &mut Vec<u8>) + Send + 'static,
+) {
+    let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
+    let (shared, worker) = (Arc::clone(&cx.worker.shared), cx.worker.number);
+    ask_main(cx, move |locked, engine, host| {
+        let Some(host) = host else {
+            return Box::new(|session, output| session.reply(output).error(BUSY));
+        };
+        let epoch = engine.users.epoch();
+        let right = host.authenticate(locked, &name, &password);
+        let user = right
+            .then(|| engine.users.find_or_look(locked, &name, |name| host.user(locked, name)))
+            .flatten();
+        if user.is_none() {
+            engine.note_refusal(|| Refusal::of_login(&name));
+            shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
         }
-        let Some((name, password)) = login_of(self.engine(), PortCommand::Auth, args) else {
-            return connection.session.reply(output).error(&Error::Syntax.text("auth", args));
-        };
-        self.log_in(connection, name, password, |connection, output| {
-            connection.session.reply(output).ok()
-        });
-    }
+        Box::new(move |session: &mut Session, output: &mut Vec<u8>| match user {
+            Some(user) => {
+                session.log_in(user, epoch);
+                then(session, output);
+            }
+            None => session.reply(output).error(WRONG_PASSWORD),
+        })
+    });
+}
 
-    /// Has the host check a name and password; calls `then` if they are right.
-    fn log_in(
-        &mut self,
-        connection: &mut Connection,
-        name: &[u8],
-        password: &[u8],
-        then: impl FnOnce(&mut Connection, &mut Vec<u8>) + Send + 'static,
-    ) {
-        let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
-        let (shared, worker) = (Arc::clone(&self.shared), self.worker);
-        self.ask_main(connection, move |locked, engine, host| {
-            let Some(host) = host else {
-                return Box::new(|connection, output| connection.session.reply(output).error(BUSY));
-            };
-            let epoch = engine.users.epoch();
-            let right = host.authenticate(locked, &name, &password);
-            let user = right
-                .then(|| engine.users.find_or_look(locked, &name, |name| host.user(locked, name)))
-                .flatten();
-            if user.is_none() {
-                engine.note_refusal(|| Refusal::of_login(&name));
-                shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
-            }
-            Box::new(move |connection: &mut Connection, output: &mut Vec<u8>| match user {
-                Some(user) => {
-                    let client = Arc::clone(&connection.client);
-                    connection.session.log_in(&client, user, epoch);
-                    then(connection, output);
-                }
-                None => connection.session.reply(output).error(WRONG_PASSWORD),
-            })
-        });
-    }
-
-    /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-    pub(super) fn hello(
-        &mut self,
-        connection: &mut Connection,
-        args: &Args<'_>,
-        output: &mut Vec<u8>,
-    ) {
-        let options = match HelloOptions::read(args) {
-            Ok(options) => options,
-            Err(text) => return connection.session.reply(output).error(&text),
-        };
-        let HelloOptions { resp3, name, wrong, .. } = options;
-        let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
-        let engine = Arc::clone(&self.shared.engine);
-        let answer = move |connection: &mut Connection, output: &mut Vec<u8>| {
-            if let Some(name) = name {
-                connection.client.names.lock().name = name;
-            }
-            if let Some(text) = wrong {
-                return connection.session.reply(output).error(&text);
-            }
-            if connection.session.user.is_none() {
-                return connection.session.reply(output).error(HELLO_NEEDS_AUTH);
-            }
-            if let Some(resp3) = resp3 {
-                connection.session.resp3 = resp3;
-            }
-            greet(&engine, connection, output);
-        };
-        match options.login {
-            Some((user, password)) => self.log_in(connection, user, password, answer),
-            None => answer(connection, output),
+/// `HELLO [version [AUTH user password] [SETNAME name]]`.
+pub(super) fn hello(cx: &mut Context<'_>, args: &Args<'_>) {
+    let options = match HelloOptions::read(args) {
+        Ok(options) => options,
+        Err(text) => return cx.reply().error(&text),
+    };
+    let HelloOptions { resp3, name, wrong, .. } = options;
+    let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
+    let engine = Arc::clone(&cx.worker.shared.engine);
+    let answer = move |session: &mut Session, output: &mut Vec<u8>| {
+        if let Some(name) = name {
+            session.client.names.lock().name = name;
         }
+        if let Some(text) = wrong {
+            return session.reply(output).error(&text);
+        }
+        if session.user.is_none() {
+            return session.reply(output).error(HELLO_NEEDS_AUTH);
+        }
+        if let Some(resp3) = resp3 {
+            session.resp3 = resp3;
+        }
+        greet(&engine, session, output);
+    };
+    match options.login {
+        Some((user, password)) => log_in(cx, user, password, answer),
+        None => answer(cx.session, cx.output),
     }
 }
 
@@ -121,7 +95,7 @@ impl<D: Driver> Service<D> {
 ///
 /// # Errors
 /// Redis's text about a wrong number.
-pub(in crate::net) fn selected(engine: &Engine, args: &Args<'_>) -> Result<u32, Vec<u8>> {
+pub(super) fn selected(engine: &Engine, args: &Args<'_>) -> Result<u32, Vec<u8>> {
     let number = args.integer(1).and_then(|db| i32::try_from(db).map_err(|_| Error::OutOfIntRange));
     let known = |db: i32| u32::try_from(db).ok().filter(|&db| db < engine.config().databases);
     let db = number.and_then(|db| known(db).ok_or(Error::DbOutOfRange));
@@ -199,17 +173,17 @@ impl<'a> HelloOptions<'a> {
     }
 }
 
-fn greet(engine: &Engine, connection: &Connection, output: &mut Vec<u8>) {
-    let mut reply = connection.session.reply(output);
+fn greet(engine: &Engine, session: &Session, output: &mut Vec<u8>) {
+    let mut reply = session.reply(output);
     reply.map(7);
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
     reply.bulk(engine.context().outside.host_version().as_bytes());
     reply.bulk(b"proto");
-    reply.integer(if connection.session.resp3 { 3 } else { 2 });
+    reply.integer(if session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
-    reply.integer(connection.client.id as i64);
+    reply.integer(session.client.id as i64);
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");

@@ -10,68 +10,59 @@ mod transaction;
 mod wait;
 
 pub(super) use exec::aborted;
+pub(super) use server::not_here;
+pub(super) use transaction::queue;
+pub(super) use wait::wait;
 
+use client::client;
 use describe::describe;
+use login::{auth, hello, select};
+use server::{ask_host, config_get, debug, info, modules, time, who_am_i};
+use transaction::{discard, exec, multi, unwatch, watch};
 
-use crate::command::{Action, Args, Error, Limits, Named, PortCommand, Reply};
-use crate::net::connection::{Connection, State};
-use crate::net::driver::Driver;
-use crate::net::service::Service;
+use super::context::Context;
+use super::session::State;
+use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 
-impl<D: Driver> Service<D> {
-    /// Runs one of the port's own commands.
-    pub(in crate::net) fn run_own(
-        &mut self,
-        connection: &mut Connection,
-        named: Named,
-        args: &Args<'_>,
-        limits: &Limits,
-        output: &mut Vec<u8>,
-    ) {
-        let row = named.row();
-        let Action::Port(which) = row.action else { return };
-        match which {
-            PortCommand::Ping if args.len() > 2 => {
-                connection.session.reply(output).error(&Error::Arity.text(row.name, args));
-            }
-            PortCommand::Ping if args.len() == 2 => {
-                connection.session.reply(output).bulk(args.get(1))
-            }
-            PortCommand::Ping => connection.session.reply(output).simple("PONG"),
-            PortCommand::Echo => connection.session.reply(output).bulk(args.get(1)),
-            PortCommand::Select => self.select(connection, args, output),
-            PortCommand::Quit => {
-                connection.session.reply(output).ok();
-                connection.state = State::Closing;
-            }
-            PortCommand::Hello => self.hello(connection, args, output),
-            PortCommand::Auth => self.auth(connection, args, output),
-            PortCommand::Reset => {
-                connection.session.reset(&self.shared.engine, &connection.client);
-                connection.session.reply(output).simple("RESET");
-            }
-            PortCommand::Time => self.time(connection, output),
-            // Without a subcommand its arity is wrong.
-            PortCommand::Container => {}
-            PortCommand::Client(which) => self.client(connection, which, args, output),
-            PortCommand::Describe(which) => {
-                describe(which, args, &mut connection.session.reply(output))
-            }
-            PortCommand::Info => self.info(connection, args),
-            PortCommand::ConfigGet => self.config_get(connection, args),
-            PortCommand::Debug => self.debug(connection, args, limits, output),
-            PortCommand::WhoAmI => self.who_am_i(connection, output),
-            PortCommand::ModuleList => self.modules(connection, output),
-            PortCommand::LastSave => self.ask_host(connection, c"LASTSAVE"),
-            PortCommand::Role => self.ask_host(connection, c"ROLE"),
-            PortCommand::Wait | PortCommand::WaitAof => {
-                self.wait(connection, which, args, true, output)
-            }
-            PortCommand::Multi => self.multi(connection, output),
-            PortCommand::Exec => self.exec(connection, args, limits, output),
-            PortCommand::Discard => self.discard(connection, output),
-            PortCommand::Watch => self.watch(connection, args, limits, output),
-            PortCommand::Unwatch => self.unwatch(connection, output),
+/// Runs one of the port's own commands.
+pub fn run_own(cx: &mut Context<'_>, named: Named, args: &Args<'_>) {
+    let row = named.row();
+    let Action::Port(which) = row.action else { return };
+    match which {
+        PortCommand::Ping if args.len() > 2 => {
+            cx.reply().error(&Error::Arity.text(row.name, args));
         }
+        PortCommand::Ping if args.len() == 2 => cx.reply().bulk(args.get(1)),
+        PortCommand::Ping => cx.reply().simple("PONG"),
+        PortCommand::Echo => cx.reply().bulk(args.get(1)),
+        PortCommand::Select => select(cx, args),
+        PortCommand::Quit => {
+            cx.reply().ok();
+            cx.session.state = State::Closing;
+        }
+        PortCommand::Hello => hello(cx, args),
+        PortCommand::Auth => auth(cx, args),
+        PortCommand::Reset => {
+            cx.session.reset(cx.engine());
+            cx.reply().simple("RESET");
+        }
+        PortCommand::Time => time(cx),
+        // Without a subcommand its arity is wrong.
+        PortCommand::Container => {}
+        PortCommand::Client(which) => client(cx, which, args),
+        PortCommand::Describe(which) => describe(which, args, &mut cx.reply()),
+        PortCommand::Info => info(cx, args),
+        PortCommand::ConfigGet => config_get(cx, args),
+        PortCommand::Debug => debug(cx, args),
+        PortCommand::WhoAmI => who_am_i(cx),
+        PortCommand::ModuleList => modules(cx),
+        PortCommand::LastSave => ask_host(cx, c"LASTSAVE"),
+        PortCommand::Role => ask_host(cx, c"ROLE"),
+        PortCommand::Wait | PortCommand::WaitAof => wait(cx, which, args, true),
+        PortCommand::Multi => multi(cx),
+        PortCommand::Exec => exec(cx, args),
+        PortCommand::Discard => discard(cx),
+        PortCommand::Watch => watch(cx, args),
+        PortCommand::Unwatch => unwatch(cx),
     }
 }

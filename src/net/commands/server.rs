@@ -7,166 +7,144 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::command::{
-    Action, Args, Error, FoundCommand, HostCommand, Limits, PREFIX, PortCommand, Reply, elsewhere,
+    Action, Args, Error, FoundCommand, HostCommand, PREFIX, PortCommand, Reply, elsewhere,
     error_about, find, find_call, unknown_command,
 };
 use crate::engine::{Author, Call, Engine, Host, Locked};
-use crate::net::connection::{Connection, State};
-use crate::net::driver::Driver;
-use crate::net::service::Service;
-use crate::net::session::{BUSY, NO_AUTH};
+use crate::net::context::Context;
+use crate::net::main_task::ask_main;
+use crate::net::session::{BUSY, NO_AUTH, Session, State};
 use crate::net::shared::Shared;
 use crate::store::Now;
 
 /// `DEBUG POPULATE count prefix size`.
 pub(super) const POPULATE_ARGUMENTS_MAX: usize = 5;
 
-impl<D: Driver> Service<D> {
-    pub(in crate::net) fn time(&self, connection: &Connection, output: &mut Vec<u8>) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut reply = connection.session.reply(output);
-        reply.array(2);
-        reply.bulk(since.as_secs().to_string().as_bytes());
-        reply.bulk(since.subsec_micros().to_string().as_bytes());
-    }
+pub(super) fn time(cx: &mut Context<'_>) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut reply = cx.reply();
+    reply.array(2);
+    reply.bulk(since.as_secs().to_string().as_bytes());
+    reply.bulk(since.subsec_micros().to_string().as_bytes());
+}
 
-    pub(in crate::net) fn who_am_i(&self, connection: &Connection, output: &mut Vec<u8>) {
-        let name = connection.session.user.as_ref().map_or(&b""[..], |user| &user.name);
-        connection.session.reply(output).bulk(name);
-    }
+/// ACL WHOAMI.
+pub(super) fn who_am_i(cx: &mut Context<'_>) {
+    let name = cx.session.user.as_ref().map_or(&b""[..], |user| &user.name);
+    cx.session.reply(cx.output).bulk(name);
+}
 
-    /// MODULE LIST.
-    pub(in crate::net) fn modules(&self, connection: &Connection, output: &mut Vec<u8>) {
-        let mut reply = connection.session.reply(output);
-        let modules = self.engine().context().outside.modules();
-        if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
-    }
+/// MODULE LIST.
+pub(super) fn modules(cx: &mut Context<'_>) {
+    let modules = cx.engine().outside.modules();
+    let mut reply = cx.reply();
+    if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
+}
 
-    /// Answers with the host's reply to this command.
-    pub(in crate::net) fn ask_host(&self, connection: &mut Connection, command: &'static CStr) {
-        self.ask_main(connection, move |locked, _, host| {
-            let transcript = host.map(|host| host.reply_to(locked, command));
-            Box::new(move |connection, output| {
-                let mut reply = connection.session.reply(output);
-                match transcript {
-                    Some(transcript) => transcript.play(&mut reply),
-                    None => reply.error(BUSY),
-                }
-            })
-        });
-    }
+/// Answers with the host's reply to this command.
+pub(super) fn ask_host(cx: &mut Context<'_>, command: &'static CStr) {
+    ask_main(cx, move |locked, _, host| {
+        let transcript = host.map(|host| host.reply_to(locked, command));
+        Box::new(move |session, output| {
+            let mut reply = session.reply(output);
+            match transcript {
+                Some(transcript) => transcript.play(&mut reply),
+                None => reply.error(BUSY),
+            }
+        })
+    });
+}
 
-    /// INFO, of the host and of midi.
-    pub(in crate::net) fn info(&self, connection: &mut Connection, args: &Args<'_>) {
-        let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
-        let shared = Arc::clone(&self.shared);
-        self.ask_main(connection, move |locked, _, host| {
-            let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
-            let text = host.map(|host| host.info(locked, &sections));
-            Box::new(move |connection, output| match text {
-                Some(text) => {
-                    connection.session.reply(output).verbatim(&of_the_port(&text, &shared))
-                }
-                None => connection.session.reply(output).error(BUSY),
-            })
-        });
-    }
+/// INFO, of the host and of midi.
+pub(super) fn info(cx: &mut Context<'_>, args: &Args<'_>) {
+    let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
+    let shared = Arc::clone(&cx.worker.shared);
+    ask_main(cx, move |locked, _, host| {
+        let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
+        let text = host.map(|host| host.info(locked, &sections));
+        Box::new(move |session, output| match text {
+            Some(text) => session.reply(output).verbatim(&of_the_port(&text, &shared)),
+            None => session.reply(output).error(BUSY),
+        })
+    });
+}
 
-    pub(in crate::net) fn config_get(&self, connection: &mut Connection, args: &Args<'_>) {
-        let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
-        self.ask_main(connection, move |locked, _, host| {
-            let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
-            let found = host.map(|host| settings_of_the_port(locked, host, &patterns));
-            Box::new(move |connection, output| {
-                let mut reply = connection.session.reply(output);
-                let Some(found) = found else { return reply.error(BUSY) };
-                reply.map(found.len());
-                for (name, value) in found {
-                    reply.bulk(&name);
-                    reply.bulk(&value);
-                }
-            })
-        });
-    }
+pub(super) fn config_get(cx: &mut Context<'_>, args: &Args<'_>) {
+    let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
+    ask_main(cx, move |locked, _, host| {
+        let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
+        let found = host.map(|host| settings_of_the_port(locked, host, &patterns));
+        Box::new(move |session, output| {
+            let mut reply = session.reply(output);
+            let Some(found) = found else { return reply.error(BUSY) };
+            reply.map(found.len());
+            for (name, value) in found {
+                reply.bulk(&name);
+                reply.bulk(&value);
+            }
+        })
+    });
+}
 
-    /// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
-    pub(in crate::net) fn debug(
-        &mut self,
-        connection: &mut Connection,
-        args: &Args<'_>,
-        limits: &Limits,
-        output: &mut Vec<u8>,
-    ) {
-        let populate = if args.is(1, "populate") { find(b"populate") } else { None };
-        let Some(command) = populate else {
-            return connection
-                .session
-                .reply(output)
-                .error(&elsewhere(&full_name(args), HostCommand::OfServer));
-        };
-        if args.len() < 3 || args.len() > POPULATE_ARGUMENTS_MAX {
-            let before = "ERR unknown subcommand or wrong number of arguments for '";
-            let text = error_about(before, args.get(1), "'. Try DEBUG HELP.");
-            return connection.session.reply(output).error(&text);
+/// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
+pub(super) fn debug(cx: &mut Context<'_>, args: &Args<'_>) {
+    let populate = if args.is(1, "populate") { find(b"populate") } else { None };
+    let Some(command) = populate else {
+        return cx.reply().error(&elsewhere(&full_name(args), HostCommand::OfServer));
+    };
+    if args.len() < 3 || args.len() > POPULATE_ARGUMENTS_MAX {
+        let before = "ERR unknown subcommand or wrong number of arguments for '";
+        let text = error_about(before, args.get(1), "'. Try DEBUG HELP.");
+        return cx.reply().error(&text);
+    }
+    let mut call = Call {
+        command,
+        args: Args::new(args.from(1)),
+        db: cx.session.db,
+        now: Now::lazy(cx.engine().config.clock),
+        limits: cx.limits,
+        prefix: "",
+        author: Author::Nobody,
+    };
+    cx.engine().run(cx.slot(), &mut call, cx);
+}
+
+/// Answers a command that the ports do not have: either that the host has it, or Redis's error for
+/// an unknown command.
+pub fn not_here(cx: &mut Context<'_>, args: &Args<'_>, is_subcommand: bool) {
+    // Lines of HTTP: a browser was made to send them, and no later line may run either.
+    if args.is(0, "post") || args.is(0, "host:") {
+        return cx.session.state = State::Closing;
+    }
+    let unknown = match is_subcommand {
+        true => Error::UnknownSubcommand.text(&String::from_utf8_lossy(args.get(0)), args),
+        false => unknown_command(args),
+    };
+    let name = full_name(args);
+    let known = cx.worker.shared.host_commands.get().map(|known| known.get(&name).copied());
+    let about = name.clone();
+    let answer = move |there: Option<HostCommand>, session: &Session, output: &mut Vec<u8>| {
+        let mut reply = session.reply(output);
+        match there {
+            Some(_) if session.user.is_none() => reply.error(NO_AUTH),
+            Some(of_host) => reply.error(&elsewhere(&about, of_host)),
+            None => reply.error(&unknown),
         }
-        let now = Now::lazy(self.engine().config().clock);
-        let args = Args::new(args.from(1));
-        let call = Call {
-            command,
-            args,
-            db: connection.session.db,
-            now,
-            limits: *limits,
-            prefix: "",
-            author: Author::Nobody,
-        };
-        self.run_allowed(connection, call, output);
+    };
+    if let Some(there) = known {
+        return answer(there, cx.session, cx.output);
     }
-
-    /// Answers a command that the ports do not have: either that the host has it, or Redis's error
-    /// for an unknown command.
-    pub(in crate::net) fn not_here(
-        &self,
-        connection: &mut Connection,
-        args: &Args<'_>,
-        is_subcommand: bool,
-        output: &mut Vec<u8>,
-    ) {
-        // Lines of HTTP: a browser was made to send them, and no later line may run either.
-        if args.is(0, "post") || args.is(0, "host:") {
-            return connection.state = State::Closing;
-        }
-        let unknown = match is_subcommand {
-            true => Error::UnknownSubcommand.text(&String::from_utf8_lossy(args.get(0)), args),
-            false => unknown_command(args),
-        };
-        let name = full_name(args);
-        let known = self.shared.host_commands.get().map(|known| known.get(&name).copied());
-        let about = name.clone();
-        let answer =
-            move |there: Option<HostCommand>, connection: &Connection, output: &mut Vec<u8>| {
-                let mut reply = connection.session.reply(output);
-                match there {
-                    Some(_) if connection.session.user.is_none() => reply.error(NO_AUTH),
-                    Some(of_host) => reply.error(&elsewhere(&about, of_host)),
-                    None => reply.error(&unknown),
-                }
+    let shared = Arc::clone(&cx.worker.shared);
+    ask_main(cx, move |locked, _, host| {
+        let commands = host.map(|host| host.commands(locked));
+        Box::new(move |session, output| {
+            let Some(commands) = commands else {
+                return session.reply(output).error(BUSY);
             };
-        if let Some(there) = known {
-            return answer(there, connection, output);
-        }
-        let shared = Arc::clone(&self.shared);
-        self.ask_main(connection, move |locked, _, host| {
-            let commands = host.map(|host| host.commands(locked));
-            Box::new(move |connection, output| {
-                let Some(commands) = commands else {
-                    return connection.session.reply(output).error(BUSY);
-                };
-                let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
-                answer(known.get(&name).copied(), connection, output);
-            })
-        });
-    }
+            let known = shared.host_commands.get_or_init(|| commands.into_iter().collect());
+            answer(known.get(&name).copied(), session, output);
+        })
+    });
 }
 
 /// The host's settings of which the port has its own, named `midi.` and this.

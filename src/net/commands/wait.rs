@@ -6,67 +6,56 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Args, Error, PortCommand, Reply, parse_integer};
 use crate::engine::{Awaited, ReplicaWait, Waited};
-use crate::net::connection::{Connection, State};
-use crate::net::driver::Driver;
-use crate::net::service::Service;
-use crate::net::session::BUSY;
+use crate::net::context::Context;
+use crate::net::main_task::ask_main_later;
+use crate::net::session::{BUSY, Session, State};
 use crate::net::shared::PortMessage;
 use crate::store::UnixMs;
 
-impl<D: Driver> Service<D> {
-    /// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
-    /// block, but return what is the case.
-    pub(in crate::net) fn wait(
-        &mut self,
-        connection: &mut Connection,
-        which: PortCommand,
-        args: &Args<'_>,
-        blocks: bool,
-        output: &mut Vec<u8>,
-    ) {
-        let now = (self.engine().config().clock)();
-        let asked = match which {
-            PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
-                Err(error) => {
-                    return connection.session.reply(output).error(&error.bare_text());
-                }
-                asked => asked,
-            },
-            // A replica refuses it whatever its arguments.
-            _ => WaitArguments::of_replicas(args, now),
-        };
-        if blocks {
-            // What the connection has run in this turn comes before it.
-            let seen = self.slot().take_seen();
-            self.wait_for(connection, seen);
-        }
-        if connection.ended {
-            // It sends no more, so it may have left.
-            connection.client.gone.store(true, Ordering::Relaxed);
-        }
-        let (position, offset) = (connection.last_write.position, connection.last_write.offset);
-        let gone = Arc::clone(&connection.client.gone);
-        self.ask_main_later(connection, move |locked, _, host, waiting| {
-            let answer = move |answer: Answered| {
-                let tell = move |connection: &mut Connection, output: &mut Vec<u8>| {
-                    tell(connection, position, answer, output)
-                };
-                waiting.ends(move |key| PortMessage::Answer(key, 0, Box::new(tell)));
-            };
-            let Some(host) = host else { return answer(Err(BUSY.to_vec())) };
-            let awaited = asked.map(|asked| asked.awaited).ok();
-            if let Some(text) = host.refuses_wait(locked, awaited) {
-                return answer(Err(text));
-            }
-            let WaitArguments { awaited, until } = match asked {
-                Err(error) => return answer(Err(error.bare_text())),
-                Ok(asked) => asked,
-            };
-            let answer = Box::new(move |waited| answer(Ok(waited)));
-            let wait = ReplicaWait { position, offset, awaited, until, blocks, gone, answer };
-            host.wait_for_replicas(locked, wait);
-        });
+/// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
+/// block, but return what is the case.
+pub fn wait(cx: &mut Context<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
+    let now = (cx.engine().config.clock)();
+    let asked = match which {
+        PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
+            Err(error) => return cx.reply().error(&error.bare_text()),
+            asked => asked,
+        },
+        // A replica refuses it whatever its arguments.
+        _ => WaitArguments::of_replicas(args, now),
+    };
+    if blocks {
+        // What the connection has run in this turn comes before it.
+        let seen = cx.slot().take_seen();
+        cx.session.wait_for(seen);
     }
+    let session = &*cx.session;
+    if session.ended {
+        // It sends no more, so it may have left.
+        session.client.gone.store(true, Ordering::Relaxed);
+    }
+    let (position, offset) = (session.last_write.position, session.last_write.offset);
+    let gone = Arc::clone(&session.client.gone);
+    ask_main_later(cx, move |locked, _, host, waiting| {
+        let answer = move |answer: Answered| {
+            let tell = move |session: &mut Session, output: &mut Vec<u8>| {
+                tell(session, position, answer, output)
+            };
+            waiting.ends(move |key| PortMessage::Answer(key, 0, Box::new(tell)));
+        };
+        let Some(host) = host else { return answer(Err(BUSY.to_vec())) };
+        let awaited = asked.map(|asked| asked.awaited).ok();
+        if let Some(text) = host.refuses_wait(locked, awaited) {
+            return answer(Err(text));
+        }
+        let WaitArguments { awaited, until } = match asked {
+            Err(error) => return answer(Err(error.bare_text())),
+            Ok(asked) => asked,
+        };
+        let answer = Box::new(move |waited| answer(Ok(waited)));
+        let wait = ReplicaWait { position, offset, awaited, until, blocks, gone, answer };
+        host.wait_for_replicas(locked, wait);
+    });
 }
 
 /// The outcome, or the text of an error.
@@ -114,28 +103,27 @@ fn end(timeout: &[u8], now: UnixMs) -> Result<Option<Instant>, Error> {
     Ok(Instant::now().checked_add(Duration::from_millis(timeout_ms)))
 }
 
-fn tell(connection: &mut Connection, position: u64, answer: Answered, output: &mut Vec<u8>) {
+fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Vec<u8>) {
     match answer {
         Ok(Waited::Counted { replicas, offset }) => {
             // In EXEC, what EXEC wrote before it has come after.
-            if connection.last_write.position == position {
-                connection.last_write.offset = offset;
+            if session.last_write.position == position {
+                session.last_write.offset = offset;
             }
-            connection.session.reply(output).integer(replicas as i64);
+            session.reply(output).integer(replicas as i64);
         }
         Ok(Waited::Synced(is_synced)) => {
-            let mut reply = connection.session.reply(output);
+            let mut reply = session.reply(output);
             reply.array(2);
             reply.integer(is_synced.into());
             reply.integer(0);
         }
-        Ok(Waited::Refused(error)) => connection.session.reply(output).error(&error.bare_text()),
+        Ok(Waited::Refused(error)) => session.reply(output).error(&error.bare_text()),
         Ok(Waited::Undone) => {
-            connection.forget_commands();
-            connection.session.exec_replies = None;
-            connection.session.reply(output).error(&Error::Unblocked.bare_text());
-            connection.state = State::Closing;
+            session.exec_replies = None;
+            session.reply(output).error(&Error::Unblocked.bare_text());
+            session.state = State::Closing;
         }
-        Err(text) => connection.session.reply(output).error(&text),
+        Err(text) => session.reply(output).error(&text),
     }
 }

@@ -1,57 +1,91 @@
-//! The caller of a command that runs for a connection: how it is answered, and how it waits.
+//! A connection's command, as its worker runs it: who calls, how it is answered, how it waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::client::Client;
-use super::connection::{Connection, State};
-use super::driver::Driver;
 use super::job::PortReply;
 use super::resp::RespReply;
-use super::service::Service;
-use super::session::BUSY;
+use super::session::{BUSY, Session, State};
 use super::shared::Shared;
-use crate::command::DoorCommand;
+use super::turn::ThisTurn;
+use super::worker::PortWorker;
+use crate::command::{DoorCommand, Limits, Reply};
 use crate::engine::{
-    self, Author, Call, JobDoor, JobOwner, JobReply, Origin, PortClient, WaitsFor,
+    self, Author, Call, Engine, JobDoor, JobOwner, JobReply, Origin, PortClient, ThreadSlot,
+    WaitsFor,
 };
+use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::store::Now;
 
-/// A connection, as its worker runs a command for it.
-pub(super) struct PortCaller<'a> {
-    shared: &'a Arc<Shared>,
-    now: Instant,
-    connection: &'a mut Connection,
-    output: &'a mut Vec<u8>,
-    /// The length of the output before this command's reply.
-    said: usize,
+/// What a connection's commands run with.
+pub struct Context<'a> {
+    /// The worker that runs them.
+    pub worker: &'a PortWorker,
+    /// The worker's turn.
+    pub turn: &'a mut ThisTurn,
+    /// The connection.
+    pub session: &'a mut Session,
+    /// The limits of commands.
+    pub limits: Limits,
+    /// Replies are appended here.
+    pub output: &'a mut Vec<u8>,
+    /// The length of the output before the reply to the command that runs.
+    pub said: usize,
 }
 
-impl<D: Driver> Service<D> {
-    /// The caller for this connection; its reply is appended to `output`.
+impl<'a> Context<'a> {
+    /// For a connection whose replies begin at the end of `output`. Limits them to the bytes that
+    /// may wait for it, plus what is written before the length is checked.
     #[inline]
-    pub(super) fn caller<'a>(
-        &'a self,
-        connection: &'a mut Connection,
+    pub fn new(
+        worker: &'a PortWorker,
+        turn: &'a mut ThisTurn,
+        session: &'a mut Session,
         output: &'a mut Vec<u8>,
-    ) -> PortCaller<'a> {
-        let said = output.len();
-        PortCaller { shared: &self.shared, now: self.now, connection, output, said }
+    ) -> Self {
+        let (settings, said) = (&worker.engine().settings, output.len());
+        let most = settings.port.most_output();
+        session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
+        Context { worker, turn, session, limits: settings.limits(usize::MAX), output, said }
     }
-}
 
-impl PortCaller<'_> {
+    /// The keyspace.
+    #[inline]
+    pub fn engine(&self) -> &'a Engine {
+        self.worker.engine()
+    }
+
+    /// The worker's place in the engine.
+    #[inline]
+    pub fn slot(&self) -> &'a ThreadSlot {
+        self.worker.slot()
+    }
+
+    /// The reply to the command that runs.
+    #[inline]
+    pub fn reply(&mut self) -> RespReply<'_> {
+        self.session.reply(self.output)
+    }
+
+    /// Replies `+OK`, or this error.
+    pub fn say(&mut self, result: Result<(), Vec<u8>>) {
+        match result {
+            Ok(()) => self.reply().ok(),
+            Err(text) => self.reply().error(&text),
+        }
+    }
+
     fn pending(&self) -> Pending {
         Pending {
-            shared: Arc::clone(self.shared),
-            client: Arc::clone(&self.connection.client),
-            resp3: self.connection.session.resp3,
+            shared: Arc::clone(&self.worker.shared),
+            client: Arc::clone(&self.session.client),
+            resp3: self.session.resp3,
         }
     }
 }
 
-impl engine::Caller for PortCaller<'_> {
+impl engine::Caller for Context<'_> {
     type Reply<'r>
         = RespReply<'r>
     where
@@ -59,7 +93,7 @@ impl engine::Caller for PortCaller<'_> {
 
     #[inline]
     fn reply(&mut self) -> RespReply<'_> {
-        self.connection.session.reply(self.output)
+        self.session.reply(self.output)
     }
 
     fn take_back(&mut self) {
@@ -71,31 +105,31 @@ impl engine::Caller for PortCaller<'_> {
     }
 
     fn wait(&mut self, whom: WaitsFor) -> Option<Origin> {
-        self.connection.state = State::Waiting;
-        self.connection.queued_since = (whom == WaitsFor::Shard).then_some(self.now);
-        let client = &self.connection.client;
+        self.session.state = State::Waiting;
+        self.session.queued_since = (whom == WaitsFor::Shard).then_some(self.turn.now);
+        let client = &self.session.client;
         let (worker, connection) = (client.worker, client.key.packed());
         Some(Origin::Worker { worker, connection, client: Box::new(self.pending()) })
     }
 
     fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
-        self.connection.state = State::Waiting;
+        self.session.state = State::Waiting;
         Some(self.pending().job(db))
     }
 
     fn hold_up(&mut self) {
-        self.connection.state = State::Deferred;
+        self.session.state = State::Deferred;
     }
 
     /// The main thread runs it.
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {
-        self.connection.state = State::Waiting;
+        self.session.state = State::Waiting;
         let (command, db, limits, prefix) = (call.command, call.db, call.limits, call.prefix);
         let args = call.args.to_owned(usize::MAX);
-        let user = self.connection.session.user.clone();
+        let user = self.session.user.clone();
         let pending = self.pending();
         let reply = pending.reply().seeing_all();
-        self.shared.engine.context().send_main_task(Box::new(move |locked, engine, host| {
+        self.engine().send_main_task(Box::new(move |locked, engine, host| {
             if pending.is_gone() {
                 return;
             }

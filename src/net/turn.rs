@@ -1,0 +1,179 @@
+//! A turn of a worker's port: its time, and how it is divided among connections.
+
+use std::time::{Duration, Instant};
+
+use super::transaction::Transaction;
+use crate::limits::{
+    HEAVY_TURN, LOOKS_AT_CLOCK, SERVED_AT_ONCE, SERVED_AT_ONCE_MIN, SERVED_TOGETHER,
+};
+
+/// What follows for a connection after its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOutcome {
+    /// It waits for an event.
+    Stays,
+    /// It can go on at once, after others.
+    Ready,
+    /// The host holds it up: it retries soon.
+    Deferred,
+    /// It is to be closed.
+    Ends,
+}
+
+/// What the connections of a turn have, one after another.
+pub struct ThisTurn {
+    /// When the turn began.
+    pub now: Instant,
+    /// The same on the ports' clock, updated every few hundredths of a second.
+    pub recently: u64,
+    /// How long a connection is served in one go.
+    pub at_once: Duration,
+    /// The time of commands that run by themselves.
+    pub alone: Alone,
+    /// An empty transaction, for the next MULTI.
+    pub spare: Option<Box<Transaction>>,
+}
+
+impl Default for ThisTurn {
+    fn default() -> Self {
+        ThisTurn {
+            now: Instant::now(),
+            recently: 0,
+            at_once: SERVED_AT_ONCE,
+            alone: Alone::default(),
+            spare: None,
+        }
+    }
+}
+
+impl ThisTurn {
+    /// Divides the time of this turn among this many connections.
+    pub fn share_out(&mut self, connections: usize) {
+        let shares = connections.div_ceil(SERVED_TOGETHER).max(1) as u32;
+        self.at_once = (SERVED_AT_ONCE / shares).max(SERVED_AT_ONCE_MIN);
+        self.alone.next_turn(self.at_once);
+    }
+}
+
+/// How long a connection has been served in one go.
+#[derive(Default)]
+pub struct Pace {
+    rounds: u32,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    /// Begins another round unless the time is over. It does not look at the clock in the first
+    /// round, which for most connections is the only one, and seldom after that.
+    pub fn is_over(&mut self, most: Duration) -> bool {
+        self.rounds += 1;
+        if self.rounds % LOOKS_AT_CLOCK != 2 {
+            return false;
+        }
+        let now = Instant::now();
+        now - *self.since.get_or_insert(now) > most
+    }
+}
+
+/// The time of commands that run by themselves, each of which may take any time.
+pub struct Alone {
+    /// How long a connection may run them in one go: it doubles until other connections have
+    /// commands.
+    at_once: Duration,
+    /// How long those of the current connection have taken.
+    spent: Duration,
+    /// When the last of them ended, if nothing else has run since.
+    ended: Option<Instant>,
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Alone { at_once: HEAVY_TURN, spent: Duration::ZERO, ended: None }
+    }
+}
+
+impl Alone {
+    /// A turn of the port begins, in which a connection is served for at most this long.
+    fn next_turn(&mut self, most: Duration) {
+        self.at_once = (self.at_once * 2).min(most);
+    }
+
+    /// A connection with short turns has input: those with long turns must not delay it.
+    pub fn hear_light(&mut self) {
+        self.at_once = HEAVY_TURN;
+    }
+
+    /// A connection's turn begins.
+    pub fn begin(&mut self) {
+        (self.spent, self.ended) = (Duration::ZERO, None);
+    }
+
+    /// Whether the connection has run such commands for as long as it may in one go.
+    pub fn is_over(&self) -> bool {
+        self.spent > self.at_once
+    }
+
+    /// Whether that took long.
+    pub fn is_heavy(&self) -> bool {
+        self.spent > HEAVY_TURN
+    }
+
+    /// The start time of a command that runs by itself. If it follows another, it is the end of
+    /// that one: a look at the clock costs as much as a short command.
+    pub fn command_begins(&self) -> Instant {
+        self.ended.unwrap_or_else(Instant::now)
+    }
+
+    /// Such a command has ended.
+    pub fn command_ended(&mut self, began: Instant) {
+        let now = Instant::now();
+        self.spent += now - began;
+        self.ended = Some(now);
+    }
+
+    /// Other commands run now; their time is not counted here.
+    pub fn interrupt(&mut self) {
+        self.ended = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_over_after(alone: &mut Alone, spent: Duration) -> bool {
+        alone.begin();
+        alone.command_ended(Instant::now() - spent);
+        alone.is_over()
+    }
+
+    #[test]
+    fn long_turns_are_short_beside_others() {
+        let (mut alone, long) = (Alone::default(), SERVED_AT_ONCE * 4);
+        for _ in 0..10 {
+            alone.next_turn(long);
+        }
+        assert!(!is_over_after(&mut alone, HEAVY_TURN * 2), "nobody else is there");
+        assert!(alone.is_heavy());
+        assert!(is_over_after(&mut alone, long));
+        alone.hear_light();
+        assert!(is_over_after(&mut alone, HEAVY_TURN), "others are");
+        alone.next_turn(long);
+        assert!(is_over_after(&mut alone, HEAVY_TURN * 2), "or were a moment ago");
+        alone.begin();
+        assert!(!alone.is_over() && !alone.is_heavy(), "the next connection has its own time");
+    }
+
+    #[test]
+    fn time_between_commands_counts_unless_others_ran() {
+        let (mut alone, long) = (Alone::default(), Duration::from_secs(1));
+        alone.begin();
+        alone.ended = Some(Instant::now() - long);
+        alone.command_ended(alone.command_begins());
+        assert!(alone.spent >= long);
+        alone.begin();
+        alone.ended = Some(Instant::now() - long);
+        alone.interrupt();
+        assert!(alone.command_begins().elapsed() < long);
+    }
+}

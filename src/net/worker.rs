@@ -1,0 +1,45 @@
+//! A worker, as its port sees it.
+
+use std::sync::Arc;
+
+use super::shared::{PortCounts, Shared, count};
+use crate::engine::{Engine, Refusal, ThreadSlot};
+
+/// A worker, and what all workers share.
+pub struct PortWorker {
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// The worker's number.
+    pub number: usize,
+}
+
+impl PortWorker {
+    /// The keyspace.
+    #[inline]
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// The worker's place in the engine.
+    #[inline]
+    pub fn slot(&self) -> &ThreadSlot {
+        self.engine().worker_slot(self.number)
+    }
+
+    /// The worker's counters.
+    #[inline]
+    pub fn counts(&self) -> &PortCounts {
+        self.shared.counts(self.number)
+    }
+
+    /// Counts a connection that is closed for a limit.
+    pub fn note_limit(&self) {
+        count(&self.counts().closed_for_limits, 1);
+    }
+
+    /// Counts a refusal and has the host note it.
+    pub fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
+        count(&self.counts().denied, 1);
+        self.engine().note_refusal(refusal);
+    }
+}
