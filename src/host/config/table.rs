@@ -161,63 +161,48 @@ pub static NUMBERS: [Number; 19] = [
 /// report theirs.
 pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
 
-/// A setting that is on or off.
+/// A setting that is one of two words.
 pub struct Switch {
     /// The name without `midi.`.
     pub name: &'static str,
+    /// The words. With [`NO_YES`] the host takes it for one that is off or on.
+    pub words: [&'static str; 2],
     /// REDISMODULE_CONFIG_* bits.
     pub flags: u32,
-    /// The current value.
+    /// Whether it is the second one.
     pub value: AtomicBool,
     /// As [`Number::live`].
     pub live: Option<fn(&Settings) -> &AtomicBool>,
-}
-
-/// `midi.safemode`: every command runs alone, on the main thread.
-pub static SAFEMODE: Switch =
-    Switch { name: "safemode", flags: FIXED, value: AtomicBool::new(false), live: None };
-/// `midi.protected-mode`: by default as the host's own.
-pub static PROTECTED: Switch = Switch {
-    name: "protected-mode",
-    flags: 0,
-    value: AtomicBool::new(true),
-    live: Some(|live| &live.port.protected),
-};
-/// All switches.
-pub static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
-
-/// A setting that is one of two words.
-pub struct Choice {
-    /// The name without `midi.`.
-    pub name: &'static str,
-    /// The words, the default first.
-    pub words: [&'static str; 2],
-    /// Whether it is the second one.
-    pub second: AtomicBool,
-    /// The engine's copy of `second`, which follows each change.
-    pub live: fn(&Settings) -> &AtomicBool,
     /// What the log says when it is set to the second one, if that is of no use at the moment.
     pub notice: fn(&Engine) -> Option<&'static str>,
 }
 
-/// `midi.dispatch`.
-pub static DISPATCH: Choice = Choice {
-    name: "dispatch",
-    words: ["adaptive", "pool"],
-    second: AtomicBool::new(false),
-    live: |live| &live.pool,
-    notice: |_| None,
-};
-/// `midi.reply-after`.
-pub static REPLY_AFTER: Choice = Choice {
-    name: "reply-after",
-    words: ["logged", "run"],
-    second: AtomicBool::new(false),
-    live: |live| &live.port.reply_after_run,
+/// The words of a setting that is off or on.
+pub const NO_YES: [&str; 2] = ["no", "yes"];
+
+const fn switch(
+    name: &'static str,
+    words: [&'static str; 2],
+    default: bool,
+    flags: u32,
+    live: Option<fn(&Settings) -> &AtomicBool>,
+) -> Switch {
+    Switch { name, words, flags, value: AtomicBool::new(default), live, notice: |_| None }
+}
+
+/// `midi.safemode`: every command runs alone, on the main thread.
+pub static SAFEMODE: Switch = switch("safemode", NO_YES, false, FIXED, None);
+/// `midi.protected-mode`: by default as the host's own.
+pub static PROTECTED: Switch =
+    switch("protected-mode", NO_YES, true, 0, Some(|live| &live.port.protected));
+static DISPATCH: Switch =
+    switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool));
+static REPLY_AFTER: Switch = Switch {
     notice: |engine| engine.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+    ..switch("reply-after", ["logged", "run"], false, 0, Some(|live| &live.port.reply_after_run))
 };
-/// All choices.
-pub static CHOICES: [&Choice; 2] = [&DISPATCH, &REPLY_AFTER];
+/// All switches.
+pub static SWITCHES: [&Switch; 4] = [&SAFEMODE, &PROTECTED, &DISPATCH, &REPLY_AFTER];
 
 /// For the log, where `midi.reply-after run` meets `appendfsync always`.
 pub const REPLY_AFTER_IGNORED: &str =
