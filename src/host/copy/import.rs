@@ -7,7 +7,6 @@ use std::time::Instant;
 use redis_module::raw;
 
 use super::super::api::{Ctx, RawCtx, RawString, api, reply_text};
-use super::super::gates::GATES;
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
@@ -265,7 +264,7 @@ impl LockWork for Import {
         let engine = &instance().engine;
         while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
             if deadline.is_none() && !engine.has_credit() {
-                GATES.ask_host(ctx.locked());
+                instance().gates.ask_host(ctx.locked());
             }
             if let Some(error) = engine.write_refusal(true) {
                 self.error = Some(error);
