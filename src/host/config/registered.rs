@@ -11,7 +11,6 @@ use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
 use super::table::{FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text};
-use crate::engine::Settings;
 
 /// Registers all settings with the host, with their current values as defaults. False if it refuses
 /// one.
@@ -86,11 +85,6 @@ fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-/// The engine's settings; `None` before there is an engine.
-fn live() -> Option<&'static Settings> {
-    if_begun().map(|instance| &instance.engine.settings)
-}
-
 unsafe extern "C" fn get_number(_: *const c_char, private: *mut c_void) -> c_longlong {
     // SAFETY: registered with one of NUMBERS.
     unsafe { &*private.cast::<Number>() }.value.load(Ordering::Relaxed)
@@ -112,8 +106,8 @@ unsafe extern "C" fn set_number(
         return raw::REDISMODULE_ERR as c_int;
     }
     number.value.store(value, Ordering::Relaxed);
-    if let (Some(target), Some(settings)) = (number.live, live()) {
-        target(settings).store(value as usize, Ordering::Relaxed);
+    if let (Some(target), Some(instance)) = (number.live, if_begun()) {
+        target(&instance.engine.settings).store(value as usize, Ordering::Relaxed);
     }
     raw::REDISMODULE_OK as c_int
 }

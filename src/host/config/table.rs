@@ -1,6 +1,7 @@
 //! All settings and their current values. The load arguments, the host's configuration file and
 //! CONFIG SET write them.
 
+use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
@@ -30,12 +31,16 @@ pub struct Number {
 const fn number(
     name: &'static str,
     default: i64,
-    min: i64,
-    max: i64,
+    range: RangeInclusive<i64>,
     flags: u32,
-    live: Option<fn(&Settings) -> &AtomicUsize>,
+    live: fn(&Settings) -> &AtomicUsize,
 ) -> Number {
-    Number { name, min, max, flags, value: AtomicI64::new(default), live }
+    Number { live: Some(live), flags, ..fixed(name, default, range) }
+}
+
+const fn fixed(name: &'static str, default: i64, range: RangeInclusive<i64>) -> Number {
+    let (min, max, value) = (*range.start(), *range.end(), AtomicI64::new(default));
+    Number { name, min, max, flags: FIXED, value, live: None }
 }
 
 /// Flag of settings that cannot change.
@@ -45,116 +50,81 @@ pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
 pub static NUMBERS: [Number; 19] = [
-    number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
-    number(
-        "shards",
-        limits::SHARDS_DEFAULT,
-        *limits::SHARDS.start(),
-        *limits::SHARDS.end(),
-        FIXED,
-        None,
-    ),
-    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
-    number(
-        "max-queued-commands",
-        limits::MAX_QUEUED_DEFAULT,
-        1,
-        1 << 30,
-        0,
-        Some(|live| &live.max_queued),
-    ),
+    fixed("threads", 0, limits::THREADS),
+    fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
+    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, 0, |live| &live.max_jobs),
+    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1..=1 << 30, 0, |live| {
+        &live.max_queued
+    }),
     number(
         "max-pattern-bytes",
         limits::MAX_PATTERN_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_pattern_bytes),
+        |live| &live.max_pattern_bytes,
     ),
     number(
         "max-key-bytes",
         limits::MAX_STRING_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_key_bytes),
+        |live| &live.max_key_bytes,
     ),
     number(
         "max-value-bytes",
         limits::MAX_STRING_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_value_bytes),
+        |live| &live.max_value_bytes,
     ),
     number(
         "keep-bytes",
         limits::KEEP_BYTES_DEFAULT,
-        1024,
-        limits::MAX_STRING_BYTES,
+        1024..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.keep_bytes),
+        |live| &live.keep_bytes,
     ),
     number(
         "max-atomic-keys",
         limits::MAX_ATOMIC_KEYS_DEFAULT,
-        *limits::MAX_ATOMIC_KEYS.start(),
-        *limits::MAX_ATOMIC_KEYS.end(),
+        limits::MAX_ATOMIC_KEYS,
         0,
-        Some(|live| &live.max_atomic_keys),
+        |live| &live.max_atomic_keys,
     ),
     number(
         "journal-buffer",
         limits::JOURNAL_BUFFER_DEFAULT,
-        limits::JOURNAL_BUFFER_MIN,
-        i64::MAX,
+        limits::JOURNAL_BUFFER_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.journal_buffer),
+        |live| &live.journal_buffer,
     ),
     number(
         "max-transaction-bytes",
         limits::MAX_TRANSACTION_BYTES_DEFAULT,
-        limits::MAX_TRANSACTION_BYTES_MIN,
-        i64::MAX,
+        limits::MAX_TRANSACTION_BYTES_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.max_transaction_bytes),
+        |live| &live.max_transaction_bytes,
     ),
-    number("port", 0, 0, u16::MAX as i64, FIXED, None),
-    number(
-        "maxclients",
-        limits::MAX_CLIENTS_DEFAULT,
-        1,
-        i32::MAX as i64,
-        0,
-        Some(|live| &live.port.max_clients),
-    ),
-    number("timeout", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.timeout)),
-    number("tcp-keepalive", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.keepalive)),
+    fixed("port", 0, 0..=u16::MAX as i64),
+    number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, 0, |live| {
+        &live.port.max_clients
+    }),
+    number("timeout", 0, 0..=i32::MAX as i64, 0, |live| &live.port.timeout),
+    number("tcp-keepalive", 0, 0..=i32::MAX as i64, 0, |live| &live.port.keepalive),
     number(
         "client-query-buffer-limit",
         limits::QUERY_LIMIT_DEFAULT,
-        limits::QUERY_LIMIT_MIN,
-        i64::MAX,
+        limits::QUERY_LIMIT_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.port.query_limit),
+        |live| &live.port.query_limit,
     ),
-    number(
-        "output-buffer-hard-limit",
-        limits::OUTPUT_HARD_DEFAULT,
-        0,
-        i64::MAX,
-        BYTES,
-        Some(|live| &live.port.output_hard),
-    ),
-    number("output-buffer-soft-limit", 0, 0, i64::MAX, BYTES, Some(|live| &live.port.output_soft)),
-    number(
-        "output-buffer-soft-seconds",
-        0,
-        0,
-        i32::MAX as i64,
-        0,
-        Some(|live| &live.port.output_soft_seconds),
-    ),
+    number("output-buffer-hard-limit", limits::OUTPUT_HARD_DEFAULT, 0..=i64::MAX, BYTES, |live| {
+        &live.port.output_hard
+    }),
+    number("output-buffer-soft-limit", 0, 0..=i64::MAX, BYTES, |live| &live.port.output_soft),
+    number("output-buffer-soft-seconds", 0, 0..=i32::MAX as i64, 0, |live| {
+        &live.port.output_soft_seconds
+    }),
 ];
 
 /// Settings of the port that default to the host's, and Redis's defaults for hosts that do not
