@@ -94,59 +94,28 @@ impl<R: Reply> UpTo<R> {
     }
 }
 
+/// Passes a part of a reply on, if there is room for so many bytes.
+macro_rules! if_room {
+    ($($part:ident($($arg:ident: $type:ty)?): $bytes:expr;)*) => {$(
+        fn $part(&mut self, $($arg: $type)?) {
+            if let Some(to) = self.room_for($bytes) {
+                to.$part($($arg)?);
+            }
+        }
+    )*};
+}
+
 impl<R: Reply> Reply for UpTo<R> {
-    fn simple(&mut self, text: &'static str) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.simple(text);
-        }
-    }
-
-    fn null(&mut self) {
-        if let Some(to) = self.room_for(0) {
-            to.null();
-        }
-    }
-
-    fn integer(&mut self, number: i64) {
-        if let Some(to) = self.room_for(0) {
-            to.integer(number);
-        }
-    }
-
-    fn bulk(&mut self, bytes: &[u8]) {
-        if let Some(to) = self.room_for(bytes.len()) {
-            to.bulk(bytes);
-        }
-    }
-
-    fn double(&mut self, text: &str) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.double(text);
-        }
-    }
-
-    fn verbatim(&mut self, text: &[u8]) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.verbatim(text);
-        }
-    }
-
-    fn error(&mut self, text: &[u8]) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.error(text);
-        }
-    }
-
-    fn array(&mut self, len: usize) {
-        if let Some(to) = self.room_for(0) {
-            to.array(len);
-        }
-    }
-
-    fn map(&mut self, len: usize) {
-        if let Some(to) = self.room_for(0) {
-            to.map(len);
-        }
+    if_room! {
+        simple(text: &'static str): text.len();
+        null(): 0;
+        integer(number: i64): 0;
+        bulk(bytes: &[u8]): bytes.len();
+        double(text: &str): text.len();
+        verbatim(text: &[u8]): text.len();
+        error(text: &[u8]): text.len();
+        array(len: usize): 0;
+        map(len: usize): 0;
     }
 }
 
