@@ -118,7 +118,13 @@ unsafe extern "C" fn on_event(ctx: *mut RawCtx, event: RawEvent, sub: u64, data:
             saving::child_was_born(ctx);
         }
         raw::REDISMODULE_EVENT_FORK_CHILD => saving::child_died(ctx),
-        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD => on_async_load(ctx.locked(), sub),
+        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD => match sub {
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => loading::begin_swap(ctx.locked()),
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => {
+                loading::end_swap(ctx.locked(), false);
+            }
+            _ => loading::end_swap(ctx.locked(), true),
+        },
         raw::REDISMODULE_EVENT_LOADING => on_loading(ctx, sub),
         // One that is unloaded may still be on the list.
         raw::REDISMODULE_EVENT_MODULE_CHANGE => instance().modules_may_change.set(true),
@@ -328,14 +334,6 @@ fn on_loading(ctx: Ctx<'_>, sub: u64) {
         _ => loading::begin(ctx.locked(), LoadedFrom::Rdb),
     }
     instance().gates.doing_changed(ctx);
-}
-
-fn on_async_load(locked: Locked<'_>, sub: u64) {
-    match sub {
-        raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => loading::begin_swap(locked),
-        raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => loading::end_swap(locked, false),
-        _ => loading::end_swap(locked, true),
-    }
 }
 
 /// The host's FLUSHALL and FLUSHDB act on midi's keys too. Each line says why it stands where it

@@ -35,12 +35,6 @@ pub fn has_left_over(engine: &Engine) -> bool {
     instance().messages.has_waiting.get() || engine.has_notification_backlog()
 }
 
-/// The number of the batch of messages that is being handled: what has been read for one of them is
-/// recent enough for the others.
-pub fn batch() -> u64 {
-    instance().messages.waiting.lock().batch
-}
-
 /// Notifies the host of changes, as far as the budget allows.
 pub fn tell(engine: &Engine, locked: Locked<'_>) {
     if engine.has_notifications() || engine.has_notification_backlog() {
