@@ -59,7 +59,7 @@ pub fn stop_listening() {
     // SAFETY: what EventLoopAdd was given.
     unsafe {
         api!(RedisModule_EventLoopDel)(
-            instance().wakes_at(),
+            instance().waker.descriptor(),
             raw::REDISMODULE_EVENTLOOP_READABLE as c_int,
         );
     }
@@ -79,7 +79,7 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
     let locked = unsafe { Locked::assume() };
     guarded((), || {
         if !leaves_unread() {
-            instance().forget_calls();
+            instance().waker.clear();
         }
         turn::turn_aside(locked);
     });
@@ -178,7 +178,9 @@ fn before_sleep(ctx: Ctx<'_>) {
     let engine = &*here.engine;
     // First of all the gates, for what is written below: clients are paused by now, or will not be,
     // and a save without a fork is over.
-    here.gates.end_handover(ctx);
+    if here.doing.hands_over.take() {
+        here.gates.look(ctx);
+    }
     here.gates.check(ctx);
     // No command of the master's is running, and no acknowledgement of this turn has been sent.
     here.sync.before_sleep(ctx);

@@ -36,20 +36,6 @@ impl HostGates {
         self.may_change();
     }
 
-    /// Clients may be about to be paused: from here to the end of the turn no worker writes.
-    pub fn begin_handover(&self, ctx: Ctx<'_>) {
-        instance().doing.hands_over.set(true);
-        self.look(ctx);
-    }
-
-    /// The turn ends: clients are paused by now, or will not be.
-    #[inline]
-    pub fn end_handover(&self, ctx: Ctx<'_>) {
-        if instance().doing.hands_over.take() {
-            self.look(ctx);
-        }
-    }
-
     /// The host has become a replica. In an EXEC it runs what follows all the same, its own
     /// commands and others', and so does midi's door; workers write no more.
     pub fn demoted(&self, ctx: Ctx<'_>) {
@@ -179,7 +165,7 @@ impl HostGates {
     }
 
     /// Reads the flags, and combines them with what is known.
-    fn look(&self, ctx: Ctx<'_>) {
+    pub fn look(&self, ctx: Ctx<'_>) {
         let flags = ctx.flags();
         let has = |flag| flags & flag != 0;
         let (here, locked) = (instance(), ctx.locked());

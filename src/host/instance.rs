@@ -115,7 +115,7 @@ pub struct Loaded {
     /// The context for calls to the host outside of any command.
     ctx: DetachedCtx,
     /// What the main thread sleeps on, in the host's event loop.
-    waker: &'static Waker,
+    pub waker: &'static Waker,
     /// The workers. They never end, unless the host takes the module back.
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -169,16 +169,6 @@ impl Loaded {
     /// Writes a line to the host's log, on any thread.
     pub fn log(&self, level: Level, text: &str) {
         self.ctx.log(level, text);
-    }
-
-    /// The descriptor that ends the main loop's sleep.
-    pub fn wakes_at(&self) -> c_int {
-        self.waker.descriptor()
-    }
-
-    /// Clears the wake-ups of the main thread so far.
-    pub fn forget_calls(&self) {
-        self.waker.clear();
     }
 
     /// Ends the workers, which the host does not.

@@ -29,7 +29,8 @@ part! {
         last: Mutex<Option<(u64, Instant)>> = Mutex::new(None),
         /// All work under the lock that is not finished, next first.
         works: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new()),
-        /// Contexts that are no longer needed. They are freed under the lock.
+        /// Contexts that are no longer needed. They are freed under the lock. Not crossbeam's
+        /// queue: there are as many as there is work, all freed at once.
         spent_contexts: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new()),
         /// Detached contexts that have not been freed. If there are none, no such work exists, and
         /// a turn of the main loop, which always checks, takes no mutex.

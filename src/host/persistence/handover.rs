@@ -51,7 +51,9 @@ fn begin(command: Filtered<'_>) {
     if !is_of_use || instance().doing.hands_over.get() {
         return;
     }
-    instance().gates.begin_handover(ctx);
+    // From here to the end of the turn no worker writes.
+    instance().doing.hands_over.set(true);
+    instance().gates.look(ctx);
     if engine.main.is_asleep() {
         // Commands also run after BEFORE_SLEEP: the turn must end soon all the same.
         engine.outside.wake_main();

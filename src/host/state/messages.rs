@@ -25,7 +25,7 @@ part! {
     }
 }
 
-/// Messages to be handled, oldest first.
+/// Messages to be handled, oldest first. Not crossbeam's queue: only the main thread has them.
 pub struct PendingMessages {
     messages: VecDeque<ForMain>,
     /// The host has been notified of their senders' changes once this many notifications are sent.
