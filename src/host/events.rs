@@ -189,11 +189,11 @@ fn before_sleep(ctx: Ctx<'_>) {
     // join them.
     here.doing.turn_ends();
     confirmed::turn_ends();
-    // What was sent to the main thread; then its changes count, too.
+    // Messages to the main thread, and then the changes that they made.
     turn::turn(locked);
     save_points::add_changes(ctx);
-    // What clients sent has been executed, queued or refused, some of it just now. What follows
-    // from it holds before they have their replies.
+    // All commands of this turn have been executed, queued or refused, some just now. Their
+    // consequences hold before the clients have their replies.
     modules::refresh(ctx);
     here.gates.before_sleep(ctx);
     notifications::before_sleep(ctx);
@@ -201,7 +201,7 @@ fn before_sleep(ctx: Ctx<'_>) {
     watch::before_sleep(locked);
     lost::before_sleep(ctx);
     migration::before_sleep(ctx);
-    // Then what takes time, and other clients have waited for, as far as the budget allows.
+    // Then slow work that others wait for, as far as the budget allows.
     lock::run_starving(ctx);
     turn::tell(engine, locked);
     let all_freed = kept::free_dropped(locked);

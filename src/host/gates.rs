@@ -29,8 +29,7 @@ use crate::engine::{Gates, Locked};
 const UNKNOWN: u64 = u64::MAX;
 
 impl HostGates {
-    /// What the host is doing has changed: reads the flags at once, and the rest when the host goes
-    /// on.
+    /// The host does something else now: reads the flags at once, and the rest when it goes on.
     pub fn doing_changed(&self, ctx: Ctx<'_>) {
         self.look(ctx);
         self.may_change();

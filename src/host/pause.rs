@@ -12,8 +12,8 @@
 //!    turns of the main loop           clients are not paused any more
 //! ```
 //!
-//! Who must wait, or may not log, follows from this answer: [`Pause::now`] is asked by everybody.
-//! The gates keep a copy for the workers, as of the last look ([`super::gates`]).
+//! Everybody asks [`Pause::now`], or [`is_on`] where only the first difference matters. The gates
+//! keep a copy for the workers, as of the last look ([`super::gates`]).
 
 use super::api::{Ctx, must_not_replicate};
 use super::state::{Flag, Gauge, part};
@@ -31,7 +31,7 @@ pub enum Paused {
     /// They were: what waited for the end of the pause may still have to be executed, and newer
     /// hosts do not filter it then.
     Lately,
-    /// Writes are, as far as is known. Who logs something now ends the host.
+    /// Writes are, as far as is known. A module that logs something now ends the host.
     Writes,
     /// All commands are.
     All,
@@ -85,8 +85,8 @@ impl Pause {
         }
     }
 
-    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where writes
-    /// are logged does it matter whether clients are paused already.
+    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where
+    /// writes are logged does it matter whether clients are paused already.
     pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
         if self.ever_said.get() {
             self.said.set(true);

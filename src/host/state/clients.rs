@@ -124,6 +124,6 @@ part! {
 /// For `import_source`: by client, whether it is a source.
 pub type ImportSources = Mutex<Option<HashMap<u64, bool>>>;
 
-/// For `blocked`, and its workers: for each client that waits for a job, by its address, the flag to
-/// set when it disconnects.
+/// For `blocked`, on workers too: for each client that waits for a job, by its address, the flag
+/// to set when it disconnects.
 pub type WaitingForJobs = LazyLock<Mutex<HashMap<usize, Arc<AtomicBool>>>>;

@@ -29,9 +29,9 @@
 //!     ENDED, FAILED                                ENDED, FAILED
 //! ```
 //!
-//! What is loaded from elsewhere the host's own flags say, and [`super::persistence::LoadState`]
-//! has what midi needs of it. Whether the host is a replica its flags say, too, but for one moment:
-//! an EXEC in which it has become one goes on as a master's.
+//! Loads from elsewhere show in the host's own flags; [`super::persistence::LoadState`] has what
+//! midi needs of them. The flags also say whether the host is a replica, but for one moment: an
+//! EXEC in which it has become one goes on as a master's.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

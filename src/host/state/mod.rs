@@ -1,11 +1,11 @@
-//! What the host layer remembers: the parts of [`super::instance::Instance`]. They stand below the
-//! files that use them, so a part has few methods of its own; but only the file that it names
-//! touches its fields. Two parts are for everybody: [`doing`] says what the host is doing, and
-//! `pause` whether its clients are paused.
+//! The state of the host layer: the parts of [`super::instance::Instance`]. They stand below the
+//! files that use them, so a part has few methods of its own; each says which file it is for. Two
+//! parts are for everybody: [`doing`] says what the host is doing, and `pause` whether its clients
+//! are paused.
 //!
-//! Whoever writes a flag or a number holds the global lock, so one thread writes at a time; but for
-//! a fork of another thread, which only makes them stricter. Others that read them find what the
-//! host did a moment ago, and nothing else depends on it: so all loads and stores are relaxed.
+//! Flags and numbers are written under the global lock, so by one thread at a time; the fork of
+//! another thread only makes one of them stricter. Other threads that read them see the host as it
+//! was a moment ago, and nothing else depends on the order: all loads and stores are relaxed.
 
 pub mod clients;
 pub mod doing;
