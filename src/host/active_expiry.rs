@@ -3,79 +3,64 @@
 //! anybody may have sent it; so it counts once the host has executed as many DEBUGs as were sent in
 //! this turn of the main loop. One that is queued by MULTI does not count.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use parking_lot::Mutex;
 
-use super::api::Ctx;
+use super::api::{Ctx, leading_number};
 use super::context::Filtered;
+use super::state::{Flag, Gauge, part};
 
-/// Whether the host may execute DEBUG at all.
-static IS_ENABLED: AtomicBool = AtomicBool::new(false);
-
-/// How many DEBUGs were sent in this turn.
-static SENT: AtomicU64 = AtomicU64::new(0);
-
-/// What the last SET-ACTIVE-EXPIRE of this turn asks for.
-static ASKED: AtomicU8 = AtomicU8::new(NOTHING);
-const NOTHING: u8 = 0;
-const ON: u8 = 1;
-const OFF: u8 = 2;
-
-/// How many DEBUGs the host had executed when it was last asked.
-static EXECUTED: AtomicU64 = AtomicU64::new(0);
-
-/// Whether the host was told not to look for keys that have expired.
-static RESTS: AtomicBool = AtomicBool::new(false);
-
-/// In OnLoad.
-pub fn prepare(ctx: Ctx<'_>) {
-    let enabled = ctx.config_text(c"enable-debug-command");
-    IS_ENABLED.store(enabled.is_some_and(|text| text != b"no"), Ordering::Relaxed);
-    EXECUTED.store(executed(ctx), Ordering::Relaxed);
-}
-
-/// A DEBUG command is about to be executed, queued or refused.
-pub fn before_debug(command: Filtered<'_>) {
-    if !IS_ENABLED.load(Ordering::Relaxed) {
-        return;
-    }
-    SENT.fetch_add(1, Ordering::Relaxed);
-    if command.count() == 3 && command.arg(1).eq_ignore_ascii_case(b"set-active-expire") {
-        let asked = if leading_number(command.arg(2)) == 0 { OFF } else { ON };
-        ASKED.store(asked, Ordering::Relaxed);
+part! {
+    /// What is known of the host's search for keys that have expired.
+    pub struct ActiveExpiry {
+        /// Whether the host may execute DEBUG at all.
+        is_enabled: Flag = Flag::new(false),
+        /// How many DEBUGs were sent in this turn.
+        sent: Gauge = Gauge::new(0),
+        /// What the last SET-ACTIVE-EXPIRE of this turn asks for: whether to rest.
+        asked: Mutex<Option<bool>> = Mutex::new(None),
+        /// How many DEBUGs the host had executed when it was last asked.
+        executed: Gauge = Gauge::new(0),
+        /// Whether the host was told not to look for keys that have expired.
+        rests: Flag = Flag::new(false),
     }
 }
 
-/// The main loop is about to sleep: what was sent has been executed or refused. True if the answer
-/// of [`rests`] has changed.
-#[inline]
-pub fn before_sleep(ctx: Ctx<'_>) -> bool {
-    SENT.load(Ordering::Relaxed) != 0 && look_into(ctx)
-}
+impl ActiveExpiry {
+    /// In OnLoad.
+    pub fn prepare(&self, ctx: Ctx<'_>) {
+        let enabled = ctx.config_text(c"enable-debug-command");
+        self.is_enabled.set(enabled.is_some_and(|text| text != b"no"));
+        self.executed.set(ctx.calls_of(c"cmdstat_debug"));
+    }
 
-#[cold]
-fn look_into(ctx: Ctx<'_>) -> bool {
-    let sent = SENT.swap(0, Ordering::Relaxed);
-    let asked = ASKED.swap(NOTHING, Ordering::Relaxed);
-    let executed = executed(ctx);
-    let were_all = executed.checked_sub(EXECUTED.swap(executed, Ordering::Relaxed)) == Some(sent);
-    let rests = asked == OFF;
-    asked != NOTHING && were_all && RESTS.swap(rests, Ordering::Relaxed) != rests
-}
+    /// A DEBUG command is about to be executed, queued or refused.
+    pub fn before_debug(&self, command: Filtered<'_>) {
+        if !self.is_enabled.get() {
+            return;
+        }
+        self.sent.add(1);
+        if command.count() == 3 && command.arg(1).eq_ignore_ascii_case(b"set-active-expire") {
+            *self.asked.lock() = Some(leading_number(command.arg(2)) == 0);
+        }
+    }
 
-/// Whether the host was told not to look for keys that have expired.
-pub fn rests() -> bool {
-    RESTS.load(Ordering::Relaxed)
-}
+    /// The main loop is about to sleep: what was sent has been executed or refused. True if the
+    /// answer of [`ActiveExpiry::rests`] has changed.
+    #[inline]
+    pub fn before_sleep(&self, ctx: Ctx<'_>) -> bool {
+        self.sent.get() != 0 && self.look_into(ctx)
+    }
 
-fn executed(ctx: Ctx<'_>) -> u64 {
-    let text = ctx.info_text(c"commandstats", c"cmdstat_debug").unwrap_or_default();
-    leading_number(text.strip_prefix(b"calls=").unwrap_or_default())
-}
+    #[cold]
+    fn look_into(&self, ctx: Ctx<'_>) -> bool {
+        let (sent, asked) = (self.sent.replace(0), self.asked.lock().take());
+        let executed = ctx.calls_of(c"cmdstat_debug");
+        let were_all = executed.checked_sub(self.executed.replace(executed)) == Some(sent);
+        asked.is_some_and(|rests| were_all && self.rests.replace(rests) != rests)
+    }
 
-/// As C's atoi reads a number that is not negative.
-fn leading_number(text: &[u8]) -> u64 {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |number: u64, digit| {
-        number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
-    })
+    /// Whether the host was told not to look for keys that have expired.
+    pub fn rests(&self) -> bool {
+        self.rests.get()
+    }
 }

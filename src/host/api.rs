@@ -231,6 +231,12 @@ impl Ctx<'_> {
         self.info(section).text(field).map(<[u8]>::to_vec)
     }
 
+    /// How often the host has executed a command, by a field of INFO; 0 before the first time.
+    pub fn calls_of(self, field: &CStr) -> u64 {
+        let text = self.info_text(c"commandstats", field).unwrap_or_default();
+        leading_number(text.strip_prefix(b"calls=").unwrap_or_default())
+    }
+
     /// The value of a numeric setting of the host; `None` if it is not available.
     pub fn config_number(self, name: &CStr) -> Option<i64> {
         crate::command::parse_integer(&self.config_text(name)?)
@@ -333,6 +339,14 @@ impl Ctx<'_> {
             answer
         }
     }
+}
+
+/// As C's atoi reads a number that is not negative.
+pub fn leading_number(text: &[u8]) -> u64 {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number: u64, digit| {
+        number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    })
 }
 
 /// A section of the host's INFO, taken at one moment.

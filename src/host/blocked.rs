@@ -5,11 +5,8 @@
 //! disconnects meanwhile, all this stays the same: the host discards the reply.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
-
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 
 use super::api::{Ctx, RawBlocked, RawCtx, RawString, api};
 use super::instance::instance;
@@ -35,9 +32,6 @@ pub struct Blocked {
 // SAFETY: the API allows UnblockClient and replies through the thread-safe
 // context on any one thread at a time, and Blocked is owned by one.
 unsafe impl Send for Blocked {}
-
-/// For each blocked client, by its address: the flag to set when it disconnects.
-static WAITING: LazyLock<Mutex<HashMap<usize, Arc<AtomicBool>>>> = LazyLock::new(Mutex::default);
 
 impl Blocked {
     /// Blocks the client whose command this is. Only if the context's flags allow blocking. `None`
@@ -79,7 +73,7 @@ impl Blocked {
     /// the client.
     fn watch(&self, _: Locked<'_>) -> Arc<AtomicBool> {
         let gone = Arc::new(AtomicBool::new(false));
-        WAITING.lock().insert(self.client as usize, Arc::clone(&gone));
+        instance().waiting_for_jobs.lock().insert(self.client as usize, Arc::clone(&gone));
         // SAFETY: the client has just been blocked.
         unsafe { api!(RedisModule_SetDisconnectCallback)(self.client, Some(on_disconnect)) };
         gone
@@ -145,7 +139,7 @@ impl JobReply for BlockedReply {
     }
 
     fn finish(self: Box<Self>) {
-        WAITING.lock().remove(&(self.blocked.client as usize));
+        instance().waiting_for_jobs.lock().remove(&(self.blocked.client as usize));
         let (client, ctx, is_cut) = (self.blocked.client, self.blocked.ctx, self.reply.is_cut());
         self.blocked.is_cut.store(is_cut, Ordering::Relaxed);
         // Otherwise the reply is complete, and the callbacks have nothing to do.
@@ -191,7 +185,7 @@ unsafe extern "C" fn on_free(_: *mut RawCtx, private: *mut c_void) {
 }
 
 unsafe extern "C" fn on_disconnect(_: *mut RawCtx, client: *mut RawBlocked) {
-    if let Some(gone) = WAITING.lock().remove(&(client as usize)) {
+    if let Some(gone) = instance().waiting_for_jobs.lock().remove(&(client as usize)) {
         gone.store(true, Ordering::Relaxed);
     }
 }

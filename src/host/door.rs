@@ -7,7 +7,6 @@ use redis_module::raw;
 use super::api::{Ctx, RawCtx, RawString};
 use super::blocked::Blocked;
 use super::copy::{self, Wait};
-use super::gates::GATES;
 use super::instance::instance;
 use super::kept::HostArgs;
 use super::persistence::always;
@@ -94,7 +93,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;
     }
-    if migration::is_coming() && replaying::import(number, ctx, argv) {
+    if instance().slots.coming.get() && replaying::import(number, ctx, argv) {
         return;
     }
     let inside = unit::is_inside(ctx);
@@ -132,7 +131,7 @@ fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
         return HostReply::new(ctx).error(&text);
     }
     if row.flags.write {
-        GATES.check(ctx);
+        instance().gates.check(ctx);
         if matches!(row.action, Action::AllKeys(OnAllKeys::FlushDb | OnAllKeys::FlushAll)) {
             migration::before_flush();
         }

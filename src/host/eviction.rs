@@ -1,13 +1,12 @@
 //! `maxmemory` with a policy that evicts. midi's keys count towards the host's limit but cannot be
 //! evicted yet: as they grow, the host evicts its own.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use parking_lot::Mutex;
 
 use super::api::{Ctx, Level, log};
 
 /// Which of the host's own keys make room for midi's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 enum Victims {
     None,
     /// Those with a time to live.
@@ -15,29 +14,45 @@ enum Victims {
     All,
 }
 
-/// The [`Victims`] that [`look`] found last.
-static SEEN: AtomicU8 = AtomicU8::new(Victims::None as u8);
+/// What was last read of the host's settings.
+pub struct Eviction(Mutex<Victims>);
 
-/// Reads the host's settings, and warns if they have become dangerous. At load, and when a setting
-/// has changed.
-pub fn look(ctx: Ctx<'_>) {
-    let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
-    let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
-    let victims = if limited { victims(&policy) } else { Victims::None };
-    let whose = match victims {
-        _ if SEEN.swap(victims as u8, Ordering::Relaxed) == victims as u8 => return,
-        Victims::None => return,
-        Victims::Volatile => "its own keys that have a time to live",
-        Victims::All => "its own keys, all of them in the end",
-    };
-    let text = format!(
-        "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but \
-         cannot be evicted yet: as they grow, the server evicts {whose}, and then answers writes \
-         with OOM. Set maxmemory-policy noeviction, or leave room in maxmemory for all of midi's \
-         keys.",
-        String::from_utf8_lossy(&policy)
-    );
-    log(ctx, Level::Warning, &text);
+impl Eviction {
+    /// Before they are read.
+    pub const fn new() -> Self {
+        Eviction(Mutex::new(Victims::None))
+    }
+
+    /// Reads the host's settings, and warns if they have become dangerous. At load, and when a
+    /// setting has changed.
+    pub fn look(&self, ctx: Ctx<'_>) {
+        let policy = ctx.info_text(c"memory", c"maxmemory_policy").unwrap_or_default();
+        let limited = ctx.info_number(c"memory", c"maxmemory").is_some_and(|limit| limit > 0);
+        let victims = if limited { victims(&policy) } else { Victims::None };
+        let whose = match victims {
+            _ if std::mem::replace(&mut *self.0.lock(), victims) == victims => return,
+            Victims::None => return,
+            Victims::Volatile => "its own keys that have a time to live",
+            Victims::All => "its own keys, all of them in the end",
+        };
+        let text = format!(
+            "maxmemory is set and maxmemory-policy is {}. midi's keys count towards maxmemory, but \
+             cannot be evicted yet: as they grow, the server evicts {whose}, and then answers \
+             writes with OOM. Set maxmemory-policy noeviction, or leave room in maxmemory for all \
+             of midi's keys.",
+            String::from_utf8_lossy(&policy)
+        );
+        log(ctx, Level::Warning, &text);
+    }
+
+    /// Which of its own keys the host evicts when midi's need room, for INFO.
+    pub fn evictable_host_keys(&self) -> &'static str {
+        match *self.0.lock() {
+            Victims::None => "none",
+            Victims::Volatile => "volatile",
+            Victims::All => "all",
+        }
+    }
 }
 
 fn victims(policy: &[u8]) -> Victims {
@@ -47,14 +62,5 @@ fn victims(policy: &[u8]) -> Victims {
         Victims::Volatile
     } else {
         Victims::None
-    }
-}
-
-/// Which of its own keys the host evicts when midi's need room, for INFO.
-pub fn evictable_host_keys() -> &'static str {
-    match SEEN.load(Ordering::Relaxed) {
-        seen if seen == Victims::All as u8 => "all",
-        seen if seen == Victims::Volatile as u8 => "volatile",
-        _ => "none",
     }
 }

@@ -2,9 +2,6 @@
 //! lets a client see keys whose expiry has passed. The API does not tell who has said it, so the
 //! host's CLIENT LIST is asked. The answer is kept until a client may have changed it.
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
-
 use super::api::Ctx;
 use super::instance::instance;
 use crate::command::{number_of, withdraw};
@@ -20,20 +17,12 @@ pub fn prepare(ctx: Ctx<'_>) {
     }
 }
 
-/// By client, whether it is a source.
-static KNOWN: Mutex<Option<HashMap<u64, bool>>> = Mutex::new(None);
-
 /// A client may be about to become a source, or to be none any more: CLIENT IMPORT-SOURCE, RESET,
 /// or EXEC with one of these.
 pub fn may_change() {
     if instance().engine.gates().has(Gates::IMPORTING) {
-        *KNOWN.lock() = None;
+        *instance().import_sources.lock() = None;
     }
-}
-
-/// The host begins or ends importing keys: what was known is out of date.
-pub fn forget() {
-    *KNOWN.lock() = None;
 }
 
 /// Whether the client of this context is a source. Within an EXEC it may change with each command.
@@ -47,13 +36,16 @@ pub fn is_one(ctx: Ctx<'_>, in_unit: bool) -> bool {
 #[cold]
 fn ask(ctx: Ctx<'_>, in_unit: bool) -> bool {
     let id = ctx.client_id();
-    if !in_unit && let Some(&known) = KNOWN.lock().as_ref().and_then(|known| known.get(&id)) {
+    if !in_unit
+        && let Some(&known) =
+            instance().import_sources.lock().as_ref().and_then(|known| known.get(&id))
+    {
         return known;
     }
     let line = ctx.call(c"CLIENT", &[b"LIST", b"ID", id.to_string().as_bytes()]).text();
     let is_source = line.is_some_and(|line| has_flag(&line, b'I'));
     if !in_unit {
-        let mut known = KNOWN.lock();
+        let mut known = instance().import_sources.lock();
         let known = known.get_or_insert_default();
         if known.len() >= DOOR_CLIENTS_KEPT {
             known.clear();

@@ -8,12 +8,8 @@ use std::sync::atomic::Ordering;
 use redis_module::raw;
 
 use super::api::{Ctx, api, c_text};
-use super::eviction::evictable_host_keys;
 use super::instance::instance;
-use super::kept::KEPT;
-use super::persistence::sync::SYNC;
-use super::persistence::{confirmed, fork, journal, loading, quarantine, saving};
-use super::{PANICS, PREFIX, guarded};
+use super::{PANICS, PREFIX, guarded, kept};
 use crate::command::{COMMANDS, Doors, Error, Reply, host_commands};
 use crate::engine::{Call, Engine, Gates};
 
@@ -76,35 +72,37 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
         "bytes_per_key",
         &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }),
     );
-    sink.field("kept_arguments", &KEPT.load(Ordering::Relaxed).to_string());
-    let (watched, watched_bytes) = engine.ledger.marks();
+    sink.field("kept_arguments", &kept::count().to_string());
+    let (watched, watched_bytes) = engine.marks();
     sink.field("watched_names", &watched.to_string());
     sink.field("watched_bytes", &watched_bytes.to_string());
-    sink.field("evictable_host_keys", evictable_host_keys());
+    sink.field("evictable_host_keys", instance().eviction.evictable_host_keys());
 }
 
 fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
     let mut number = |name: &str, value: u64| sink.field(name, &value.to_string());
-    let saves = saving::saves();
-    number("changes", engine.ledger.books.changes());
+    let saves = *instance().saves.lock();
+    number("changes", engine.books.changes());
     number("last_save_time", saves.time);
-    number("last_save_keys", saves.keys);
-    number("last_save_bytes", saves.bytes);
-    number("last_save_usec", saves.micros);
+    number("last_save_keys", saves.last.keys);
+    number("last_save_bytes", saves.last.bytes);
+    number("last_save_usec", saves.last.micros);
     number("failed_saves", saves.failed);
-    let (forks, last_pause, longest_pause) = fork::pauses();
-    number("forks", forks);
-    number("last_fork_pause_usec", last_pause);
-    number("longest_fork_pause_usec", longest_pause);
-    let (keys, millis) = loading::last();
+    let forks = &instance().forks;
+    number("forks", forks.count.load(Ordering::Relaxed));
+    number("last_fork_pause_usec", forks.last_pause.load(Ordering::Relaxed));
+    number("longest_fork_pause_usec", forks.longest_pause.load(Ordering::Relaxed));
+    let (progress, (keys, millis)) = {
+        let loads = instance().loads.lock();
+        (loads.progress, loads.last)
+    };
     number("last_load_keys", keys);
     number("last_load_msec", millis);
-    let reading = loading::progress();
-    number("loading", reading.is_some().into());
-    if let Some((keys, bytes, expected)) = reading {
-        number("loading_keys", keys);
-        number("loading_expected_keys", expected);
-        number("loading_bytes", bytes);
+    number("loading", progress.is_some().into());
+    if let Some(stats) = progress {
+        number("loading_keys", stats.keys);
+        number("loading_expected_keys", stats.expected_keys);
+        number("loading_bytes", stats.bytes);
     }
     sink.field("last_save_status", if saves.last_failed { "err" } else { "ok" });
     sink.field("mode", engine.mode().name());
@@ -129,18 +127,22 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("position", last);
     number("logged_position", logged);
     number("safe_position", safe);
-    let skips = journal::skips_fsyncs().map_or("unknown", |skips| if skips { "yes" } else { "no" });
+    let skips = *instance().journal.skips_fsyncs.lock();
+    let skips = skips.map_or("unknown", |skips| if skips { "yes" } else { "no" });
     sink.field("journal_skips_fsyncs_beside_children", skips);
     sink.field("journal_reads_wait", if engine.ledger.log.reads_wait() { "yes" } else { "no" });
     let is_for_replicas = engine.gates().has(Gates::BACKLOG);
     sink.field("journal_for_replicas", if is_for_replicas { "yes" } else { "no" });
-    sink.field("clients_in_wait", &confirmed::waiting().to_string());
+    sink.field("clients_in_wait", &instance().waits.list.lock().clients.len().to_string());
     if engine.gates().has(Gates::READ_ONLY) {
-        let reason = SYNC.reason();
+        let reason = instance().sync.reason();
         sink.field("follows_master", if reason.is_some() { "no" } else { "yes" });
         if let Some(reason) = reason {
             sink.field("follows_master_error", &reason);
-            sink.field("master_link_cut", if quarantine::is_cut() { "yes" } else { "no" });
+            sink.field(
+                "master_link_cut",
+                if instance().quarantine.is_cut.get() { "yes" } else { "no" },
+            );
         }
     }
 }

@@ -1,21 +1,47 @@
-//! midi as this host has loaded it: the engine, and the way from here to the host. Everything else
-//! in this layer uses it, and it uses none of that.
+//! midi as this host has loaded it: the engine, the way from here to the host, and all that this
+//! layer remembers. Everything else in this layer uses it; it uses the files of its parts and none
+//! of the others.
 //!
-//! ```text
-//!          the main loop turns         SHUTDOWN
-//! Loaded ──────────────────► Settled ───────────► Ending
-//!    │                          ▲                    │
-//!    │ MODULE LOADEX            └────────────────────┘
-//!    ▼ takes it back             the last save failed: the main loop turns
-//! Withdrawn
-//! ```
+//! What is still static in this layer, and why:
+//!
+//! * [`Instance`] itself: the host's callbacks have no other way to it. It needs no
+//!   initialization, so that a look at its state costs no check, and is right in OnLoad, too.
+//! * settings (`config::table`): the host gets pointers to them before there is an engine.
+//! * `PANICS`: a panic in OnLoad counts. `reply::OK`: made in OnLoad, never changed.
+//! * `report::SHARED`: memory that forked children write to.
+//! * `kept::DROPS` and `lock::LOCK`: workers write to them, so they stand apart from what the main
+//!   thread reads in each turn.
+//! * `users::USERS`: its parts ask this host themselves.
+//! * of one thread: where it may log (`journal`), the tokens that it holds while it forks (`fork`),
+//!   whether it is the main thread (`kept`), when it last looked at the AOF (`journal`).
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
+
+use super::active_expiry::ActiveExpiry;
 use super::api::{Ctx, Level};
+use super::budget::Budget;
 use super::context::DetachedCtx;
+use super::eviction::Eviction;
+use super::pause::Pause;
+use super::persistence::backlog::HostBacklog;
+use super::renamed::Renamed;
+use super::state::clients::{
+    HostUnit, ImportSources, OutputLimits, Tracking, WaitingForJobs, Watches,
+};
+use super::state::doing::{Doing, ModuleStage};
+use super::state::gates::HostGates;
+use super::state::messages::Messages;
+use super::state::persistence::{
+    FileWritten, Forks, Journal, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
+    Waits,
+};
+use super::state::slots::SlotMoves;
+use super::state::{Flag, part};
 use crate::engine::{Engine, Locked, Waker};
 
 /// MODULE LIST's `ver`, as Redis's own modules count: 1.2.3 is 10203.
@@ -33,58 +59,108 @@ pub const VERSION: c_int = {
         + number(env!("CARGO_PKG_VERSION_PATCH"))
 };
 
-/// The module, once it is loaded.
-pub struct Instance {
+part! {
+    /// The module in this host. What it has from OnLoad on is [`Loaded`]: [`begin`] makes it.
+    pub struct Instance {
+        loaded: OnceLock<Loaded> = OnceLock::new(),
+        /// What the host is doing, and whether its clients are paused.
+        pub doing: Doing = Doing::new(),
+        pub pause: Pause = Pause::new(),
+        /// The host's reasons to refuse commands.
+        pub gates: HostGates = HostGates::new(),
+        /// The unit that is open.
+        pub unit: HostUnit = HostUnit::new(),
+        /// Messages for the main thread, and its time for them.
+        pub messages: Messages = Messages::new(),
+        pub budget: Budget = Budget::new(),
+        /// The log of writes, and the replication backlog.
+        pub journal: Journal = Journal::new(),
+        pub backlog: HostBacklog = HostBacklog::new(),
+        /// Forks, and saves, here and in children.
+        pub forks: Forks = Forks::new(),
+        pub file: FileWritten = FileWritten::new(),
+        pub saves: LazyLock<Mutex<Saves>> = LazyLock::new(Mutex::default),
+        pub save_points: SavePoints = SavePoints::new(),
+        /// Loads.
+        pub loads: LazyLock<Mutex<LoadState>> = LazyLock::new(Mutex::default),
+        pub replay: ReplayedTexts = Mutex::new(None),
+        /// Whether a replica's keys are its master's, and what keeps it apart if not.
+        pub sync: Sync = Sync::new(),
+        pub quarantine: Quarantine = Quarantine::new(),
+        /// Clients in WAIT and WAITAOF.
+        pub waits: Waits = Waits::new(),
+        /// Slots that move.
+        pub slots: SlotMoves = SlotMoves::new(),
+        /// WATCH, and client-side caching.
+        pub watches: Watches = Watches::new(),
+        pub tracking: Tracking = Tracking::new(),
+        /// Clients that wait for jobs, those that import keys, and the largest replies to any.
+        pub waiting_for_jobs: WaitingForJobs = LazyLock::new(Mutex::default),
+        pub import_sources: ImportSources = Mutex::new(None),
+        pub output: OutputLimits = OutputLimits::new(),
+        /// What the host has been told, and does not report.
+        pub renamed: Renamed = Renamed::new(),
+        pub active_expiry: ActiveExpiry = ActiveExpiry::new(),
+        pub eviction: Eviction = Eviction::new(),
+        /// Whether the host's list of modules may have changed, and whether midi is alone on it.
+        pub modules_may_change: Flag = Flag::new(true),
+        pub is_alone: Flag = Flag::new(false),
+    }
+}
+
+/// What there is once the module is loaded.
+pub struct Loaded {
     /// The keyspace.
     pub engine: Arc<Engine>,
     /// The context for calls to the host outside of any command.
     ctx: DetachedCtx,
     /// What the main thread sleeps on, in the host's event loop.
+    pub waker: &'static Waker,
+    /// The workers. They never end, unless the host takes the module back.
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+static INSTANCE: Instance = Instance::new();
+
+/// Gives the instance its engine. Once, in OnLoad, before anything is registered that uses it.
+pub fn begin(
+    ctx: Ctx<'_>,
+    engine: Arc<Engine>,
     waker: &'static Waker,
-    /// A [`ModuleStage`].
-    stage: AtomicU8,
+    workers: Vec<JoinHandle<()>>,
+) {
+    let (ctx, workers) = (DetachedCtx::new(ctx), Mutex::new(workers));
+    let loaded = Loaded { engine, ctx, waker, workers };
+    assert!(INSTANCE.loaded.set(loaded).is_ok(), "the host loads a module once");
 }
 
-/// What the host has done with the module so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ModuleStage {
-    /// The host's main loop has not turned since.
-    Loaded,
-    /// The module stays.
-    Settled,
-    /// The host exits, unless its last save fails.
-    Ending,
-    /// The host has taken the module back, and no longer calls it.
-    Withdrawn,
-}
-
-static INSTANCE: OnceLock<Instance> = OnceLock::new();
-
-/// Makes the instance. Once, in OnLoad, before anything is registered that uses it.
-pub fn begin(ctx: Ctx<'_>, engine: Arc<Engine>, waker: &'static Waker) {
-    let stage = AtomicU8::new(ModuleStage::Loaded as u8);
-    let new = Instance { engine, ctx: DetachedCtx::new(ctx), waker, stage };
-    assert!(INSTANCE.set(new).is_ok(), "the host loads a module once");
-}
-
-/// The instance. Everything that uses it is registered after it was made.
+/// The instance. What is registered after [`begin`] may use all of it; before that, there is no
+/// engine.
 #[inline]
 pub fn instance() -> &'static Instance {
-    INSTANCE.get().expect("made before anything could ask for it")
+    &INSTANCE
 }
 
-/// The instance; `None` if it has not been made yet.
+/// The instance; `None` if it has no engine yet.
 pub fn if_begun() -> Option<&'static Instance> {
-    INSTANCE.get()
+    INSTANCE.loaded.get().map(|_| &INSTANCE)
 }
 
-/// The instance; `None` if it has not been made yet, or has been withdrawn.
+/// The instance; `None` if it has no engine yet, or has been withdrawn.
 pub fn if_in_use() -> Option<&'static Instance> {
-    if_begun().filter(|instance| !instance.is(ModuleStage::Withdrawn))
+    if_begun().filter(|instance| !instance.doing.is(ModuleStage::Withdrawn))
 }
 
-impl Instance {
+impl Deref for Instance {
+    type Target = Loaded;
+
+    #[inline]
+    fn deref(&self) -> &Loaded {
+        self.loaded.get().expect("made before anything could ask for it")
+    }
+}
+
+impl Loaded {
     /// A context that belongs to no command.
     pub fn ctx<'l>(&'l self, locked: Locked<'l>) -> Ctx<'l> {
         self.ctx.ctx(locked)
@@ -95,48 +171,9 @@ impl Instance {
         self.ctx.log(level, text);
     }
 
-    /// The descriptor that ends the main loop's sleep.
-    pub fn wakes_at(&self) -> c_int {
-        self.waker.descriptor()
-    }
-
-    /// Clears the wake-ups of the main thread so far.
-    pub fn forget_calls(&self) {
-        self.waker.clear();
-    }
-
-    /// Whether the module is at this stage.
-    pub fn is(&self, stage: ModuleStage) -> bool {
-        self.stage.load(Ordering::Relaxed) == stage as u8
-    }
-
-    /// Whether the host loads its data for the first time, before its main loop turns.
-    pub fn is_starting(&self) -> bool {
-        self.is(ModuleStage::Loaded)
-    }
-
-    /// Notes that the main loop turns.
-    #[inline]
-    pub fn main_turns(&self) {
-        if !self.is(ModuleStage::Settled) {
-            self.enter(ModuleStage::Settled);
-        }
-    }
-
-    /// Notes that the host is about to exit.
-    pub fn host_ends(&self) {
-        self.enter(ModuleStage::Ending);
-    }
-
-    /// Notes that the host takes the module back.
-    pub fn withdraw(&self) {
-        self.enter(ModuleStage::Withdrawn);
-    }
-
-    /// Under the global lock, so one at a time. Nothing comes after [`ModuleStage::Withdrawn`].
-    fn enter(&self, stage: ModuleStage) {
-        if !self.is(ModuleStage::Withdrawn) {
-            self.stage.store(stage as u8, Ordering::Relaxed);
-        }
+    /// Ends the workers, which the host does not.
+    pub fn stop_workers(&self) {
+        self.engine.workers().stop();
+        self.workers.lock().drain(..).for_each(|worker| _ = worker.join());
     }
 }

@@ -2,32 +2,40 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::api::api;
-use super::budget;
-use super::instance::if_in_use;
+use super::instance::{if_in_use, instance};
+use super::state::part;
 use super::string::{HostString, OwnString};
 use crate::command::Keep;
 use crate::engine::{Inbox, Locked};
 use crate::limits::{DROPPED_BYTES, FREEING_TURN, FREEING_WAKES};
 use crate::store::{SharedBytes, SharedValue};
 
-/// How many arguments were kept, for INFO.
-pub static KEPT: AtomicU64 = AtomicU64::new(0);
-
 thread_local! {
     static IS_MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Strings that another thread dropped, for the main thread to free.
-static DROPPED: std::sync::LazyLock<Inbox<Dropped>> = std::sync::LazyLock::new(Inbox::default);
+part! {
+    /// Strings that other threads have dropped. They write to it at any time, so it stands apart.
+    pub struct Drops {
+        /// How many arguments were kept, for INFO.
+        kept: AtomicU64 = AtomicU64::new(0),
+        /// For the main thread to free.
+        dropped: LazyLock<Inbox<Dropped>> = LazyLock::new(Inbox::default),
+        /// Those that the main thread has taken, and is still to free.
+        to_free: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new()),
+        /// The bytes of all these strings.
+        bytes: AtomicUsize = AtomicUsize::new(0),
+    }
+}
 
-/// Bytes of the strings in [`DROPPED`] and [`TO_FREE`].
-static DROPPED_NOW: AtomicUsize = AtomicUsize::new(0);
+static DROPS: Drops = Drops::new();
 
 struct Dropped {
     string: OwnString,
@@ -36,6 +44,11 @@ struct Dropped {
 
 // SAFETY: only carried to the main thread.
 unsafe impl Send for Dropped {}
+
+/// How many arguments were kept, for INFO.
+pub fn count() -> u64 {
+    DROPS.kept.load(Ordering::Relaxed)
+}
 
 /// Marks this thread as the host's main thread.
 pub fn this_is_main() {
@@ -81,8 +94,8 @@ impl Drop for Kept {
 /// Leaves a string to the main thread. A few may wait until its next turn; many wake it.
 fn drop_later(dropped: Dropped) {
     let bytes = dropped.bytes;
-    let before = DROPPED_NOW.fetch_add(bytes, Ordering::Relaxed);
-    let _ = DROPPED.push(dropped);
+    let before = DROPS.bytes.fetch_add(bytes, Ordering::Relaxed);
+    let _ = DROPS.dropped.push(dropped);
     if before < FREEING_WAKES
         && before + bytes >= FREEING_WAKES
         && let Some(instance) = if_in_use()
@@ -91,18 +104,15 @@ fn drop_later(dropped: Dropped) {
     }
 }
 
-/// Strings that are still to be freed.
-static TO_FREE: Mutex<VecDeque<Dropped>> = Mutex::new(VecDeque::new());
-
 /// Frees what other threads dropped, for a short time: each may be large. Called in every turn of
 /// the main loop, once what has a budget there is done: it may take the rest of that. True if
 /// nothing is left.
 pub fn free_dropped(locked: Locked<'_>) -> bool {
-    if DROPPED_NOW.load(Ordering::Relaxed) == 0 {
+    if DROPS.bytes.load(Ordering::Relaxed) == 0 {
         return true;
     }
-    let (start, most) = (Instant::now(), budget::left().max(FREEING_TURN));
-    let mut to_free = TO_FREE.lock();
+    let (start, most) = (Instant::now(), instance().budget.left().max(FREEING_TURN));
+    let mut to_free = DROPS.to_free.lock();
     loop {
         if !free_next(locked, &mut to_free) {
             return true;
@@ -115,22 +125,22 @@ pub fn free_dropped(locked: Locked<'_>) -> bool {
 
 /// Frees twice as much as comes in, if much is waiting to be freed.
 fn make_room(locked: Locked<'_>, incoming: usize) {
-    let now = DROPPED_NOW.load(Ordering::Relaxed);
+    let now = DROPS.bytes.load(Ordering::Relaxed);
     if now < DROPPED_BYTES {
         return;
     }
     let enough = now.saturating_sub(2 * incoming);
-    let mut to_free = TO_FREE.lock();
-    while DROPPED_NOW.load(Ordering::Relaxed) > enough && free_next(locked, &mut to_free) {}
+    let mut to_free = DROPS.to_free.lock();
+    while DROPS.bytes.load(Ordering::Relaxed) > enough && free_next(locked, &mut to_free) {}
 }
 
 fn free_next(_: Locked<'_>, to_free: &mut VecDeque<Dropped>) -> bool {
     if to_free.is_empty() {
-        *to_free = DROPPED.take();
+        *to_free = DROPS.dropped.take();
     }
     let Some(Dropped { string, bytes }) = to_free.pop_front() else { return false };
     drop(string);
-    DROPPED_NOW.fetch_sub(bytes, Ordering::Relaxed);
+    DROPS.bytes.fetch_sub(bytes, Ordering::Relaxed);
     true
 }
 
@@ -167,7 +177,7 @@ impl Keep for HostArgs<'_> {
     fn keep(&self, index: usize) -> Option<SharedValue> {
         let &string = self.args.get(index)?;
         make_room(self.locked, string.bytes().len());
-        KEPT.fetch_add(1, Ordering::Relaxed);
+        DROPS.kept.fetch_add(1, Ordering::Relaxed);
         let string = string.hold();
         // SAFETY: the reference keeps the text for as long as the slice is used.
         let text = unsafe { &*std::ptr::from_ref(string.bytes()) };

@@ -3,21 +3,19 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
-use super::gates::GATES;
-use super::instance::{self, ModuleStage, VERSION, instance};
+use super::instance::{self, VERSION, instance};
 use super::persistence::{journal, report, section};
 use super::questions::TheHost;
+use super::state::doing::ModuleStage;
 use super::string::HostString;
 use super::users::USERS;
 use super::{
-    active_expiry, config, count_panic, descriptors, door, events, eviction, import_source, info,
-    kept, log_panics, notifications, output, register, renamed, reply, unit, version, watch,
+    config, count_panic, descriptors, door, events, import_source, info, kept, log_panics,
+    notifications, output, register, renamed, reply, unit, version, watch,
 };
 use crate::command::Cluster;
 use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
@@ -27,9 +25,6 @@ const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
 /// Each worker's part of the ports.
 pub type Shares = Vec<Box<dyn Port + Send>>;
-
-/// The workers. They never end, unless the host takes the module back.
-static WORKERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
 /// Opens the ports, or returns for the log why it cannot. The last argument counts a caught panic.
 pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
@@ -90,19 +85,19 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.context().outside.on_ask_host(|locked| GATES.ask_host(locked));
-    engine.context().outside.on_log(journal::may_log_here, Box::new(journal::write));
+    engine.outside.on_ask_host(|locked| instance().gates.ask_host(locked));
+    engine.outside.on_log(journal::may_log_here, Box::new(journal::write));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
-    engine.ledger.on_watched_change(watch::tell);
-    engine.context().outside.meet_host(Box::new(TheHost::new(ctx)));
-    renamed::note_seen(ctx.locked());
+    engine.on_watched_change(watch::tell);
+    engine.outside.meet_host(Box::new(TheHost::new(ctx)));
+    instance().renamed.note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
     let workers = Workers::start(&engine, count_panic, ports);
-    *WORKERS.lock() = workers.map_err(|error| format!("cannot start threads: {error}"))?;
+    let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
     reply::prepare(ctx);
-    instance::begin(ctx, Arc::clone(&engine), waker);
+    instance::begin(ctx, Arc::clone(&engine), waker, workers);
     section::set_options(ctx);
     let is_registered = report::prepare()
         && section::register(ctx)
@@ -116,8 +111,8 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         return Err(text.into());
     }
     version::adopt(ctx);
-    active_expiry::prepare(ctx);
-    eviction::look(ctx);
+    instance().active_expiry.prepare(ctx);
+    instance().eviction.look(ctx);
     output::look(ctx);
     notifications::refresh(ctx);
     if engine_config.cluster != Cluster::Off {
@@ -160,8 +155,8 @@ fn prepare_ports(
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
             import_source::prepare(ctx);
-            GATES.watch_for_ports();
-            descriptors::reserve(ctx, engine.settings());
+            instance().gates.ports.set(true);
+            descriptors::reserve(ctx, &engine.settings);
         }
         Some(obstacle) => {
             log(
@@ -215,11 +210,11 @@ fn warn_of_config(ctx: Ctx<'_>) {
 pub unsafe fn on_unload(ctx: *mut RawCtx) -> c_int {
     // SAFETY: the caller's promise.
     let ctx = unsafe { Ctx::new(ctx) };
-    if instance().is(ModuleStage::Ending) {
+    if instance().doing.is(ModuleStage::Ending) {
         // Valkey from 9 on calls this for all modules when it exits.
         return raw::REDISMODULE_ERR as c_int;
     }
-    if instance().is(ModuleStage::Loaded) && super::guarded(false, withdraw) {
+    if instance().doing.is_starting() && super::guarded(false, withdraw) {
         let text = "Not loaded: MODULE LOADEX names a setting that midi does not have. Restart the \
                     server before you load midi again.";
         log(ctx, Level::Warning, text);
@@ -236,10 +231,9 @@ fn withdraw() -> bool {
     if !stay_in_memory() {
         return false;
     }
-    instance().withdraw();
+    instance().doing.enter(ModuleStage::Withdrawn);
     events::stop_listening();
-    instance().engine.context().workers.stop();
-    WORKERS.lock().drain(..).for_each(|worker| _ = worker.join());
+    instance().stop_workers();
     true
 }
 

@@ -8,7 +8,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -16,18 +15,30 @@ use parking_lot::Mutex;
 use super::api::Ctx;
 use super::context::DetachedCtx;
 use super::instance::instance;
+use super::state::{Gauge, part};
 use super::unit;
 use crate::engine::{Locked, Part, Progress, Slice};
 use crate::limits::{LOCK_PAUSE, LOCK_SLICE, LOCK_STARVING};
 
-/// Turns of the main loop so far.
-static TURNS: AtomicU64 = AtomicU64::new(0);
+part! {
+    /// What is known of such work. Workers write to it, too.
+    pub struct LockWorks {
+        /// Turns of the main loop so far.
+        turns: Gauge = Gauge::new(0),
+        /// The last slice of any work: in which turn it ran, and when it ended.
+        last: Mutex<Option<(u64, Instant)>> = Mutex::new(None),
+        /// All work under the lock that is not finished, next first.
+        works: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new()),
+        /// Contexts that are no longer needed. They are freed under the lock. Not crossbeam's
+        /// queue: there are as many as there is work, all freed at once.
+        spent_contexts: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new()),
+        /// Detached contexts that have not been freed. If there are none, no such work exists, and
+        /// a turn of the main loop, which always checks, takes no mutex.
+        contexts: Gauge = Gauge::new(0),
+    }
+}
 
-/// The last slice of any work: in which turn it ran, and when it ended.
-static LAST: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
-
-/// All work under the lock that is not finished, next first.
-static WORKS: Mutex<Vec<Arc<Mutex<dyn LockWork>>>> = Mutex::new(Vec::new());
+static LOCK: LockWorks = LockWorks::new();
 
 /// Work on the host's keyspace.
 pub trait LockWork: Send {
@@ -47,7 +58,7 @@ pub trait LockWork: Send {
 
 /// The main loop has turned.
 pub fn main_turned(_: Locked<'_>) {
-    TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    LOCK.turns.set(LOCK.turns.get() + 1);
 }
 
 /// The part of a job that works under the lock, on a worker.
@@ -60,8 +71,8 @@ pub struct LockPart {
 impl LockPart {
     /// A part that does `work`.
     pub fn new(ctx: Ctx<'_>, work: Arc<Mutex<dyn LockWork>>) -> Self {
-        WORKS.lock().push(Arc::clone(&work));
-        CONTEXTS.fetch_add(1, Ordering::Relaxed);
+        LOCK.works.lock().push(Arc::clone(&work));
+        LOCK.contexts.add(1);
         LockPart { work, ctx: Some(DetachedCtx::new(ctx)) }
     }
 
@@ -113,39 +124,32 @@ impl Part for LockPart {
 
 impl Drop for LockPart {
     fn drop(&mut self) {
-        WORKS.lock().retain(|work| !Arc::ptr_eq(work, &self.work));
-        SPENT_CONTEXTS.lock().extend(self.ctx.take());
+        LOCK.works.lock().retain(|work| !Arc::ptr_eq(work, &self.work));
+        LOCK.spent_contexts.lock().extend(self.ctx.take());
     }
 }
 
-/// Contexts that are no longer needed. They are freed under the lock.
-static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
-
-/// Detached contexts that have not been freed. If there are none, no such work exists, and a turn
-/// of the main loop, which always checks, takes no mutex.
-static CONTEXTS: AtomicU64 = AtomicU64::new(0);
-
 fn slice_ended() {
-    *LAST.lock() = Some((TURNS.load(Ordering::Relaxed), Instant::now()));
+    *LOCK.last.lock() = Some((LOCK.turns.get(), Instant::now()));
 }
 
 fn too_early() -> bool {
-    let turn = TURNS.load(Ordering::Relaxed);
-    LAST.lock().is_some_and(|(last, ended)| last == turn && ended.elapsed() < LOCK_PAUSE)
+    let turn = LOCK.turns.get();
+    LOCK.last.lock().is_some_and(|(last, ended)| last == turn && ended.elapsed() < LOCK_PAUSE)
 }
 
 /// Before the main loop sleeps: runs a slice of work that has not got the lock for a while because
 /// the main loop hardly sleeps.
 pub fn run_starving(ctx: Ctx<'_>) {
-    if CONTEXTS.load(Ordering::Relaxed) == 0 {
+    if LOCK.contexts.get() == 0 {
         return;
     }
-    for spent in std::mem::take(&mut *SPENT_CONTEXTS.lock()) {
+    for spent in std::mem::take(&mut *LOCK.spent_contexts.lock()) {
         spent.free(ctx.locked());
-        CONTEXTS.fetch_sub(1, Ordering::Relaxed);
+        LOCK.contexts.set(LOCK.contexts.get() - 1);
     }
-    let starving = LAST.lock().is_none_or(|(_, ended)| ended.elapsed() > LOCK_STARVING);
-    let mut works = WORKS.lock();
+    let starving = LOCK.last.lock().is_none_or(|(_, ended)| ended.elapsed() > LOCK_STARVING);
+    let mut works = LOCK.works.lock();
     if works.is_empty() || !starving {
         return;
     }

@@ -43,6 +43,7 @@ mod renamed;
 mod reply;
 mod rights;
 mod slots;
+mod state;
 mod string;
 mod turn;
 mod unit;

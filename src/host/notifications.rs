@@ -5,28 +5,13 @@
 //! client that waits for a worker is available only when its reply is made: the host is notified of
 //! those changes then, unless another client has changed the key since.
 
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::api::Ctx;
-use super::budget;
 use super::instance::instance;
+use super::state::clients::PendingChanges;
 use crate::command::Class;
 use crate::engine::{Author, Locked, Notification};
-
-/// Whether any client ever sent CLIENT TRACKING.
-static EVER_TRACKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether this turn's check for tracking clients is over. Some hosts run commands after that, and
-/// answer them at once.
-static TURN_IS_OVER: AtomicBool = AtomicBool::new(false);
-
-/// Whether a client may have sent CLIENT TRACKING since the host was last asked who tracks.
-static ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
 /// Finds out whether any client listens: at load, when a setting has changed, and at every cron
 /// tick.
@@ -49,9 +34,10 @@ fn set_tracked(ctx: Ctx<'_>, tracked: bool) {
 /// that has not logged in: so the host is asked once in a turn of its main loop, before the sender
 /// has its reply.
 pub fn tracking_begins(locked: Locked<'_>) {
-    EVER_TRACKED.store(true, Ordering::Relaxed);
-    ASKED_FOR.store(true, Ordering::Relaxed);
-    if TURN_IS_OVER.load(Ordering::Relaxed) {
+    let tracking = &instance().tracking;
+    tracking.ever.set(true);
+    tracking.asked_for.set(true);
+    if tracking.turn_is_over.get() {
         before_read(locked);
         instance().engine.context().outside.wake_main();
     }
@@ -59,7 +45,7 @@ pub fn tracking_begins(locked: Locked<'_>) {
 
 /// An EXEC is about to be executed: a CLIENT TRACKING may have been queued in it.
 pub fn before_exec(locked: Locked<'_>) {
-    if EVER_TRACKED.load(Ordering::Relaxed) {
+    if instance().tracking.ever.get() {
         tracking_begins(locked);
     }
 }
@@ -68,21 +54,16 @@ pub fn before_exec(locked: Locked<'_>) {
 /// changes from here on.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
-    if ASKED_FOR.load(Ordering::Relaxed) {
+    if instance().tracking.asked_for.get() {
         set_tracked(instance().ctx(locked), true);
     }
-}
-
-/// The main loop has slept.
-pub fn awake() {
-    TURN_IS_OVER.store(false, Ordering::Relaxed);
 }
 
 /// The main loop is about to send its clients their replies, and to sleep.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    TURN_IS_OVER.store(true, Ordering::Relaxed);
-    if ASKED_FOR.load(Ordering::Relaxed) && ASKED_FOR.swap(false, Ordering::Relaxed) {
+    instance().tracking.turn_is_over.set(true);
+    if instance().tracking.asked_for.take() {
         set_tracked(ctx, anybody_tracks(ctx));
     }
 }
@@ -113,12 +94,10 @@ fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 /// True if all of those have been sent.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
-    let is_told = || engine.ledger.notifications.sent() >= number;
-    if engine.ledger.notifications.are_waiting()
-        || engine.ledger.admission.has_notification_backlog()
-    {
-        budget::spend(|| !is_told() && tell_next(locked));
-        engine.ledger.make_room_for_notifications(locked);
+    let is_told = || engine.notifications_sent() >= number;
+    if engine.has_notifications() || engine.has_notification_backlog() {
+        instance().budget.spend(|| !is_told() && tell_next(locked));
+        engine.make_room_for_notifications(locked);
     }
     is_told()
 }
@@ -136,7 +115,7 @@ fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx
     if instance().engine.ledger.notifications.is_tracked() {
         match (notification.author, running) {
             (Author::Waiting(client), _) => {
-                WAITING.lock().add(client, notification.db, &notification.key)
+                instance().tracking.add(client, notification.db, &notification.key)
             }
             (Author::Running, Some(running)) => signal(running, notification.db, &notification.key),
             _ => signal(ctx, notification.db, &notification.key),
@@ -152,60 +131,21 @@ fn tell_one(locked: Locked<'_>, notification: &Notification, running: Option<Ctx
 
 fn signal(ctx: Ctx<'_>, db: u32, key: &[u8]) {
     // All tracking clients are notified: who changed the key before no longer matters.
-    WAITING.lock().last.remove(key);
+    instance().tracking.waiting.lock().last.remove(key);
     ctx.signal_modified(db, key);
-}
-
-/// Changed keys, with their databases.
-type Changes = Vec<(u32, Box<[u8]>)>;
-
-/// Changes by clients that wait for their replies.
-#[derive(Default)]
-struct PendingChanges {
-    /// By the client's id.
-    changes: HashMap<u64, Changes>,
-    /// The client that last changed a key. Others that changed it before are notified of that
-    /// change.
-    last: HashMap<Box<[u8]>, u64>,
-}
-
-static WAITING: LazyLock<Mutex<PendingChanges>> = LazyLock::new(Mutex::default);
-
-/// Whether there are any, readable without the lock: it is checked with every reply.
-static ANY_WAITING: AtomicBool = AtomicBool::new(false);
-
-impl PendingChanges {
-    fn add(&mut self, client: u64, db: u32, key: &[u8]) {
-        ANY_WAITING.store(true, Ordering::Relaxed);
-        self.changes.entry(client).or_default().push((db, key.into()));
-        self.last.insert(key.into(), client);
-    }
-
-    /// Takes a client's changes of which the host has not been notified.
-    fn take(&mut self, client: u64) -> Changes {
-        let mut changes = self.changes.remove(&client).unwrap_or_default();
-        ANY_WAITING.store(!self.changes.is_empty(), Ordering::Relaxed);
-        changes.retain(|(_, key)| {
-            self.last.get(key) == Some(&client) && self.last.remove(key).is_some()
-        });
-        changes
-    }
 }
 
 /// Notifies the host of the changes of a client that is about to be answered. `ctx` is the client's
 /// own if it is still connected.
 pub fn tell_of(author: Author, ctx: Ctx<'_>) {
     let Author::Waiting(client) = author else { return };
-    if !ANY_WAITING.load(Ordering::Relaxed) {
-        return;
-    }
-    let changes = WAITING.lock().take(client);
+    let changes = instance().tracking.take(client);
     changes.iter().for_each(|(db, key)| ctx.signal_modified(*db, key));
 }
 
 /// Notifies the host now of all changes that wait for a client's reply.
 pub fn forget_authors(locked: Locked<'_>) {
-    let PendingChanges { changes, last } = std::mem::take(&mut *WAITING.lock());
+    let PendingChanges { changes, last } = std::mem::take(&mut *instance().tracking.waiting.lock());
     for (db, key) in changes.into_values().flatten().filter(|(_, key)| last.contains_key(key)) {
         instance().ctx(locked).signal_modified(db, &key);
     }

@@ -5,7 +5,7 @@
 //! needed, and the client is closed here. The soft limit, which applies only after some seconds,
 //! does not count.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use redis_module::raw;
 
@@ -15,11 +15,6 @@ use crate::command::{LEAST_ELEMENT_BYTES, Reply};
 use crate::engine::Locked;
 use crate::limits::HOST_OUTPUT_BESIDE;
 
-/// The limit of replies to normal clients, in bytes.
-static NORMAL: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The limit of replies to clients with subscriptions, which may call any command in RESP3.
-static PUBSUB: AtomicUsize = AtomicUsize::new(usize::MAX);
-
 /// Reads the host's setting. At load, and when a setting has changed. If normal clients have no
 /// limit, or the host reports none, no client has one: the host then judges whole replies, and a
 /// guess would close clients that it lets live.
@@ -27,8 +22,8 @@ pub fn look(ctx: Ctx<'_>) {
     let text = ctx.config_text(c"client-output-buffer-limit").unwrap_or_default();
     let normal = hard_limit(&text, b"normal").map_or(usize::MAX, reply_limit);
     let pubsub = hard_limit(&text, b"pubsub").map_or(usize::MAX, reply_limit);
-    NORMAL.store(normal, Ordering::Relaxed);
-    PUBSUB.store(pubsub, Ordering::Relaxed);
+    instance().output.normal.set(normal as u64);
+    instance().output.pubsub.set(pubsub as u64);
     let largest = if normal == usize::MAX { normal } else { normal.max(pubsub) };
     instance().engine.settings().host_output.store(largest, Ordering::Relaxed);
 }
@@ -47,7 +42,8 @@ fn hard_limit(text: &[u8], class: &[u8]) -> Option<usize> {
 
 /// The largest reply that the client may get now, in bytes.
 pub fn most_for(_: Locked<'_>, client: u64) -> usize {
-    let (normal, pubsub) = (NORMAL.load(Ordering::Relaxed), PUBSUB.load(Ordering::Relaxed));
+    let limits = &instance().output;
+    let (normal, pubsub) = (limits.normal.get() as usize, limits.pubsub.get() as usize);
     if normal == usize::MAX || normal == pubsub {
         return normal;
     }
@@ -98,59 +94,28 @@ impl<R: Reply> UpTo<R> {
     }
 }
 
+/// Passes a part of a reply on, if there is room for so many bytes.
+macro_rules! if_room {
+    ($($part:ident($($arg:ident: $type:ty)?): $bytes:expr;)*) => {$(
+        fn $part(&mut self, $($arg: $type)?) {
+            if let Some(to) = self.room_for($bytes) {
+                to.$part($($arg)?);
+            }
+        }
+    )*};
+}
+
 impl<R: Reply> Reply for UpTo<R> {
-    fn simple(&mut self, text: &'static str) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.simple(text);
-        }
-    }
-
-    fn null(&mut self) {
-        if let Some(to) = self.room_for(0) {
-            to.null();
-        }
-    }
-
-    fn integer(&mut self, number: i64) {
-        if let Some(to) = self.room_for(0) {
-            to.integer(number);
-        }
-    }
-
-    fn bulk(&mut self, bytes: &[u8]) {
-        if let Some(to) = self.room_for(bytes.len()) {
-            to.bulk(bytes);
-        }
-    }
-
-    fn double(&mut self, text: &str) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.double(text);
-        }
-    }
-
-    fn verbatim(&mut self, text: &[u8]) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.verbatim(text);
-        }
-    }
-
-    fn error(&mut self, text: &[u8]) {
-        if let Some(to) = self.room_for(text.len()) {
-            to.error(text);
-        }
-    }
-
-    fn array(&mut self, len: usize) {
-        if let Some(to) = self.room_for(0) {
-            to.array(len);
-        }
-    }
-
-    fn map(&mut self, len: usize) {
-        if let Some(to) = self.room_for(0) {
-            to.map(len);
-        }
+    if_room! {
+        simple(text: &'static str): text.len();
+        null(): 0;
+        integer(number: i64): 0;
+        bulk(bytes: &[u8]): bytes.len();
+        double(text: &str): text.len();
+        verbatim(text: &[u8]): text.len();
+        error(text: &[u8]): text.len();
+        array(len: usize): 0;
+        map(len: usize): 0;
     }
 }
 

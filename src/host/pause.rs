@@ -1,68 +1,114 @@
-//! CLIENT PAUSE: whether a pause is for writes only. The host reports that clients are paused, but
-//! not which kind of pause it is.
+//! Whether the host's clients are paused: by CLIENT PAUSE, FAILOVER, SHUTDOWN, or while slots leave
+//! the node. The host reports that they are, but not which kind of pause it is.
 //!
 //! ```text
-//!           CLIENT PAUSE was sent,       before sleep: clients are paused, and the
-//!           or an EXEC may have it       host has executed one that was not for writes
-//! Unknown ─────────────────────► Sent ──────────────────────────────────────────► OfAll
-//!    ▲                             │ if not                                          │
-//!    └─────────────────────────────┴─────────────────────────────────────────────────┘
-//!                                         clients are not paused any more
+//!  No ─────────────────────► Writes ──────────────────────────────────────► All
+//!  ▲    clients are paused     │    before sleep: the host has executed a    │
+//!  │                           │    CLIENT PAUSE that was sent in this turn  │
+//!  │                           │    (or an EXEC may have it), and was not    │
+//!  │                           │    for writes only                          │
+//!  │                           ▼                                             │
+//!  └──────────────────────── Lately ◄────────────────────────────────────────┘
+//!    turns of the main loop           clients are not paused any more
 //! ```
-
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//!
+//! Everybody asks [`Pause::now`], or [`is_on`] where only the first difference matters. The gates
+//! keep a copy for the workers, as of the last look ([`super::gates`]).
 
 use super::api::{Ctx, must_not_replicate};
+use super::state::{Flag, Gauge, part};
+use crate::engine::Locked;
 
-/// What is known of pauses.
-pub struct Pause {
-    /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
-    said: AtomicBool,
-    /// Whether any of these is not for writes only.
-    said_of_all: AtomicBool,
-    /// Whether any client ever sent one that is not for writes only.
-    ever_said: AtomicBool,
-    /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
-    executed: AtomicU64,
-    /// Whether a pause, if there is one, may be for reads too.
-    of_all: AtomicBool,
+/// After a pause the host needs one or two turns of its main loop to reach the commands that
+/// waited.
+const TURNS_AFTER_PAUSE: u64 = 3;
+
+/// Whether clients are paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Paused {
+    /// They are not.
+    No,
+    /// They were: what waited for the end of the pause may still have to be executed, and newer
+    /// hosts do not filter it then.
+    Lately,
+    /// Writes are, as far as is known. A module that logs something now ends the host.
+    Writes,
+    /// All commands are.
+    All,
+}
+
+part! {
+    /// What is known of pauses.
+    pub struct Pause {
+        /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
+        said: Flag = Flag::new(false),
+        /// Whether any of these is not for writes only.
+        said_of_all: Flag = Flag::new(false),
+        /// Whether any client ever sent one that is not for writes only.
+        ever_said: Flag = Flag::new(false),
+        /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
+        executed: Gauge = Gauge::new(0),
+        /// Whether a pause, if there is one, may be for reads too.
+        of_all: Flag = Flag::new(false),
+        /// Turns left until what waited for the end of a pause has been executed; 0 without one.
+        turns_left: Gauge = Gauge::new(0),
+        /// Whether clients were paused before the last EXEC began.
+        pub was_on_before_exec: Flag = Flag::new(false),
+        /// How many of the next EXECs may have a command that pauses clients: for `handover`.
+        pub execs: Gauge = Gauge::new(0),
+    }
 }
 
 impl Pause {
-    /// No CLIENT PAUSE yet.
-    pub const fn new() -> Self {
-        Pause {
-            said: AtomicBool::new(false),
-            said_of_all: AtomicBool::new(false),
-            ever_said: AtomicBool::new(false),
-            executed: AtomicU64::new(0),
-            of_all: AtomicBool::new(false),
+    /// Whether clients are paused.
+    pub fn now(&self, locked: Locked<'_>) -> Paused {
+        if is_on(locked) {
+            return if self.of_all.get() { Paused::All } else { Paused::Writes };
         }
+        if self.was_lately() { Paused::Lately } else { Paused::No }
+    }
+
+    /// As of the last turn of the main loop: whether clients were paused then, or lately.
+    #[inline]
+    pub fn was_lately(&self) -> bool {
+        self.turns_left.get() > 0
     }
 
     /// A CLIENT PAUSE is about to be executed, queued or refused: any client can send it, even one
     /// that has not logged in. A filter learns no more than that, and the host does not report
     /// which kind is in force.
     pub fn said(&self, kind: &[u8]) {
-        self.said.store(true, Ordering::Relaxed);
+        self.said.set(true);
         if !kind.eq_ignore_ascii_case(b"write") {
-            self.said_of_all.store(true, Ordering::Relaxed);
-            self.ever_said.store(true, Ordering::Relaxed);
+            self.said_of_all.set(true);
+            self.ever_said.set(true);
         }
     }
 
-    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it.
-    pub fn before_exec(&self) {
-        if self.ever_said.load(Ordering::Relaxed) {
-            self.said.store(true, Ordering::Relaxed);
-            self.said_of_all.store(true, Ordering::Relaxed);
+    /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where
+    /// writes are logged does it matter whether clients are paused already.
+    pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
+        if self.ever_said.get() {
+            self.said.set(true);
+            self.said_of_all.set(true);
         }
+        if is_logged {
+            self.was_on_before_exec.set(is_on(locked));
+        }
+    }
+
+    /// The main loop is about to sleep, or has slept. True if clients are paused, or were lately.
+    pub fn main_turned(&self, locked: Locked<'_>) -> bool {
+        if is_on(locked) {
+            self.turns_left.set(TURNS_AFTER_PAUSE);
+        }
+        self.was_lately()
     }
 
     /// The main loop is about to sleep: what was sent has been executed, queued or refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
-        if self.said.load(Ordering::Relaxed) && self.said.swap(false, Ordering::Relaxed) {
+        if self.said.take() {
             self.look_into(ctx);
         }
     }
@@ -71,31 +117,37 @@ impl Pause {
     /// the last check.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
-        let of_all = self.said_of_all.swap(false, Ordering::Relaxed);
-        if !must_not_replicate(ctx.locked()) {
+        let of_all = self.said_of_all.replace(false);
+        if !is_on(ctx.locked()) {
             return;
         }
-        let executed = executed(ctx);
+        let executed = ctx.calls_of(c"cmdstat_client|pause");
         // A lower count means that the host has reset it: that is a change too.
-        if self.executed.swap(executed, Ordering::Relaxed) != executed && of_all {
-            self.of_all.store(true, Ordering::Relaxed);
+        if self.executed.replace(executed) != executed && of_all {
+            self.of_all.set(true);
         }
     }
 
-    /// Whether the pause, if there is one, is for reads too. Without one, what was known of it is
-    /// forgotten.
-    pub fn is_of_all(&self, paused: bool) -> bool {
-        if !paused {
-            self.of_all.store(false, Ordering::Relaxed);
+    /// The main loop is about to sleep, and no script keeps it from turning: another turn has
+    /// passed since the pause.
+    pub fn turn_ends(&self, locked: Locked<'_>) {
+        if self.was_lately() && !is_on(locked) {
+            self.turns_left.set(self.turns_left.get() - 1);
         }
-        self.of_all.load(Ordering::Relaxed)
+    }
+
+    /// As [`Pause::now`], for the gates. What was known of a pause that is over is forgotten.
+    pub fn look(&self, locked: Locked<'_>) -> Paused {
+        let now = self.now(locked);
+        if now < Paused::Writes {
+            self.of_all.set(false);
+        }
+        now
     }
 }
 
-/// How often CLIENT PAUSE was called, of any kind.
-fn executed(ctx: Ctx<'_>) -> u64 {
-    let text = ctx.info_text(c"commandstats", c"cmdstat_client|pause").unwrap_or_default();
-    let calls = text.strip_prefix(b"calls=").unwrap_or_default();
-    let digits = calls.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+/// Whether clients are paused, and nothing may be logged: [`Paused::Writes`] or [`Paused::All`].
+#[inline]
+pub fn is_on(locked: Locked<'_>) -> bool {
+    must_not_replicate(locked)
 }

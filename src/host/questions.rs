@@ -11,7 +11,7 @@ use super::api::{Answer, Ctx};
 use super::instance::instance;
 use super::persistence::confirmed;
 use super::users::{self, USERS};
-use super::{PREFIX, info, modules, own_commands, turn};
+use super::{PREFIX, info, modules, own_commands};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};
 use crate::engine::{
     Awaited, Call, Host, JobOwner, JobReply, Locked, PasswordSum, Refusal, ReplicaWait, User,
@@ -84,7 +84,8 @@ impl Host for TheHost {
     }
 
     fn info(&self, locked: Locked<'_>, sections: &[&[u8]]) -> Arc<[u8]> {
-        let batch = turn::batch();
+        // What has been read for one message of a batch is recent enough for the others.
+        let batch = instance().messages.waiting.lock().batch;
         let mut cached = self.cached.lock();
         if let Some(cached) =
             cached.as_ref().filter(|cached| cached.batch == batch && cached.sections == sections)

@@ -5,8 +5,6 @@
 //! LIST shows the old names of all that can still be called. So a name that rules know and a
 //! look-up does not was renamed; if the list does not have it either, it was disabled.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -14,6 +12,7 @@ use super::acl::{HostUser, MayCall};
 use super::api::{Answer, Ctx, Level, log};
 use super::context::Filtered;
 use super::guarded;
+use super::state::{Flag, part};
 use super::string::OwnString;
 use crate::command::{Action, COMMANDS, Command, withdraw};
 use crate::engine::Locked;
@@ -22,36 +21,42 @@ use crate::engine::Locked;
 const SEEN: [&str; 8] =
     ["acl", "client", "cluster", "config", "exec", "failover", "shutdown", "watch"];
 
-/// Whether any of those is renamed.
-static ANY_SEEN: AtomicBool = AtomicBool::new(false);
-
-/// What the names that clients have used mean, in lower case: a command of [`SEEN`], or
-/// [`ANOTHER`]. No more names than the host has commands.
-static MEANINGS: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None);
-
 /// Any command that is not in [`SEEN`].
 const ANOTHER: &str = "";
 
-/// Finds out whether any command of [`SEEN`] is renamed. In OnLoad.
-pub fn note_seen(locked: Locked<'_>) {
-    ANY_SEEN.store(SEEN.into_iter().any(|name| is_renamed(locked, name)), Ordering::Relaxed);
-}
-
-/// The original name, if `name` is a renamed command of [`SEEN`]; else `name` itself.
-#[inline]
-pub fn meaning<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
-    if ANY_SEEN.load(Ordering::Relaxed) { guarded(name, || look_up(name, command)) } else { name }
-}
-
-#[cold]
-fn look_up<'n>(name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
-    let key = name.to_ascii_lowercase();
-    let known = MEANINGS.lock().get_or_insert_default().get(&key).copied();
-    let Some(meaning) = known.or_else(|| ask(command)) else { return name };
-    if known.is_none() {
-        MEANINGS.lock().get_or_insert_default().insert(key, meaning);
+part! {
+    /// What is known of the commands of [`SEEN`].
+    pub struct Renamed {
+        /// Whether any of them is renamed.
+        any_seen: Flag = Flag::new(false),
+        /// What the names that clients have used mean, in lower case: a command of [`SEEN`], or
+        /// [`ANOTHER`]. No more names than the host has commands.
+        meanings: Mutex<Option<HashMap<Vec<u8>, &'static str>>> = Mutex::new(None),
     }
-    if meaning == ANOTHER { name } else { meaning.as_bytes() }
+}
+
+impl Renamed {
+    /// Finds out whether any command of [`SEEN`] is renamed. In OnLoad.
+    pub fn note_seen(&self, locked: Locked<'_>) {
+        self.any_seen.set(SEEN.into_iter().any(|name| is_renamed(locked, name)));
+    }
+
+    /// The original name, if `name` is a renamed command of [`SEEN`]; else `name` itself.
+    #[inline]
+    pub fn meaning<'n>(&self, name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
+        if self.any_seen.get() { guarded(name, || self.look_up(name, command)) } else { name }
+    }
+
+    #[cold]
+    fn look_up<'n>(&self, name: &'n [u8], command: Filtered<'_>) -> &'n [u8] {
+        let key = name.to_ascii_lowercase();
+        let known = self.meanings.lock().get_or_insert_default().get(&key).copied();
+        let Some(meaning) = known.or_else(|| ask(command)) else { return name };
+        if known.is_none() {
+            self.meanings.lock().get_or_insert_default().insert(key, meaning);
+        }
+        if meaning == ANOTHER { name } else { meaning.as_bytes() }
+    }
 }
 
 /// Finds the command of [`SEEN`] whose rule alone allows this call. `None` if the call is

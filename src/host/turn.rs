@@ -8,111 +8,14 @@
 //!        └─  too long, loading)───┴── put off: completions of the host's own door
 //! ```
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::instance::instance;
 use super::persistence::journal;
 use super::users::USERS;
-use super::{budget, count_panic, guarded, notifications};
+use super::{count_panic, guarded, notifications};
 use crate::command::Error;
 use crate::engine::{Engine, ForMain, Locked};
-
-static MESSAGES: Messages = Messages {
-    waiting: Mutex::new(PendingMessages { messages: VecDeque::new(), notifications: 0, batch: 0 }),
-    has_waiting: AtomicBool::new(false),
-    put_off: Mutex::new(VecDeque::new()),
-    has_put_off: AtomicBool::new(false),
-    paused: Mutex::new(VecDeque::new()),
-    has_paused: AtomicBool::new(false),
-};
-
-/// Messages for the main thread.
-struct Messages {
-    /// Messages taken out of its inbox that have not been handled.
-    waiting: Mutex<PendingMessages>,
-    /// Whether there are any, readable without the lock.
-    has_waiting: AtomicBool,
-    /// The host door's own completions that came while the main loop was kept from turning.
-    put_off: Mutex<VecDeque<ForMain>>,
-    has_put_off: AtomicBool,
-    /// Writes that wait for the end of a pause: at most one of each client.
-    paused: Mutex<VecDeque<ForMain>>,
-    has_paused: AtomicBool,
-}
-
-/// Messages to be handled, oldest first.
-struct PendingMessages {
-    messages: VecDeque<ForMain>,
-    /// The host has been notified of their senders' changes once this many notifications are sent.
-    notifications: u64,
-    /// How many times messages have been taken.
-    batch: u64,
-}
-
-impl Messages {
-    /// Takes the messages that have come, once those before them have been handled.
-    #[inline]
-    fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
-        if self.has_paused.load(Ordering::Relaxed) && !engine.ledger.admission.are_workers_paused()
-        {
-            self.has_paused.store(false, Ordering::Relaxed);
-            let paused = std::mem::take(&mut *self.paused.lock());
-            paused.into_iter().for_each(|message| self.put_off(message));
-        }
-        let has_put_off = self.has_put_off.load(Ordering::Relaxed);
-        let has_new =
-            !engine.context().main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
-        if !has_put_off && !has_new {
-            return;
-        }
-        let mut waiting = self.waiting.lock();
-        if has_put_off {
-            self.has_put_off.store(false, Ordering::Relaxed);
-            // They came before all others.
-            let mut put_off = std::mem::take(&mut *self.put_off.lock());
-            put_off.append(&mut waiting.messages);
-            waiting.messages = put_off;
-        } else if waiting.messages.is_empty() {
-            waiting.messages = engine.context().main.take(locked);
-        }
-        waiting.batch += 1;
-        // Read afterwards: a sender leaves its notifications before it sends its message.
-        waiting.notifications = engine.ledger.notifications.so_far(locked);
-        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
-    }
-
-    fn next(&self) -> Option<ForMain> {
-        let mut waiting = self.waiting.lock();
-        let message = waiting.messages.pop_front();
-        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
-        message
-    }
-
-    /// The next message, including those that have just come.
-    fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
-        self.next().or_else(|| {
-            let mut waiting = self.waiting.lock();
-            waiting.messages = engine.context().main.take(locked);
-            waiting.batch += 1;
-            drop(waiting);
-            self.next()
-        })
-    }
-
-    fn wait_for_pause(&self, message: ForMain) {
-        self.paused.lock().push_back(message);
-        self.has_paused.store(true, Ordering::Relaxed);
-    }
-
-    fn put_off(&self, message: ForMain) {
-        self.put_off.lock().push_back(message);
-        self.has_put_off.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Sends what `pool` gathered, and answers completed requests. Between commands.
 pub fn turn(locked: Locked<'_>) {
@@ -120,8 +23,8 @@ pub fn turn(locked: Locked<'_>) {
     engine.send_batch(locked);
     engine.ledger.tell_announced(locked);
     USERS.refresh(locked);
-    MESSAGES.take_new(engine, locked);
-    if MESSAGES.has_waiting.load(Ordering::Relaxed) {
+    instance().messages.take_new(engine, locked);
+    if instance().messages.has_waiting.get() {
         answer(engine, locked);
     }
     tell(engine, locked);
@@ -129,14 +32,7 @@ pub fn turn(locked: Locked<'_>) {
 
 /// Whether something is left over for the next turn.
 pub fn has_left_over(engine: &Engine) -> bool {
-    MESSAGES.has_waiting.load(Ordering::Relaxed)
-        || engine.ledger.admission.has_notification_backlog()
-}
-
-/// The number of the batch of messages that is being handled: what has been read for one of them is
-/// recent enough for the others.
-pub fn batch() -> u64 {
-    MESSAGES.waiting.lock().batch
+    instance().messages.has_waiting.get() || engine.has_notification_backlog()
 }
 
 /// Notifies the host of changes, as far as the budget allows.
@@ -151,18 +47,18 @@ pub fn tell(engine: &Engine, locked: Locked<'_>) {
 /// Handles messages, as far as the budget allows.
 fn answer(engine: &Engine, locked: Locked<'_>) {
     // The host is notified of the senders' changes before they are answered.
-    let notifications = MESSAGES.waiting.lock().notifications;
+    let notifications = instance().messages.waiting.lock().notifications;
     if notifications::tell_up_to(locked, notifications) {
-        budget::spend(|| {
-            let message = MESSAGES.next();
+        instance().budget.spend(|| {
+            let message = instance().messages.next();
             message.map(|message| guarded((), || handle(engine, locked, message))).is_some()
         });
     }
 }
 
 fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
-    if engine.ledger.admission.waits_for_pause(&message) {
-        return MESSAGES.wait_for_pause(message);
+    if engine.waits_for_pause(&message) {
+        return instance().messages.wait_for_pause(message);
     }
     match message {
         ForMain::Answer(request) => engine.answer(locked, request),
@@ -172,9 +68,9 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
             journal::after_task(locked);
         }
         // The tail is logged when the turn ends.
-        ForMain::Log => journal::tail_is_due(),
-        ForMain::Finish(position, reply) if position > engine.ledger.log.logged() => {
-            engine.context().main.keep_until_logged(position, ForMain::Finish(position, reply));
+        ForMain::Log => instance().journal.tail_is_due.set(true),
+        ForMain::Finish(position, reply) if position > engine.log.logged() => {
+            engine.wait_for_log(position, ForMain::Finish(position, reply));
         }
         ForMain::Finish(position, mut reply) => {
             if engine.ledger.log.is_undone(position) {
@@ -196,8 +92,7 @@ pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
 /// main loop from turning. Called from the host's event loop.
 pub fn turn_aside(locked: Locked<'_>) {
     let engine = &*instance().engine;
-    let has_messages =
-        MESSAGES.has_waiting.load(Ordering::Relaxed) || !engine.context().main.is_empty();
+    let has_messages = instance().messages.has_waiting.get() || !engine.main.is_empty();
     if !has_messages && !engine.users.are_stale() {
         return;
     }
@@ -208,12 +103,12 @@ pub fn turn_aside(locked: Locked<'_>) {
         return;
     }
     USERS.refresh(locked);
-    budget::renew();
-    let all_done = budget::spend(|| {
-        let message = MESSAGES.next_of_all(engine, locked);
+    instance().budget.renew();
+    let all_done = instance().budget.spend(|| {
+        let message = instance().messages.next_of_all(engine, locked);
         message.map(|message| guarded((), || handle_aside(engine, locked, message, busy))).is_some()
     });
-    MESSAGES.waiting.lock().notifications = engine.ledger.notifications.so_far(locked);
+    instance().messages.waiting.lock().notifications = engine.notifications_so_far(locked);
     if !all_done {
         engine.context().outside.wake_main();
     }
@@ -225,7 +120,9 @@ fn handle_aside(engine: &Engine, locked: Locked<'_>, message: ForMain, busy: boo
     match message {
         ForMain::Task(task) | ForMain::Write(task) => task(locked, engine, host),
         ForMain::Run(request) if !request.is_of_host() => engine.refuse(locked, request, refusal),
-        ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => MESSAGES.put_off(message),
-        ForMain::Log => journal::tail_is_due(),
+        ForMain::Run(_) | ForMain::Answer(_) | ForMain::Finish(..) => {
+            instance().messages.put_off(message)
+        }
+        ForMain::Log => instance().journal.tail_is_due.set(true),
     }
 }

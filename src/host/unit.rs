@@ -7,19 +7,16 @@
 //! over.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::api::{Ctx, api, must_not_replicate};
+use super::api::{Ctx, api};
 use super::context::Filtered;
-use super::gates::GATES;
 use super::instance::instance;
-use super::persistence::sync::SYNC;
-use super::persistence::{backlog, confirmed, handover, journal, loading, quarantine, saving};
+use super::persistence::{confirmed, handover, quarantine};
 use super::users::USERS;
-use super::{active_expiry, guarded, import_source, notifications, renamed, slots, watch};
-use crate::engine::Locked;
+use super::{guarded, import_source, notifications, slots, watch};
+use crate::engine::{Locked, Mode};
 
 /// Set while the host executes a unit's commands, whatever the context.
 const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
@@ -27,17 +24,6 @@ const INSIDE: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAG
 /// Flags under which commands come without a filter: those of the AOF.
 const UNFILTERED: u32 =
     raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING;
-
-/// Whether midi's next command must check if it is part of a unit: a command that is not midi's has
-/// been called since the last check that found none.
-static ASK: AtomicBool = AtomicBool::new(true);
-
-/// Whether a unit is open: a cheap copy of [`crate::engine::Engine::is_in_unit`].
-static OPEN: AtomicBool = AtomicBool::new(false);
-
-/// Whether the host's clients were paused when its main loop last turned. Commands that waited for
-/// the end of a pause run later, and newer hosts do not filter them then.
-static PAUSED: AtomicBool = AtomicBool::new(false);
 
 /// Has the host call us before each command. False if it refuses.
 pub fn register(ctx: Ctx<'_>) -> bool {
@@ -51,28 +37,28 @@ pub fn register(ctx: Ctx<'_>) -> bool {
 unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the host's own, while we run.
     let command = unsafe { Filtered::new(filter) };
-    if OPEN.load(Ordering::Relaxed) {
+    let here = instance();
+    if here.unit.is_open.get() {
         guarded(false, || end_if_over(command.locked()));
     }
     let name = command.arg(0);
     if is_ours(name) {
         return;
     }
-    ASK.store(true, Ordering::Relaxed);
-    let name = renamed::meaning(name, command);
+    here.unit.asks.set(true);
+    let name = here.renamed.meaning(name, command);
     match name.len() {
         // GET, SET and DEL are as long as ACL: a look at the first letter rules them out.
         3 if name[0] | 0x20 == b'a' && name.eq_ignore_ascii_case(b"acl") => {
             guarded((), || USERS.before_acl(command));
         }
         4 if name.eq_ignore_ascii_case(b"exec") => guarded((), || {
-            GATES.pause.before_exec();
+            here.pause.before_exec(command.locked(), here.engine.mode() != Mode::Fast);
             notifications::before_exec(command.locked());
             USERS.before_exec(command);
             watch::before_exec(command.locked());
             import_source::may_change();
-            journal::before_exec(command.locked());
-            quarantine::before_exec(command.locked());
+            quarantine::put_back(command.locked());
             handover::before_exec(command);
         }),
         6 if name.eq_ignore_ascii_case(b"client") => guarded((), || before_client(command)),
@@ -87,10 +73,10 @@ unsafe extern "C" fn before_command(filter: *mut raw::RedisModuleCommandFilterCt
             guarded((), || handover::before_pause(command));
         }
         6 if name.eq_ignore_ascii_case(b"select") || name.eq_ignore_ascii_case(b"swapdb") => {
-            guarded((), || SYNC.before_database(command));
+            guarded((), || here.sync.before_database(command));
         }
-        4 if name.eq_ignore_ascii_case(b"sync") => backlog::may_come(),
-        5 if name.eq_ignore_ascii_case(b"psync") => backlog::may_come(),
+        4 if name.eq_ignore_ascii_case(b"sync") => here.backlog.may_come(),
+        5 if name.eq_ignore_ascii_case(b"psync") => here.backlog.may_come(),
         5 if name.eq_ignore_ascii_case(b"debug") => guarded((), || before_debug(command)),
         4 if name.eq_ignore_ascii_case(b"auth") => USERS.before_login(),
         5 if name.eq_ignore_ascii_case(b"hello") || name.eq_ignore_ascii_case(b"reset") => {
@@ -109,7 +95,7 @@ fn before_client(command: Filtered<'_>) {
     if subcommand.eq_ignore_ascii_case(b"tracking") {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
-        GATES.pause.said(command.arg(3));
+        instance().pause.said(command.arg(3));
         handover::before_pause(command);
     } else if subcommand.eq_ignore_ascii_case(b"import-source") {
         import_source::may_change();
@@ -118,14 +104,15 @@ fn before_client(command: Filtered<'_>) {
 
 /// A DEBUG command is about to be executed or refused.
 fn before_debug(command: Filtered<'_>) {
+    let here = instance();
     if command.arg(1).eq_ignore_ascii_case(b"reload") {
         let merges = |number| command.arg(number).eq_ignore_ascii_case(b"merge");
-        saving::before_reload();
-        loading::before_reload((2..command.count()).any(merges));
+        here.doing.reloads.set(true);
+        here.loads.lock().replaces = (2..command.count()).any(merges);
     } else if command.arg(1).eq_ignore_ascii_case(b"loadaof") {
-        saving::before_load_aof();
+        here.doing.loads_aof.set(true);
     }
-    active_expiry::before_debug(command);
+    here.active_expiry.before_debug(command);
 }
 
 /// Whether `name` begins with the door's prefix, `midi.`, in upper or lower case.
@@ -144,22 +131,23 @@ fn is_ours(name: &[u8]) -> bool {
 /// anything is done to a shard.
 #[inline]
 pub fn is_inside(ctx: Ctx<'_>) -> bool {
-    ASK.load(Ordering::Relaxed) && ask(ctx)
+    instance().unit.asks.get() && ask(ctx)
 }
 
 #[cold]
 fn ask(ctx: Ctx<'_>) -> bool {
     notifications::before_read(ctx.locked());
     watch::before_read(ctx.locked());
-    let (flags, engine) = (ctx.flags(), &instance().engine);
+    let (flags, here) = (ctx.flags(), instance());
     if flags & INSIDE == 0 {
         end(ctx.locked());
-        let again = flags & UNFILTERED != 0 || PAUSED.load(Ordering::Relaxed);
-        ASK.store(again, Ordering::Relaxed);
+        let again = flags & UNFILTERED != 0 || here.pause.was_lately();
+        here.unit.asks.set(again);
         return false;
     }
-    if !OPEN.swap(true, Ordering::Relaxed) {
-        engine.shards().open_unit(ctx.locked());
+    if !here.unit.is_open.replace(true) {
+        let engine = &here.engine;
+        engine.open_unit(ctx.locked());
         // Commands also run after BEFORE_SLEEP: the main thread must not sleep while it holds
         // shards.
         if engine.context().main.is_asleep() {
@@ -171,23 +159,15 @@ fn ask(ctx: Ctx<'_>) -> bool {
 
 /// Ends the unit if the host has finished it. True if no unit is open afterwards.
 pub fn end_if_over(locked: Locked<'_>) -> bool {
-    if OPEN.load(Ordering::Relaxed) && instance().ctx(locked).flags() & INSIDE == 0 {
+    let here = instance();
+    if here.unit.is_open.get() && here.ctx(locked).flags() & INSIDE == 0 {
         end(locked);
     }
-    !OPEN.load(Ordering::Relaxed)
+    !here.unit.is_open.get()
 }
 
 fn end(locked: Locked<'_>) {
-    if OPEN.swap(false, Ordering::Relaxed) {
-        instance().engine.shards().end_unit(locked);
-    }
-}
-
-/// The main loop is about to sleep, or has slept.
-pub fn main_turned(locked: Locked<'_>) {
-    let paused = must_not_replicate(locked);
-    if paused || PAUSED.load(Ordering::Relaxed) {
-        PAUSED.store(paused, Ordering::Relaxed);
-        ASK.store(true, Ordering::Relaxed);
+    if instance().unit.is_open.take() {
+        instance().engine.end_unit(locked);
     }
 }

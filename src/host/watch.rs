@@ -8,83 +8,35 @@
 //! whether it has executed any WATCH at all.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::api::{Ctx, RawCtx, RawEvent, must_not_replicate, subscribe};
+use super::api::{Ctx, RawCtx, RawEvent, subscribe};
 use super::context::Filtered;
 use super::instance::instance;
+use super::pause::Paused;
+use super::state::clients::{PendingNames, WatchCounts, WatchTurn};
 use super::users::USERS;
 use super::{guarded, notifications};
 use crate::engine::Locked;
 use crate::limits::{WATCHED_AT_ONCE_BYTES, WATCHED_NAME_BYTES, WATCHED_WAITING_BYTES};
 
-/// Whether a WATCH has been sent since the marks were last counted.
-static SAID: AtomicBool = AtomicBool::new(false);
-
-/// After a pause the host needs one or two turns of its main loop to reach the commands that
-/// waited.
-const TURNS_AFTER_PAUSE: u8 = 3;
-
-/// Turns left until what waited for the end of a pause has been executed; 0 if there was no pause.
-static PAUSED: AtomicU8 = AtomicU8::new(0);
-
-/// The WATCHes of this turn of the main loop.
-static TURN: Mutex<Turn> = Mutex::new(Turn {
-    marked: 0,
-    waiting: Vec::new(),
-    waiting_bytes: 0,
-    has_asked: false,
-    said: 0,
-    counts: WatchCounts { executed: 0, refused: 0 },
-});
-
-/// Whether any name waits, readable without the lock.
-static ANY_WAITING: AtomicBool = AtomicBool::new(false);
-
-/// The client that sent a WATCH, if the host reports it, and its names.
-type PendingNames = (Option<u64>, Vec<Box<[u8]>>);
-
-struct Turn {
-    /// Bytes of names that were marked at once.
-    marked: usize,
-    /// Names that are not marked yet.
-    waiting: Vec<PendingNames>,
-    /// The bytes of those.
-    waiting_bytes: usize,
-    /// Whether the host has been asked before the end of the turn.
-    has_asked: bool,
-    /// WATCHes since the host was last asked.
-    said: u64,
-    /// The host's counts at that time.
-    counts: WatchCounts,
-}
-
-/// The host's counts of WATCHes, by their outcome.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct WatchCounts {
-    executed: u64,
-    refused: u64,
-}
-
 /// A WATCH is about to be executed or refused: any client can send it, even one that has not logged
 /// in.
 pub fn before_watch(command: Filtered<'_>) {
     let (client, locked) = (client_of(command), command.locked());
-    SAID.store(true, Ordering::Relaxed);
+    instance().watches.said.set(true);
     // Earlier changes must not count for a client that watches from now on: send their
     // notifications first.
     notifications::tell(locked, None);
     notifications::forget_authors(locked);
     let names = (1..command.count()).map(|number| command.arg(number));
     let size: usize = names.clone().map(|name| name.len() + WATCHED_NAME_BYTES).sum();
-    let mut turn = TURN.lock();
+    let mut turn = instance().watches.turn.lock();
     if turn.waiting_bytes > WATCHED_WAITING_BYTES {
         drop(turn);
         settle(locked);
-        turn = TURN.lock();
+        turn = instance().watches.turn.lock();
     }
     turn.said += 1;
     let is_little = turn.waiting.is_empty() && turn.marked + size <= WATCHED_AT_ONCE_BYTES;
@@ -95,7 +47,7 @@ pub fn before_watch(command: Filtered<'_>) {
     }
     turn.waiting.push((client, names.map(Into::into).collect()));
     turn.waiting_bytes += size;
-    ANY_WAITING.store(true, Ordering::Relaxed);
+    instance().watches.any_waiting.set(true);
 }
 
 /// Marks the names: from here on the host is notified of changes to these keys.
@@ -109,8 +61,8 @@ fn mark<'a>(locked: Locked<'_>, client: Option<u64>, names: impl Iterator<Item =
 /// wait to be marked.
 #[inline]
 pub fn before_read(locked: Locked<'_>) {
-    if ANY_WAITING.load(Ordering::Relaxed) {
-        let has_asked = std::mem::replace(&mut TURN.lock().has_asked, true);
+    if instance().watches.any_waiting.get() {
+        let has_asked = std::mem::replace(&mut instance().watches.turn.lock().has_asked, true);
         // Asking once in a turn is enough: it takes as long as marking some names.
         if has_asked { mark_waiting(locked) } else { settle(locked) }
     }
@@ -119,7 +71,7 @@ pub fn before_read(locked: Locked<'_>) {
 /// Marks the names that wait, or forgets them if the host has executed no WATCH since it was last
 /// asked.
 fn settle(locked: Locked<'_>) {
-    let mut turn = TURN.lock();
+    let mut turn = instance().watches.turn.lock();
     if turn.was_any_executed(locked) {
         drop(turn);
         mark_waiting(locked);
@@ -129,15 +81,15 @@ fn settle(locked: Locked<'_>) {
 }
 
 fn mark_waiting(locked: Locked<'_>) {
-    let waiting = TURN.lock().take_waiting();
+    let waiting = instance().watches.turn.lock().take_waiting();
     for (client, names) in waiting {
         mark(locked, client, names.iter().map(|name| &**name));
     }
 }
 
-impl Turn {
+impl WatchTurn {
     fn take_waiting(&mut self) -> Vec<PendingNames> {
-        ANY_WAITING.store(false, Ordering::Relaxed);
+        instance().watches.any_waiting.set(false);
         self.waiting_bytes = 0;
         std::mem::take(&mut self.waiting)
     }
@@ -179,7 +131,7 @@ impl WatchCounts {
 /// A tenth of a second has passed: marks of clients that were refused are removed, however few
 /// there are.
 pub fn on_cron(locked: Locked<'_>) {
-    if ANY_WAITING.load(Ordering::Relaxed) || instance().engine.ledger.has_unconfirmed_marks() {
+    if instance().watches.any_waiting.get() || instance().engine.has_unconfirmed_marks() {
         settle(locked);
     }
 }
@@ -187,17 +139,14 @@ pub fn on_cron(locked: Locked<'_>) {
 /// The client that sent the command, if the host also reports when it disconnects; `None`
 /// otherwise.
 fn client_of(command: Filtered<'_>) -> Option<u64> {
-    static IS_SUBSCRIBED: AtomicBool = AtomicBool::new(false);
     let client = command.client_id()?;
     // Only when needed: it costs the host something for every client that connects or disconnects.
-    if !IS_SUBSCRIBED.load(Ordering::Relaxed) {
+    let is_subscribed = &instance().watches.is_subscribed;
+    if !is_subscribed.get() {
         let ctx = instance().ctx(command.locked());
-        IS_SUBSCRIBED.store(
-            subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client),
-            Ordering::Relaxed,
-        );
+        is_subscribed.set(subscribe(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client));
     }
-    IS_SUBSCRIBED.load(Ordering::Relaxed).then_some(client)
+    is_subscribed.get().then_some(client)
 }
 
 unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *mut c_void) {
@@ -210,32 +159,23 @@ unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *m
 
 /// The main loop is about to sleep: what was sent has been executed or refused.
 pub fn before_sleep(locked: Locked<'_>) {
-    if must_not_replicate(locked) {
-        PAUSED.store(TURNS_AFTER_PAUSE, Ordering::Relaxed);
-    } else if is_paused() {
-        PAUSED.fetch_sub(1, Ordering::Relaxed);
-    }
-    if SAID.load(Ordering::Relaxed) {
-        SAID.store(is_paused(), Ordering::Relaxed);
+    let (watches, may_wait) = (&instance().watches, instance().pause.was_lately());
+    if watches.said.get() {
+        watches.said.set(may_wait);
         {
-            let mut turn = TURN.lock();
+            let mut turn = watches.turn.lock();
             (turn.marked, turn.has_asked) = (0, false);
         }
-        if ANY_WAITING.load(Ordering::Relaxed) {
+        if instance().watches.any_waiting.get() {
             settle(locked);
         }
-        instance().engine.ledger.give_up_marks(locked, is_paused());
+        instance().engine.give_up_marks(locked, may_wait);
     }
 }
 
 /// Whether a WATCH that is sent now may have to wait until a pause has ended.
 fn may_wait_itself(locked: Locked<'_>) -> bool {
-    is_paused() || must_not_replicate(locked)
-}
-
-/// Whether a WATCH that was sent while clients were paused may still have to be executed.
-fn is_paused() -> bool {
-    PAUSED.load(Ordering::Relaxed) > 0
+    instance().pause.now(locked) != Paused::No
 }
 
 /// An EXEC is about to be executed or aborted: the host is first notified of watched keys that have

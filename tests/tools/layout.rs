@@ -313,9 +313,11 @@ fn files_outside_of_the_crate_are_found() {
 /// The types that a file defines outside of functions and its own tests.
 fn types(text: &str) -> impl Iterator<Item = &str> {
     without_tests(text).lines().filter_map(|line| {
-        // `pub`, `pub(super)` and `pub(in path)`, `unsafe trait`.
-        let words = line.split_whitespace();
-        let words = words.filter(|word| !word.starts_with("pub") && !word.ends_with(')'));
+        // A part of the host's state stands inside of `part!`.
+        let inner = line.strip_prefix("    ").filter(|inner| inner.starts_with("pub struct "));
+        let line = inner.unwrap_or(line);
+        // `pub` and `pub(super)`, `unsafe trait`.
+        let words = line.split_whitespace().filter(|word| !word.starts_with("pub"));
         let mut words = words.skip_while(|word| *word == "unsafe");
         let is_type = !line.starts_with(char::is_whitespace)
             && matches!(words.next(), Some("struct" | "enum" | "union" | "trait" | "type"));

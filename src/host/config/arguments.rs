@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::table::{BYTES, CHOICES, NUMBERS, Number, SAFEMODE, SWITCHES, TEXTS};
+use super::table::{BYTES, NUMBERS, Number, SAFEMODE, SWITCHES, TEXTS};
 use crate::command::parse_integer;
 
 /// Reads `SAFEMODE`, or names and values as in the configuration file, with or without `midi.` in
@@ -34,12 +34,9 @@ fn read_argument(
     name: &str,
     value: &mut dyn FnMut() -> Result<String, String>,
 ) -> Result<(), String> {
-    if let Some(choice) = CHOICES.iter().find(|choice| choice.name == name) {
-        let chosen = one_of(name, &value()?, &choice.words)?;
-        choice.second.store(chosen == 1, Ordering::Relaxed);
-    } else if let Some(switch) = SWITCHES.iter().find(|switch| switch.name == name) {
-        let yes = one_of(name, &value()?, &["no", "yes"])?;
-        switch.value.store(yes == 1, Ordering::Relaxed);
+    if let Some(switch) = SWITCHES.iter().find(|switch| switch.name == name) {
+        let chosen = one_of(name, &value()?, &switch.words)?;
+        switch.value.store(chosen == 1, Ordering::Relaxed);
     } else if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
         number.value.store(parse_number(number, &value()?)?, Ordering::Relaxed);
     } else if let Some(text) = TEXTS.iter().find(|text| text.name == name) {

@@ -13,8 +13,8 @@ use super::api::{Ctx, c_text};
 use crate::command::Cluster;
 use crate::engine::{Config, PortConfig, Settings};
 use table::{
-    ASSUME_APPENDFSYNC, BIND, CHOICES, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES,
-    UNIXSOCKET, UNIXSOCKETPERM, file_mode, numbered,
+    ASSUME_APPENDFSYNC, BIND, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET,
+    UNIXSOCKETPERM, file_mode, numbered,
 };
 
 /// Reads the load arguments, registers all settings with those as defaults, and lets the host set
@@ -93,9 +93,6 @@ pub fn engine_config(databases: u32, cluster: Cluster) -> Config {
 /// The settings that can change later, with their current values.
 pub fn settings() -> Settings {
     let settings = Settings::default();
-    for choice in CHOICES {
-        (choice.live)(&settings).store(choice.second.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
     for number in &NUMBERS {
         if let Some(live) = number.live {
             live(&settings).store(number.value.load(Ordering::Relaxed) as usize, Ordering::Relaxed);

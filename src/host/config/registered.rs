@@ -10,10 +10,7 @@ use super::super::api::{Ctx, Level, RawString, api, c_text, leaked, log_anywhere
 use super::super::descriptors;
 use super::super::instance::if_begun;
 use super::super::string::{HostString, OwnString};
-use super::table::{
-    CHOICES, Choice, FIXED, MAX_CLIENTS, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text,
-};
-use crate::engine::Settings;
+use super::table::{FIXED, MAX_CLIENTS, NO_YES, NUMBERS, Number, SWITCHES, Switch, TEXTS, Text};
 
 /// Registers all settings with the host, with their current values as defaults. False if it refuses
 /// one.
@@ -21,7 +18,6 @@ pub fn register(ctx: Ctx<'_>) -> bool {
     NUMBERS.iter().all(|number| register_number(ctx, number))
         && SWITCHES.iter().all(|switch| register_switch(ctx, switch))
         && TEXTS.iter().all(|text| register_text(ctx, text))
-        && CHOICES.iter().all(|choice| register_choice(ctx, choice))
 }
 
 /// Lets the host set what its configuration file names. False if a value there is not valid.
@@ -52,18 +48,20 @@ fn register_number(ctx: Ctx<'_>, number: &'static Number) -> bool {
 
 fn register_switch(ctx: Ctx<'_>, switch: &'static Switch) -> bool {
     let private = ptr::from_ref(switch).cast_mut().cast();
-    // SAFETY: as above.
+    let (name, flags) = (leaked(switch.name), switch.flags as c_uint);
+    let default = c_int::from(switch.value.load(Ordering::Relaxed));
+    let (get, set) = (Some(get_switch as _), Some(set_switch as _));
+    // SAFETY: as above; the host copies the words and values.
     let result = unsafe {
-        api!(RedisModule_RegisterBoolConfig)(
-            ctx.raw(),
-            leaked(switch.name),
-            c_int::from(switch.value.load(Ordering::Relaxed)),
-            switch.flags as c_uint,
-            Some(get_switch),
-            Some(set_switch),
-            None,
-            private,
-        )
+        if switch.words == NO_YES {
+            let register = api!(RedisModule_RegisterBoolConfig);
+            register(ctx.raw(), name, default, flags, get, set, None, private)
+        } else {
+            let (mut words, values) = (switch.words.map(leaked), [0, 1]);
+            let (words, values, count) = (words.as_mut_ptr(), values.as_ptr(), 2);
+            let register = api!(RedisModule_RegisterEnumConfig);
+            register(ctx.raw(), name, default, flags, words, values, count, get, set, None, private)
+        }
     };
     result == raw::REDISMODULE_OK as c_int
 }
@@ -87,35 +85,6 @@ fn register_text(ctx: Ctx<'_>, text: &'static Text) -> bool {
     result == raw::REDISMODULE_OK as c_int
 }
 
-fn register_choice(ctx: Ctx<'_>, choice: &'static Choice) -> bool {
-    let private = ptr::from_ref(choice).cast_mut().cast();
-    let mut words = choice.words.map(leaked);
-    let values = [0, 1];
-    // SAFETY: in OnLoad; name and private data live forever, and the host copies the words and
-    // values.
-    let result = unsafe {
-        api!(RedisModule_RegisterEnumConfig)(
-            ctx.raw(),
-            leaked(choice.name),
-            c_int::from(choice.second.load(Ordering::Relaxed)),
-            0,
-            words.as_mut_ptr(),
-            values.as_ptr(),
-            words.len() as c_int,
-            Some(get_choice),
-            Some(set_choice),
-            None,
-            private,
-        )
-    };
-    result == raw::REDISMODULE_OK as c_int
-}
-
-/// The engine's settings; `None` before there is an engine.
-fn live() -> Option<&'static Settings> {
-    if_begun().map(|instance| instance.engine.settings())
-}
-
 unsafe extern "C" fn get_number(_: *const c_char, private: *mut c_void) -> c_longlong {
     // SAFETY: registered with one of NUMBERS.
     unsafe { &*private.cast::<Number>() }.value.load(Ordering::Relaxed)
@@ -137,30 +106,8 @@ unsafe extern "C" fn set_number(
         return raw::REDISMODULE_ERR as c_int;
     }
     number.value.store(value, Ordering::Relaxed);
-    if let (Some(target), Some(settings)) = (number.live, live()) {
-        target(settings).store(value as usize, Ordering::Relaxed);
-    }
-    raw::REDISMODULE_OK as c_int
-}
-
-unsafe extern "C" fn get_choice(_: *const c_char, private: *mut c_void) -> c_int {
-    // SAFETY: registered with one of CHOICES.
-    c_int::from(unsafe { &*private.cast::<Choice>() }.second.load(Ordering::Relaxed))
-}
-
-unsafe extern "C" fn set_choice(
-    _: *const c_char,
-    value: c_int,
-    private: *mut c_void,
-    _: *mut *mut RawString,
-) -> c_int {
-    // SAFETY: registered with one of CHOICES.
-    let choice = unsafe { &*private.cast::<Choice>() };
-    choice.second.store(value == 1, Ordering::Relaxed);
-    let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
-    (choice.live)(instance.engine.settings()).store(value == 1, Ordering::Relaxed);
-    if let Some(text) = (choice.notice)(&instance.engine).filter(|_| value == 1) {
-        log_anywhere(Level::Notice, text);
+    if let (Some(target), Some(instance)) = (number.live, if_begun()) {
+        target(&instance.engine.settings).store(value as usize, Ordering::Relaxed);
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -179,8 +126,12 @@ unsafe extern "C" fn set_switch(
     // SAFETY: registered with one of SWITCHES.
     let switch = unsafe { &*private.cast::<Switch>() };
     switch.value.store(value != 0, Ordering::Relaxed);
-    if let (Some(target), Some(settings)) = (switch.live, live()) {
-        target(settings).store(value != 0, Ordering::Relaxed);
+    let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
+    if let Some(target) = switch.live {
+        target(&instance.engine.settings).store(value != 0, Ordering::Relaxed);
+    }
+    if let Some(text) = (switch.notice)(&instance.engine).filter(|_| value != 0) {
+        log_anywhere(Level::Notice, text);
     }
     raw::REDISMODULE_OK as c_int
 }

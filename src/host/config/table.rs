@@ -1,6 +1,7 @@
 //! All settings and their current values. The load arguments, the host's configuration file and
 //! CONFIG SET write them.
 
+use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicUsize, Ordering};
 
@@ -30,12 +31,16 @@ pub struct Number {
 const fn number(
     name: &'static str,
     default: i64,
-    min: i64,
-    max: i64,
+    range: RangeInclusive<i64>,
     flags: u32,
-    live: Option<fn(&Settings) -> &AtomicUsize>,
+    live: fn(&Settings) -> &AtomicUsize,
 ) -> Number {
-    Number { name, min, max, flags, value: AtomicI64::new(default), live }
+    Number { live: Some(live), flags, ..fixed(name, default, range) }
+}
+
+const fn fixed(name: &'static str, default: i64, range: RangeInclusive<i64>) -> Number {
+    let (min, max, value) = (*range.start(), *range.end(), AtomicI64::new(default));
+    Number { name, min, max, flags: FIXED, value, live: None }
 }
 
 /// Flag of settings that cannot change.
@@ -45,179 +50,129 @@ pub const BYTES: u32 = raw::REDISMODULE_CONFIG_MEMORY;
 
 /// All numeric settings.
 pub static NUMBERS: [Number; 19] = [
-    number("threads", 0, *limits::THREADS.start(), *limits::THREADS.end(), FIXED, None),
-    number(
-        "shards",
-        limits::SHARDS_DEFAULT,
-        *limits::SHARDS.start(),
-        *limits::SHARDS.end(),
-        FIXED,
-        None,
-    ),
-    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1, 1 << 20, 0, Some(|live| &live.max_jobs)),
-    number(
-        "max-queued-commands",
-        limits::MAX_QUEUED_DEFAULT,
-        1,
-        1 << 30,
-        0,
-        Some(|live| &live.max_queued),
-    ),
+    fixed("threads", 0, limits::THREADS),
+    fixed("shards", limits::SHARDS_DEFAULT, limits::SHARDS),
+    number("max-jobs", limits::MAX_JOBS_DEFAULT, 1..=1 << 20, 0, |live| &live.max_jobs),
+    number("max-queued-commands", limits::MAX_QUEUED_DEFAULT, 1..=1 << 30, 0, |live| {
+        &live.max_queued
+    }),
     number(
         "max-pattern-bytes",
         limits::MAX_PATTERN_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_pattern_bytes),
+        |live| &live.max_pattern_bytes,
     ),
     number(
         "max-key-bytes",
         limits::MAX_STRING_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_key_bytes),
+        |live| &live.max_key_bytes,
     ),
     number(
         "max-value-bytes",
         limits::MAX_STRING_BYTES_DEFAULT,
-        1,
-        limits::MAX_STRING_BYTES,
+        1..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.max_value_bytes),
+        |live| &live.max_value_bytes,
     ),
     number(
         "keep-bytes",
         limits::KEEP_BYTES_DEFAULT,
-        1024,
-        limits::MAX_STRING_BYTES,
+        1024..=limits::MAX_STRING_BYTES,
         BYTES,
-        Some(|live| &live.keep_bytes),
+        |live| &live.keep_bytes,
     ),
     number(
         "max-atomic-keys",
         limits::MAX_ATOMIC_KEYS_DEFAULT,
-        *limits::MAX_ATOMIC_KEYS.start(),
-        *limits::MAX_ATOMIC_KEYS.end(),
+        limits::MAX_ATOMIC_KEYS,
         0,
-        Some(|live| &live.max_atomic_keys),
+        |live| &live.max_atomic_keys,
     ),
     number(
         "journal-buffer",
         limits::JOURNAL_BUFFER_DEFAULT,
-        limits::JOURNAL_BUFFER_MIN,
-        i64::MAX,
+        limits::JOURNAL_BUFFER_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.journal_buffer),
+        |live| &live.journal_buffer,
     ),
     number(
         "max-transaction-bytes",
         limits::MAX_TRANSACTION_BYTES_DEFAULT,
-        limits::MAX_TRANSACTION_BYTES_MIN,
-        i64::MAX,
+        limits::MAX_TRANSACTION_BYTES_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.max_transaction_bytes),
+        |live| &live.max_transaction_bytes,
     ),
-    number("port", 0, 0, u16::MAX as i64, FIXED, None),
-    number(
-        "maxclients",
-        limits::MAX_CLIENTS_DEFAULT,
-        1,
-        i32::MAX as i64,
-        0,
-        Some(|live| &live.port.max_clients),
-    ),
-    number("timeout", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.timeout)),
-    number("tcp-keepalive", 0, 0, i32::MAX as i64, 0, Some(|live| &live.port.keepalive)),
+    fixed("port", 0, 0..=u16::MAX as i64),
+    number("maxclients", limits::MAX_CLIENTS_DEFAULT, 1..=i32::MAX as i64, 0, |live| {
+        &live.port.max_clients
+    }),
+    number("timeout", 0, 0..=i32::MAX as i64, 0, |live| &live.port.timeout),
+    number("tcp-keepalive", 0, 0..=i32::MAX as i64, 0, |live| &live.port.keepalive),
     number(
         "client-query-buffer-limit",
         limits::QUERY_LIMIT_DEFAULT,
-        limits::QUERY_LIMIT_MIN,
-        i64::MAX,
+        limits::QUERY_LIMIT_MIN..=i64::MAX,
         BYTES,
-        Some(|live| &live.port.query_limit),
+        |live| &live.port.query_limit,
     ),
-    number(
-        "output-buffer-hard-limit",
-        limits::OUTPUT_HARD_DEFAULT,
-        0,
-        i64::MAX,
-        BYTES,
-        Some(|live| &live.port.output_hard),
-    ),
-    number("output-buffer-soft-limit", 0, 0, i64::MAX, BYTES, Some(|live| &live.port.output_soft)),
-    number(
-        "output-buffer-soft-seconds",
-        0,
-        0,
-        i32::MAX as i64,
-        0,
-        Some(|live| &live.port.output_soft_seconds),
-    ),
+    number("output-buffer-hard-limit", limits::OUTPUT_HARD_DEFAULT, 0..=i64::MAX, BYTES, |live| {
+        &live.port.output_hard
+    }),
+    number("output-buffer-soft-limit", 0, 0..=i64::MAX, BYTES, |live| &live.port.output_soft),
+    number("output-buffer-soft-seconds", 0, 0..=i32::MAX as i64, 0, |live| {
+        &live.port.output_soft_seconds
+    }),
 ];
 
 /// Settings of the port that default to the host's, and Redis's defaults for hosts that do not
 /// report theirs.
 pub const LIKE_THE_HOST: [(&str, i64); 2] = [("timeout", 0), ("tcp-keepalive", 300)];
 
-/// A setting that is on or off.
+/// A setting that is one of two words.
 pub struct Switch {
     /// The name without `midi.`.
     pub name: &'static str,
+    /// The words. With [`NO_YES`] the host takes it for one that is off or on.
+    pub words: [&'static str; 2],
     /// REDISMODULE_CONFIG_* bits.
     pub flags: u32,
-    /// The current value.
+    /// Whether it is the second one.
     pub value: AtomicBool,
     /// As [`Number::live`].
     pub live: Option<fn(&Settings) -> &AtomicBool>,
-}
-
-/// `midi.safemode`: every command runs alone, on the main thread.
-pub static SAFEMODE: Switch =
-    Switch { name: "safemode", flags: FIXED, value: AtomicBool::new(false), live: None };
-/// `midi.protected-mode`: by default as the host's own.
-pub static PROTECTED: Switch = Switch {
-    name: "protected-mode",
-    flags: 0,
-    value: AtomicBool::new(true),
-    live: Some(|live| &live.port.protected),
-};
-/// All switches.
-pub static SWITCHES: [&Switch; 2] = [&SAFEMODE, &PROTECTED];
-
-/// A setting that is one of two words.
-pub struct Choice {
-    /// The name without `midi.`.
-    pub name: &'static str,
-    /// The words, the default first.
-    pub words: [&'static str; 2],
-    /// Whether it is the second one.
-    pub second: AtomicBool,
-    /// The engine's copy of `second`, which follows each change.
-    pub live: fn(&Settings) -> &AtomicBool,
     /// What the log says when it is set to the second one, if that is of no use at the moment.
     pub notice: fn(&Engine) -> Option<&'static str>,
 }
 
-/// `midi.dispatch`.
-pub static DISPATCH: Choice = Choice {
-    name: "dispatch",
-    words: ["adaptive", "pool"],
-    second: AtomicBool::new(false),
-    live: |live| &live.pool,
-    notice: |_| None,
+/// The words of a setting that is off or on.
+pub const NO_YES: [&str; 2] = ["no", "yes"];
+
+const fn switch(
+    name: &'static str,
+    words: [&'static str; 2],
+    default: bool,
+    flags: u32,
+    live: Option<fn(&Settings) -> &AtomicBool>,
+) -> Switch {
+    Switch { name, words, flags, value: AtomicBool::new(default), live, notice: |_| None }
+}
+
+/// `midi.safemode`: every command runs alone, on the main thread.
+pub static SAFEMODE: Switch = switch("safemode", NO_YES, false, FIXED, None);
+/// `midi.protected-mode`: by default as the host's own.
+pub static PROTECTED: Switch =
+    switch("protected-mode", NO_YES, true, 0, Some(|live| &live.port.protected));
+static DISPATCH: Switch =
+    switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool));
+static REPLY_AFTER: Switch = Switch {
+    notice: |engine| engine.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+    ..switch("reply-after", ["logged", "run"], false, 0, Some(|live| &live.port.reply_after_run))
 };
-/// `midi.reply-after`.
-pub static REPLY_AFTER: Choice = Choice {
-    name: "reply-after",
-    words: ["logged", "run"],
-    second: AtomicBool::new(false),
-    live: |live| &live.port.reply_after_run,
-    notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
-};
-/// All choices.
-pub static CHOICES: [&Choice; 2] = [&DISPATCH, &REPLY_AFTER];
+/// All switches.
+pub static SWITCHES: [&Switch; 4] = [&SAFEMODE, &PROTECTED, &DISPATCH, &REPLY_AFTER];
 
 /// For the log, where `midi.reply-after run` meets `appendfsync always`.
 pub const REPLY_AFTER_IGNORED: &str =

@@ -7,7 +7,6 @@ use std::time::Instant;
 use redis_module::raw;
 
 use super::super::api::{Ctx, RawCtx, RawString, api, reply_text};
-use super::super::gates::GATES;
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
@@ -267,11 +266,9 @@ impl LockWork for Import {
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done()
-            && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context()))
-        {
-            if deadline.is_none() && !engine.ledger.admission.has_credit(engine.context()) {
-                GATES.ask_host(ctx.locked());
+        while !self.is_done() && (deadline.is_none() || engine.has_credit()) {
+            if deadline.is_none() && !engine.has_credit() {
+                instance().gates.ask_host(ctx.locked());
             }
             if let Gate::Refuse(error) = engine.ledger.gate(Doing::Write(true)) {
                 self.error = Some(error);

@@ -6,8 +6,9 @@
 
 use std::time::Instant;
 
-use super::super::api::{Ctx, Level, log, must_not_replicate};
+use super::super::api::{Ctx, Level, log};
 use super::super::instance::instance;
+use super::super::pause;
 use super::super::persistence::journal::{self, Logging};
 use crate::command::{Error, ImportArgs};
 use crate::engine::Mode;
@@ -17,7 +18,7 @@ use crate::engine::Mode;
 /// # Errors
 /// [`Error::HostRefused`] if so, and there is no `deadline`: the client cannot wait.
 pub fn is_paused(ctx: Ctx<'_>, deadline: Option<Instant>) -> Result<bool, Error> {
-    let paused = must_not_replicate(ctx.locked());
+    let paused = pause::is_on(ctx.locked());
     if paused && deadline.is_none() { Err(Error::HostRefused) } else { Ok(paused) }
 }
 

@@ -11,11 +11,10 @@
 //!   the replies in the same turn. There a client is blocked, and unblocked at once: the host
 //!   answers it in the next turn, after the sync.
 
-use std::sync::OnceLock;
-
 use super::super::api::Ctx;
 use super::super::blocked::Blocked;
 use super::super::door::{HostCaller, may_wait};
+use super::super::instance::instance;
 use super::super::reply::HostReply;
 use super::super::version::{ANSWERS_EARLY, is_redis_since};
 use super::journal::may_log;
@@ -24,9 +23,6 @@ use crate::engine::{
     Call, Caller, Engine, ForMain, HostClient, JobOwner, JobReply, Locked, Origin, Request,
     WaitsFor,
 };
-
-/// Whether the host answers commands of I/O threads before it has synced its AOF.
-static IS_EARLY: OnceLock<bool> = OnceLock::new();
 
 /// Runs a command so that its reply waits for what it shows.
 #[cold]
@@ -39,7 +35,8 @@ pub fn run(ctx: Ctx<'_>, engine: &Engine, call: &mut Call<'_>) {
     }
     slot.take_seen();
     let mut late = LateCaller { ctx, reply: Transcript::default() };
-    let is_early = *IS_EARLY.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
+    let is_early =
+        *instance().journal.answers_early.get_or_init(|| is_redis_since(ctx, ANSWERS_EARLY));
     let is_late = is_early && may_wait(ctx);
     if is_late {
         engine.run(slot, call, &mut late);

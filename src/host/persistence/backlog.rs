@@ -7,43 +7,59 @@
 //!
 //! Nor does it say what an RDB is for. INFO does, when the host is about to fork.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::super::api::{Ctx, InfoSection, c_text};
+use super::super::state::{Flag, part};
 
-static MAY_BE_THERE: AtomicBool = AtomicBool::new(true);
-static IS_AWAITED: AtomicBool = AtomicBool::new(true);
-
-/// Something has happened that may give the host a backlog.
-pub fn may_come() {
-    MAY_BE_THERE.store(true, Ordering::Relaxed);
+part! {
+    /// What is known of the host's backlog.
+    pub struct HostBacklog {
+        may_be_there: Flag = Flag::new(true),
+        is_awaited: Flag = Flag::new(true),
+    }
 }
 
-/// Asks the host.
-pub fn look(ctx: Ctx<'_>) {
-    look_at(&ctx.info(c"replication"));
-}
+impl HostBacklog {
+    /// Something has happened that may give the host a backlog.
+    pub fn may_come(&self) {
+        self.may_be_there.set(true);
+    }
 
-fn look_at(info: &InfoSection<'_>) {
-    let active = info.number(c"repl_backlog_active");
-    MAY_BE_THERE.store(active != Some(0), Ordering::Relaxed);
-}
+    /// Asks the host.
+    pub fn look(&self, ctx: Ctx<'_>) {
+        self.look_at(&ctx.info(c"replication"));
+    }
 
-/// Asks the host, which is about to fork, for its replicas too.
-pub fn before_fork(ctx: Ctx<'_>) {
-    let info = ctx.info(c"replication");
-    look_at(&info);
-    let is_awaited = info.number(c"connected_slaves").is_none_or(|replicas| {
-        let line = |number| info.text(&c_text(&format!("slave{number}")));
-        // The host leaves out those whose state has no name.
-        (0..replicas).any(|number| line(number).is_none_or(awaits_rdb))
-    });
-    IS_AWAITED.store(is_awaited, Ordering::Relaxed);
-}
+    fn look_at(&self, info: &InfoSection<'_>) {
+        let active = info.number(c"repl_backlog_active");
+        self.may_be_there.set(active != Some(0));
+    }
 
-/// The host may be about to fork, and cannot be asked.
-pub fn before_unknown_fork() {
-    IS_AWAITED.store(true, Ordering::Relaxed);
+    /// Asks the host, which is about to fork, for its replicas too.
+    pub fn before_fork(&self, ctx: Ctx<'_>) {
+        let info = ctx.info(c"replication");
+        self.look_at(&info);
+        let is_awaited = info.number(c"connected_slaves").is_none_or(|replicas| {
+            let line = |number| info.text(&c_text(&format!("slave{number}")));
+            // The host leaves out those whose state has no name.
+            (0..replicas).any(|number| line(number).is_none_or(awaits_rdb))
+        });
+        self.is_awaited.set(is_awaited);
+    }
+
+    /// The host may be about to fork, and cannot be asked.
+    pub fn before_unknown_fork(&self) {
+        self.is_awaited.set(true);
+    }
+
+    /// Whether the host has one, or may have one.
+    pub fn may_be_there(&self) -> bool {
+        self.may_be_there.get()
+    }
+
+    /// Whether a replica waited, or may have waited, for an RDB when this process was forked.
+    pub fn is_rdb_awaited(&self) -> bool {
+        self.is_awaited.get()
+    }
 }
 
 /// Whether this replica, as INFO has it, waits for an RDB. A client that only wants a backup, as
@@ -51,16 +67,6 @@ pub fn before_unknown_fork() {
 fn awaits_rdb(line: &[u8]) -> bool {
     let has = |field: &[u8]| line.split(|&byte| byte == b',').any(|one| one == field);
     !has(b"state=online") && !has(b"state=send_bulk") && !has(b"port=0")
-}
-
-/// Whether the host has one, or may have one.
-pub fn may_be_there() -> bool {
-    MAY_BE_THERE.load(Ordering::Relaxed)
-}
-
-/// Whether a replica waited, or may have waited, for an RDB when this process was forked.
-pub fn is_rdb_awaited() -> bool {
-    IS_AWAITED.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

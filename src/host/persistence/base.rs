@@ -5,7 +5,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::super::api::Level;
@@ -19,32 +18,17 @@ use crate::limits::BASE_SYNCED_EVERY;
 const DISTRUSTED: &str = "this replica could not follow its master. Wait for its next full sync, \
                           or set aof-use-rdb-preamble to yes.";
 
-/// Whether the file that this process writes is the base of an AOF.
-static IS_BASE: AtomicBool = AtomicBool::new(false);
-
-/// Whether the host has asked for midi's section since it began the file.
-static HAS_SECTION: AtomicBool = AtomicBool::new(false);
-
 /// The host begins to write a file, in this process.
 pub fn begin(is_base: bool) {
-    IS_BASE.store(is_base, Ordering::Relaxed);
-    HAS_SECTION.store(false, Ordering::Relaxed);
-}
-
-/// The host asks for midi's section: the file is an RDB, or begins with one.
-pub fn has_section() {
-    HAS_SECTION.store(true, Ordering::Relaxed);
-}
-
-/// Whether the file is the base of an AOF.
-pub fn is_base() -> bool {
-    IS_BASE.load(Ordering::Relaxed)
+    instance().file.is_base.set(is_base);
+    instance().file.has_section.set(false);
 }
 
 /// Whether the file is whole but for midi's keys. An RDB that the host writes without any data, for
 /// `redis-cli --functions-rdb`, or for the slots that another node takes, is no such file.
 fn lacks_keys() -> bool {
-    is_base() && !HAS_SECTION.load(Ordering::Relaxed) && !section::is_nothing_to_save()
+    let file = &instance().file;
+    file.is_base.get() && !file.has_section.get() && !section::is_nothing_to_save()
 }
 
 /// The child has written its file, and has not reported yet.
@@ -70,7 +54,7 @@ pub fn end_here() -> bool {
     // The host writes a base without a fork only where it starts without data. Another module may
     // have written to midi's keys while it was loaded.
     refuse("the server has begun one without a fork. Start it with aof-use-rdb-preamble yes.");
-    if instance().is_starting() {
+    if instance().doing.is_starting() {
         // SAFETY: what the host does if it cannot write that file.
         unsafe { libc::exit(1) };
     }

@@ -2,7 +2,7 @@
 //! wrote.
 //!
 //! ```text
-//! a port ── wait ──► WAITING ── before sleep: one look at INFO for all ──► answered
+//! a port ── wait ──► waits   ── before sleep: one look at INFO for all ──► answered
 //!                                 │ a new one, with too few replicas  ▲
 //!                                 ▼                                   │
 //!          a timer, as a unit of its own: REPLCONF GETACK      REPLCONF ACK
@@ -15,62 +15,17 @@
 //! one: it only has midi look, once a turn at most, and only while a client waits.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, api, c_text, must_not_replicate};
-use super::super::guarded;
+use super::super::api::{Ctx, RawCtx, api, c_text};
 use super::super::instance::instance;
+use super::super::state::persistence::{WaitList, WaitingClient};
+use super::super::{guarded, pause};
 use super::save_points;
 use crate::command::Error;
 use crate::engine::{Awaited, Locked, ReplicaWait, Waited};
-
-/// The clients that wait. Each is a connection of a port, so there are at most `midi.maxclients`.
-static WAITING: Mutex<WaitList> =
-    Mutex::new(WaitList { clients: Vec::new(), next_end: None, next_position: None });
-
-/// Whether there are any, readable without the lock.
-static ANY: AtomicBool = AtomicBool::new(false);
-
-/// Whether something has come that may end a wait, or begin one.
-static LOOK: AtomicBool = AtomicBool::new(false);
-
-/// The number of this turn of the main loop, as far as clients have come.
-static TURN: AtomicU64 = AtomicU64::new(0);
-
-/// Whether replicas are to be asked how far they are.
-static ASK: AtomicBool = AtomicBool::new(false);
-
-/// Whether the timer that asks them is under way.
-static IS_ASKING: AtomicBool = AtomicBool::new(false);
-
-/// The last position when the server last became a replica. What was written until then may be
-/// lost, whatever the stream says in which it is a master again.
-static DEMOTED_AT: AtomicU64 = AtomicU64::new(0);
-
-/// Whether the AOF is known to be complete: one that is turned on at run time is not at once.
-static AOF_IS_COMPLETE: AtomicBool = AtomicBool::new(false);
-
-struct WaitList {
-    clients: Vec<WaitingClient>,
-    /// When the first of them waits no longer.
-    next_end: Option<Instant>,
-    /// The first position that was not safe when they were last looked through.
-    next_position: Option<u64>,
-}
-
-struct WaitingClient {
-    wait: ReplicaWait,
-    /// The turn of the main loop from which on it is looked at. What a command of the client did to
-    /// the host's own keys is in the stream when the event is over in which it ran, and in the AOF
-    /// one turn later.
-    from: u64,
-    /// The replicas have been asked since what it wrote is in the stream.
-    has_asked: bool,
-}
 
 /// How far the host's stream is, and how far each replica has acknowledged it.
 struct Stream {
@@ -81,39 +36,36 @@ struct Stream {
 /// Has a client wait.
 pub fn wait(_: Locked<'_>, wait: ReplicaWait) {
     let turns = if matches!(wait.awaited, Awaited::Aof(_)) { 2 } else { 1 };
-    let from = TURN.load(Ordering::Relaxed) + turns;
-    WAITING.lock().clients.push(WaitingClient { wait, from, has_asked: false });
-    ANY.store(true, Ordering::Relaxed);
-    LOOK.store(true, Ordering::Relaxed);
-}
-
-/// How many clients wait.
-pub fn waiting() -> usize {
-    WAITING.lock().clients.len()
+    let waits = &instance().waits;
+    let from = waits.turn.get() + turns;
+    waits.list.lock().clients.push(WaitingClient { wait, from, has_asked: false });
+    waits.any.set(true);
+    waits.look.set(true);
 }
 
 /// Some client, perhaps a replica, has sent an acknowledgement; or a tenth of a second has passed:
 /// clients may have left.
 #[inline]
 pub fn may_change() {
-    if ANY.load(Ordering::Relaxed) {
-        LOOK.store(true, Ordering::Relaxed);
+    if instance().waits.any.get() {
+        instance().waits.look.set(true);
     }
 }
 
 /// The server is a replica now: nobody waits any more.
 pub fn became_replica() {
-    DEMOTED_AT.store(instance().engine.ledger.log.last(), Ordering::Relaxed);
-    let clients = std::mem::take(&mut WAITING.lock().clients);
-    ANY.store(false, Ordering::Relaxed);
+    let waits = &instance().waits;
+    waits.demoted_at.set(instance().engine.log.last());
+    let clients = std::mem::take(&mut waits.list.lock().clients);
+    waits.any.set(false);
     clients.into_iter().for_each(|client| (client.wait.answer)(Waited::Undone));
 }
 
 /// The main loop is about to sleep: what was done before this event is in the stream.
 #[inline]
 pub fn turn_ends() {
-    if ANY.load(Ordering::Relaxed) {
-        TURN.fetch_add(1, Ordering::Relaxed);
+    if instance().waits.any.get() {
+        instance().waits.turn.add(1);
     }
 }
 
@@ -121,21 +73,19 @@ pub fn turn_ends() {
 /// sleep: another turn must follow, or the timer that asks the replicas.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) -> bool {
-    ANY.load(Ordering::Relaxed) && turn(ctx)
+    instance().waits.any.get() && turn(ctx)
 }
 
 fn turn(ctx: Ctx<'_>) -> bool {
-    let mut again = false;
-    if LOOK.swap(false, Ordering::Relaxed) || WAITING.lock().is_due() {
+    let (waits, mut again) = (&instance().waits, false);
+    if waits.look.take() || is_due(&waits.list.lock()) {
         again = look(ctx);
-        LOOK.store(again, Ordering::Relaxed);
+        waits.look.set(again);
     }
-    let asks = ASK.load(Ordering::Relaxed)
-        && !IS_ASKING.load(Ordering::Relaxed)
-        && !must_not_replicate(ctx.locked());
+    let asks = waits.ask.get() && !waits.is_asking.get() && !pause::is_on(ctx.locked());
     if asks {
-        ASK.store(false, Ordering::Relaxed);
-        IS_ASKING.store(true, Ordering::Relaxed);
+        waits.ask.set(false);
+        waits.is_asking.set(true);
         // SAFETY: the event's context; the callback takes no data.
         unsafe {
             api!(RedisModule_CreateTimer)(ctx.raw(), 0, Some(on_timer), std::ptr::null_mut())
@@ -144,18 +94,17 @@ fn turn(ctx: Ctx<'_>) -> bool {
     asks || again
 }
 
-impl WaitList {
-    /// Whether a client's time is over, or what another wrote is in the stream by now.
-    fn is_due(&self) -> bool {
-        self.next_position.is_some_and(|position| position <= instance().engine.ledger.log.safe())
-            || self.next_end.is_some_and(|end| end <= Instant::now())
-    }
+/// Whether a client's time is over, or what another wrote is in the stream by now.
+fn is_due(list: &WaitList) -> bool {
+    list.next_position.is_some_and(|position| position <= instance().engine.log.safe())
+        || list.next_end.is_some_and(|end| end <= Instant::now())
 }
 
 /// Answers those that need not wait any more. True if some have only just come.
 #[cold]
 fn look(ctx: Ctx<'_>) -> bool {
-    let turn = TURN.load(Ordering::Relaxed);
+    let waits = &instance().waits;
+    let turn = waits.turn.get();
     let mut is_any_new = false;
     let (stream, now) = (Stream::look(ctx), Instant::now());
     let mut over = Vec::new();
@@ -163,7 +112,7 @@ fn look(ctx: Ctx<'_>) -> bool {
     let mut aof = None;
     let mut aof = || *aof.get_or_insert_with(|| look_at_aof(ctx));
     {
-        let mut waiting = WAITING.lock();
+        let mut waiting = waits.list.lock();
         for mut client in std::mem::take(&mut waiting.clients) {
             let is_new = turn < client.from;
             is_any_new |= is_new;
@@ -172,11 +121,11 @@ fn look(ctx: Ctx<'_>) -> bool {
                 None => waiting.clients.push(client),
             }
         }
-        let waits = || waiting.clients.iter().map(|client| &client.wait);
-        let end = waits().filter_map(|wait| wait.until).min();
-        let position = waits().filter(|wait| wait.offset.is_none()).map(|wait| wait.position).min();
+        let each = || waiting.clients.iter().map(|client| &client.wait);
+        let end = each().filter_map(|wait| wait.until).min();
+        let position = each().filter(|wait| wait.offset.is_none()).map(|wait| wait.position).min();
         (waiting.next_end, waiting.next_position) = (end, position);
-        ANY.store(!waiting.clients.is_empty(), Ordering::Relaxed);
+        waits.any.set(!waiting.clients.is_empty());
     }
     over.into_iter().for_each(|(answer, outcome)| answer(outcome));
     is_any_new
@@ -190,8 +139,9 @@ impl WaitingClient {
         aof: &mut impl FnMut() -> Result<bool, Error>,
         now: Instant,
     ) -> Option<Waited> {
-        let (wait, log) = (&mut self.wait, &instance().engine.ledger.log);
-        let is_old = wait.position != 0 && wait.position <= DEMOTED_AT.load(Ordering::Relaxed);
+        let (wait, log) = (&mut self.wait, &instance().engine.log);
+        let waits = &instance().waits;
+        let is_old = wait.position != 0 && wait.position <= waits.demoted_at.get();
         if is_old || log.is_undone(wait.position) {
             return Some(Waited::Undone);
         }
@@ -214,7 +164,7 @@ impl WaitingClient {
             return Some(Waited::Counted { replicas, offset: wait.offset });
         }
         if wait.offset.is_some() && !std::mem::replace(&mut self.has_asked, true) {
-            ASK.store(!stream.acknowledged.is_empty(), Ordering::Relaxed);
+            waits.ask.set(!stream.acknowledged.is_empty());
         }
         None
     }
@@ -233,20 +183,15 @@ fn look_at_aof(ctx: Ctx<'_>) -> Result<bool, Error> {
     if !is_always || !ctx.config_is(c"no-appendfsync-on-rewrite", b"no") {
         return Err(Error::WaitAofUnknown);
     }
-    if !AOF_IS_COMPLETE.load(Ordering::Relaxed) {
+    let is_known_complete = &instance().waits.aof_is_complete;
+    if !is_known_complete.get() {
         let info = ctx.info(c"persistence");
         // Until an AOF that was turned on is complete, a rewrite is under way or scheduled.
         let is_not = |name| info.number(name) == Some(0);
         let is_complete = is_not(c"aof_rewrite_in_progress") && is_not(c"aof_rewrite_scheduled");
-        AOF_IS_COMPLETE.store(is_complete, Ordering::Relaxed);
+        is_known_complete.set(is_complete);
     }
-    Ok(AOF_IS_COMPLETE.load(Ordering::Relaxed))
-}
-
-/// The AOF is off, or may have been turned on: it is not known to be complete.
-#[inline]
-pub fn aof_may_change() {
-    AOF_IS_COMPLETE.store(false, Ordering::Relaxed);
+    Ok(is_known_complete.get())
 }
 
 impl Stream {
@@ -283,9 +228,9 @@ unsafe extern "C" fn on_timer(ctx: *mut RawCtx, _: *mut c_void) {
     // SAFETY: the timer's own context.
     let ctx = unsafe { Ctx::new(ctx) };
     guarded((), || {
-        IS_ASKING.store(false, Ordering::Relaxed);
-        if must_not_replicate(ctx.locked()) {
-            return ASK.store(true, Ordering::Relaxed);
+        instance().waits.is_asking.set(false);
+        if pause::is_on(ctx.locked()) {
+            return instance().waits.ask.set(true);
         }
         // SAFETY: the context may replicate now. The format has the host leave out the AOF, and
         // take two C strings.

@@ -6,36 +6,21 @@
 //! there: a lock that one of them held when the process forked is never released. So what runs in
 //! the child takes no locks.
 
-use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::super::gates::GATES;
 use super::super::instance::{if_in_use, instance};
+use super::super::state::doing::ModuleStage;
 use super::super::{guarded, kept};
-use super::backlog;
 use crate::engine::{AllHeld, Locked};
 use crate::limits::FORK_PATIENCE;
 use crate::store::Store;
 
 thread_local! {
-    /// All tokens, while this thread forks.
-    static HELD: RefCell<Option<AllHeld<'static>>> = const { RefCell::new(None) };
-    /// How long it took to take them.
-    static TAKING: Cell<Option<Duration>> = const { Cell::new(None) };
+    /// While this thread forks: all tokens, if it has them, and how long it took to take them.
+    static FORKING: Cell<Option<(Option<AllHeld<'static>>, Duration)>> = const { Cell::new(None) };
 }
-
-/// All tokens, in a forked child. A static is never dropped: dropping a token ends the process.
-static IN_CHILD: OnceLock<AllHeld<'static>> = OnceLock::new();
-
-/// Whether this process is a forked child.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
-
-/// Forks so far, and how many microseconds midi's part of the last and the longest one took.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-static LAST_PAUSE: AtomicU64 = AtomicU64::new(0);
-static LONGEST_PAUSE: AtomicU64 = AtomicU64::new(0);
 
 /// Has the handlers called at each fork from now on.
 pub fn register() {
@@ -44,14 +29,9 @@ pub fn register() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// Whether this process is a forked child.
-pub fn is_child() -> bool {
-    IS_CHILD.load(Ordering::Relaxed)
-}
-
 /// All tokens, if this is a forked child whose memory is the state at one moment.
 pub fn held_in_child() -> Option<&'static AllHeld<'static>> {
-    IN_CHILD.get()
+    instance().forks.in_child.get()
 }
 
 /// Why a child holds no tokens, for the log.
@@ -67,20 +47,13 @@ pub fn lend(all: &'static AllHeld<'static>) -> impl FnMut(u32, &mut dyn FnMut(&S
     }
 }
 
-/// Forks so far; and how many microseconds midi added to the last one, and to the one to which it
-/// added the most. The host's own part is not in it.
-pub fn pauses() -> (u64, u64, u64) {
-    let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    (read(&FORKS), read(&LAST_PAUSE), read(&LONGEST_PAUSE))
-}
-
 extern "C" fn prepare() {
     guarded((), || {
         // A child of a child: its parent holds all tokens already.
-        if if_in_use().is_some() && !is_child() {
+        if if_in_use().is_some_and(|instance| !instance.doing.is_child()) {
             let began = Instant::now();
-            HELD.set(if kept::is_main() { hold_on_main() } else { hold_elsewhere() });
-            TAKING.set(Some(began.elapsed()));
+            let held = if kept::is_main() { hold_on_main() } else { hold_elsewhere() };
+            FORKING.set(Some((held, began.elapsed())));
         }
     });
 }
@@ -90,22 +63,22 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
     // SAFETY: see above.
     let locked = unsafe { Locked::assume() };
     // The child may be for a replica, or for an AOF: from now on writes would be missing there.
-    GATES.before_fork(instance().ctx(locked));
-    Some(instance().engine.shards().hold_all(locked))
+    instance().gates.before_fork(instance().ctx(locked));
+    Some(instance().engine.hold_all(locked))
 }
 
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
 /// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Option<AllHeld<'static>> {
-    backlog::before_unknown_fork();
-    instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE)
+    instance().backlog.before_unknown_fork();
+    instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
 }
 
 extern "C" fn in_parent() {
     guarded((), || {
-        let Some(taking) = TAKING.take() else { return };
+        let Some((held, taking)) = FORKING.take() else { return };
         let began = Instant::now();
-        match HELD.take() {
+        match held {
             // SAFETY: the main thread holds the global lock whenever it forks.
             Some(all) if kept::is_main() => all.release_on_workers(unsafe { Locked::assume() }),
             // A worker may hold the lock now: only before it waits for a token does it look for
@@ -114,23 +87,23 @@ extern "C" fn in_parent() {
             None => {}
         }
         let pause = (taking + began.elapsed()).as_micros() as u64;
-        FORKS.fetch_add(1, Ordering::Relaxed);
-        LAST_PAUSE.store(pause, Ordering::Relaxed);
-        LONGEST_PAUSE.fetch_max(pause, Ordering::Relaxed);
+        let forks = &instance().forks;
+        forks.count.fetch_add(1, Ordering::Relaxed);
+        forks.last_pause.store(pause, Ordering::Relaxed);
+        forks.longest_pause.fetch_max(pause, Ordering::Relaxed);
     });
 }
 
 extern "C" fn in_child() {
-    IS_CHILD.store(true, Ordering::Relaxed);
-    if let Some(mut all) = HELD.take() {
+    instance().doing.enter(ModuleStage::Forked);
+    if let Some((Some(mut all), _)) = FORKING.take() {
         // What the host's log does not have yet must not be in a snapshot either: it comes later.
         // SAFETY: no other thread is here.
         let locked = unsafe { Locked::assume() };
         let is_whole = instance().engine.ledger.take_back_in_child(locked, &mut all);
         // Set once: `prepare` takes no tokens in a child. Without them the child cannot save.
-        if let Some(unused) = if is_whole { IN_CHILD.set(all).err() } else { Some(all) } {
-            std::mem::forget(unused);
-        }
+        let unused = if is_whole { instance().forks.in_child.set(all).err() } else { Some(all) };
+        std::mem::forget(unused);
     }
     if let Some(instance) = if_in_use() {
         instance.engine.ledger.admission.close_in_child();

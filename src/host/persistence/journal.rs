@@ -14,15 +14,16 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use redis_module::raw;
 use smallvec::SmallVec;
 
-use super::super::api::{Ctx, Level, RawCtx, api, log as log_line, must_not_replicate};
+use super::super::api::{Ctx, Level, RawCtx, api, log as log_line};
 use super::super::config::table::REPLY_AFTER_IGNORED;
 use super::super::instance::instance;
+use super::super::pause;
 use super::super::string::{HostString, OwnString};
 use super::save_points;
 use crate::command::record::{Record, Records, is_text_of};
@@ -45,23 +46,6 @@ struct LogPlace {
     /// included.
     command: Option<(&'static str, *const [HostString<'static>])>,
 }
-
-/// Whether midi itself calls the command that hands the tail over.
-static HANDS_OVER: AtomicBool = AtomicBool::new(false);
-
-/// Whether the clients were paused before the last EXEC began.
-static PAUSED_BEFORE_EXEC: AtomicBool = AtomicBool::new(false);
-
-/// Whether the host syncs nothing while a child of it lives, although its policy is `always`; and
-/// whether that is known.
-static SKIPS_FSYNCS: AtomicBool = AtomicBool::new(false);
-static KNOWS_OF_FSYNCS: AtomicBool = AtomicBool::new(false);
-
-/// Whether the thread that has begun the tail has told the main thread of it.
-static TAIL_IS_DUE: AtomicBool = AtomicBool::new(false);
-
-/// Whether slots leave this node now: what is logged must name its keys, or it does not go along.
-static SLOTS_LEAVE: AtomicBool = AtomicBool::new(false);
 
 /// The most arguments of a command that stands for a record, but for BITOP.
 const ARGUMENTS: usize = 5;
@@ -103,19 +87,12 @@ impl Drop for Logging {
     }
 }
 
-/// An EXEC is about to be executed.
-pub fn before_exec(locked: Locked<'_>) {
-    if instance().engine.mode() != Mode::Fast {
-        PAUSED_BEFORE_EXEC.store(must_not_replicate(locked), Ordering::Relaxed);
-    }
-}
-
 /// Whether the host lets a module log in this context. It ends its process otherwise. During a
 /// pause only the transaction that has begun it may.
 pub fn may_log(ctx: Ctx<'_>) -> bool {
-    !must_not_replicate(ctx.locked())
+    !pause::is_on(ctx.locked())
         || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_MULTI != 0
-            && !PAUSED_BEFORE_EXEC.load(Ordering::Relaxed)
+            && !instance().pause.was_on_before_exec.get()
 }
 
 /// Whether there is a context in which this thread may log.
@@ -144,7 +121,7 @@ pub fn write(_: Locked<'_>, logged: Logged<'_>) -> Wrote {
     };
     match as_command {
         Some(record) => replicate_record(ctx, record),
-        None if SLOTS_LEAVE.load(Ordering::Relaxed) => replicate_each(ctx, &logged.text()),
+        None if instance().slots.leaving.get() => replicate_each(ctx, &logged.text()),
         None => replicate(ctx, c"MIDI.JOURNAL", &[&logged.text()]),
     }
 }
@@ -182,16 +159,6 @@ pub fn is_called_by_module(ctx: Ctx<'_>) -> bool {
     const UNIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA;
     ctx.flags() & (UNIT | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
         == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
-}
-
-/// Whether slots leave this node from now on.
-pub fn set_slots_leave(leave: bool) {
-    SLOTS_LEAVE.store(leave, Ordering::Relaxed);
-}
-
-/// Whether slots leave this node now.
-pub fn slots_leave() -> bool {
-    SLOTS_LEAVE.load(Ordering::Relaxed)
 }
 
 /// Has the host log each record of a text as a command: a migration of slots takes along only what
@@ -297,9 +264,9 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
         return engine.ledger.log.before_sleep();
     }
     let logs = logs_in_this_turn();
-    let left = logs && engine.ledger.log_tail(ctx.locked());
-    if logs && engine.ledger.log.is_tail_empty() {
-        TAIL_IS_DUE.store(false, Ordering::Relaxed);
+    let left = logs && engine.log_tail(ctx.locked());
+    if logs && engine.log.is_tail_empty() {
+        instance().journal.tail_is_due.set(false);
     }
     engine.ledger.log.before_sleep() | left
 }
@@ -307,8 +274,8 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
 /// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: what a command logs, the host
 /// takes when that command ends.
 pub fn hand_over(ctx: Ctx<'_>) {
-    let log = &instance().engine.ledger.log;
-    HANDS_OVER.store(true, Ordering::Relaxed);
+    let log = &instance().engine.log;
+    instance().journal.hands_over.set(true);
     while !log.is_tail_empty() {
         let before = log.logged();
         ctx.call_logging(c"MIDI.JOURNAL");
@@ -316,11 +283,11 @@ pub fn hand_over(ctx: Ctx<'_>) {
             break;
         }
     }
-    HANDS_OVER.store(false, Ordering::Relaxed);
+    instance().journal.hands_over.set(false);
 }
 
 fn is_handing_over() -> bool {
-    HANDS_OVER.load(Ordering::Relaxed)
+    instance().journal.hands_over.get()
 }
 
 /// If the host has called this command for [`hand_over`], logs a part of the tail.
@@ -333,15 +300,10 @@ pub fn hands_over(ctx: Ctx<'_>) -> bool {
     is_handing_over()
 }
 
-/// The thread that has begun the tail gathers no more for it.
-pub fn tail_is_due() {
-    TAIL_IS_DUE.store(true, Ordering::Relaxed);
-}
-
 /// Whether the tail is to be logged when this turn ends: not while a worker gathers more for it.
 pub fn logs_in_this_turn() -> bool {
-    let bytes = instance().engine.ledger.log.tail_bytes();
-    bytes >= GATHERED_BYTES || bytes > 0 && TAIL_IS_DUE.load(Ordering::Relaxed)
+    let bytes = instance().engine.log.tail_bytes();
+    bytes >= GATHERED_BYTES || bytes > 0 && instance().journal.tail_is_due.get()
 }
 
 /// A task of a port has ended. A command that moved keys of the host's has logged its own part:
@@ -412,19 +374,13 @@ pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: Option<bool>) {
     if is_always && !engine.ledger.log.reads_wait() && runs_ahead {
         log_line(ctx, Level::Notice, REPLY_AFTER_IGNORED);
     }
-    engine.ledger.log.set_reads_wait(is_always);
-    KNOWS_OF_FSYNCS.store(!is_always || skips_fsyncs.is_some(), Ordering::Relaxed);
-    let skips = is_always && skips_fsyncs == Some(true);
-    if skips && !SKIPS_FSYNCS.swap(skips, Ordering::Relaxed) {
+    engine.log.set_reads_wait(is_always);
+    // Only `always` has a promise that this takes away.
+    let skips = if is_always { skips_fsyncs } else { Some(false) };
+    let before = std::mem::replace(&mut *instance().journal.skips_fsyncs.lock(), skips);
+    if skips == Some(true) && before != skips {
         let text = "With no-appendfsync-on-rewrite yes, appendfsync always does not sync the AOF \
                     while a child saves: a power failure may then take back what was acknowledged.";
         log_line(ctx, Level::Warning, text);
     }
-    SKIPS_FSYNCS.store(skips, Ordering::Relaxed);
-}
-
-/// Whether the host syncs nothing while a child of it lives, although its policy is `always`.
-/// `None` if it does not report that.
-pub fn skips_fsyncs() -> Option<bool> {
-    KNOWS_OF_FSYNCS.load(Ordering::Relaxed).then(|| SKIPS_FSYNCS.load(Ordering::Relaxed))
 }

@@ -20,19 +20,14 @@
 //! what the operator sets meanwhile is kept.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::api::{Answer, Ctx, Level, log};
 use super::super::context::Filtered;
 use super::super::instance::instance;
-use super::sync::SYNC;
+use super::super::state::persistence::{Quarantine, Setting};
 use crate::engine::Locked;
-
-/// A setting, and a value of it.
-type Setting<V> = (&'static CStr, V);
 
 /// Keeps it from being promoted: by Sentinel, and by the cluster.
 const NOT_PROMOTED: [Setting<&str>; 2] =
@@ -43,36 +38,12 @@ const NOT_PROMOTED: [Setting<&str>; 2] =
 const NOT_LINKED: [Setting<&str>; 2] =
     [(c"masteruser", "midi-does-not-follow"), (c"masterauth", "none")];
 
-/// The state.
-static QUARANTINE: Quarantine = Quarantine {
-    may_try: AtomicBool::new(false),
-    is_cut: AtomicBool::new(false),
-    is_ours: AtomicBool::new(false),
-    kept: Mutex::new(Vec::new()),
-};
-
-struct Quarantine {
-    /// The operator has asked for another try.
-    may_try: AtomicBool,
-    /// The link is to stay cut.
-    is_cut: AtomicBool,
-    /// What calls CONFIG, or REPLICAOF, is this module.
-    is_ours: AtomicBool,
-    /// The operator's values of the settings that are ours now.
-    kept: Mutex<Vec<Setting<Vec<u8>>>>,
-}
-
 /// The server has been told whom to follow: a full sync may mend it.
 pub fn has_master() {
-    if !QUARANTINE.is_ours.load(Ordering::Relaxed) {
-        QUARANTINE.may_try.store(true, Ordering::Relaxed);
-        SYNC.look_later();
+    if !instance().quarantine.is_ours.get() {
+        instance().quarantine.may_try.set(true);
+        instance().sync.look_later();
     }
-}
-
-/// Whether the link to the master is kept cut.
-pub fn is_cut() -> bool {
-    QUARANTINE.is_cut.load(Ordering::Relaxed)
 }
 
 /// A CONFIG command is about to be executed, queued or refused.
@@ -83,16 +54,12 @@ pub fn before_config(command: Filtered<'_>) {
     }
 }
 
-/// An EXEC is about to be executed: such a CONFIG may be queued in it.
-pub fn before_exec(locked: Locked<'_>) {
-    put_back(locked);
-}
-
-/// The operator's settings are in force until the turn ends.
-fn put_back(locked: Locked<'_>) {
-    if !QUARANTINE.is_ours.load(Ordering::Relaxed) && !QUARANTINE.kept.lock().is_empty() {
-        QUARANTINE.restore(instance().ctx(locked));
-        SYNC.look_later();
+/// The operator's settings are in force until the turn ends. Also before an EXEC: such a CONFIG may
+/// be queued in it.
+pub fn put_back(locked: Locked<'_>) {
+    if !instance().quarantine.is_ours.get() && !instance().quarantine.kept.lock().is_empty() {
+        instance().quarantine.restore(instance().ctx(locked));
+        instance().sync.look_later();
     }
 }
 
@@ -100,8 +67,8 @@ fn put_back(locked: Locked<'_>) {
 /// been sent.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    if SYNC.has_changed() {
-        QUARANTINE.settle(ctx);
+    if instance().sync.changed.take() {
+        instance().quarantine.settle(ctx);
     }
 }
 
@@ -109,23 +76,23 @@ impl Quarantine {
     #[cold]
     fn settle(&self, ctx: Ctx<'_>) {
         let flags = ctx.flags();
-        let may_try = self.may_try.swap(false, Ordering::Relaxed);
-        if flags & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 || !SYNC.is_untrusted() {
-            self.is_cut.store(false, Ordering::Relaxed);
+        let may_try = self.may_try.take();
+        if flags & raw::REDISMODULE_CTX_FLAGS_SLAVE == 0 || !instance().sync.untrusted.get() {
+            self.is_cut.set(false);
             return self.restore(ctx);
         }
-        if may_try && is_cut() {
-            self.is_cut.store(false, Ordering::Relaxed);
+        if may_try && self.is_cut.get() {
+            self.is_cut.set(false);
             self.restore(ctx);
         }
         self.change(ctx, &NOT_PROMOTED);
         let is_linked = flags & raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_ONLINE != 0;
-        if !is_linked && !is_cut() {
+        if !is_linked && !self.is_cut.get() {
             return;
         }
         let stays_cut = self.change(ctx, &NOT_LINKED);
         let is_cut = !is_linked || stays_cut && kill_link(ctx) || self.follow_nobody(ctx);
-        self.is_cut.store(is_cut, Ordering::Relaxed);
+        self.is_cut.set(is_cut);
         if !is_cut {
             let text = "The link to the master cannot be cut, because CONFIG, CLIENT and REPLICAOF \
                         are not to be had: this replica goes on acknowledging what it does not \
@@ -137,9 +104,9 @@ impl Quarantine {
     /// Has it follow a port that no server has. A cluster refuses that.
     fn follow_nobody(&self, ctx: Ctx<'_>) -> bool {
         let host = ctx.info_text(c"replication", c"master_host").unwrap_or_default();
-        self.is_ours.store(true, Ordering::Relaxed);
+        self.is_ours.set(true);
         let answer = ctx.call(c"REPLICAOF", &[&host, b"0"]);
-        self.is_ours.store(false, Ordering::Relaxed);
+        self.is_ours.set(false);
         let done = answer == Answer::Text(b"OK".to_vec());
         if done {
             let text = "CONFIG or CLIENT is not to be had. To cut the link, this replica follows \
@@ -177,9 +144,9 @@ impl Quarantine {
     }
 
     fn set(&self, ctx: Ctx<'_>, name: &CStr, value: &[u8]) -> bool {
-        self.is_ours.store(true, Ordering::Relaxed);
+        self.is_ours.set(true);
         let done = ctx.set_config(name, value);
-        self.is_ours.store(false, Ordering::Relaxed);
+        self.is_ours.set(false);
         done
     }
 }

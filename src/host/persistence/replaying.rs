@@ -13,7 +13,6 @@
 //! does with commands that it does not know. A replica does not follow its master any more: see
 //! `sync`.
 
-use parking_lot::Mutex;
 use redis_module::raw;
 
 use super::super::PREFIX;
@@ -24,16 +23,12 @@ use super::super::reply::HostReply;
 use super::super::string::HostString;
 use super::super::unit;
 use super::journal::{Logging, replicate_command};
-use super::sync::SYNC;
 use super::{loaded_file, loading};
 use crate::command::{Action, Args, COMMANDS, DoorCommand, Limits, Reply, Transcript};
 use crate::engine::{Author, Call, Gates, Locked};
 use crate::journal::replay::{Replay, TextError, is_for_here, replay_here};
 use crate::limits::{KEYS_AT_ONCE, REPLAYED_HERE_BYTES};
 use crate::store::{Now, UnixMs};
-
-/// The texts that the workers replay, while an AOF is loaded.
-static REPLAY: Mutex<Option<Replay>> = Mutex::new(None);
 
 /// The id that every host gives the client that replays its AOF.
 const AOF_CLIENT: u64 = u64::MAX;
@@ -50,7 +45,7 @@ pub fn run(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> bool {
             command(number, ctx, argv).unwrap_or_else(|reason| give_up(&reason));
         }
     } else if ctx.flags() & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
-        if !SYNC.is_untrusted() {
+        if !instance().sync.untrusted.get() {
             follow(number, is_journal, ctx, argv);
         }
         HostReply::new(ctx).ok();
@@ -90,7 +85,7 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if is_for_here {
         settle(locked);
     }
-    let mut replay = REPLAY.lock();
+    let mut replay = instance().replay.lock();
     let is_idle = replay.as_ref().is_none_or(Replay::is_idle);
     if is_inside || is_for_here || is_idle && text.len() < REPLAYED_HERE_BYTES {
         drop(replay);
@@ -100,7 +95,7 @@ fn journal(ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     if replay.is_none() {
         drop(replay);
         loading::take_effect(locked);
-        replay = REPLAY.lock();
+        replay = instance().replay.lock();
     }
     let offered =
         replay.get_or_insert_with(|| Replay::start(engine)).offer(engine, locked, text.to_vec());
@@ -164,7 +159,7 @@ fn follow(number: usize, is_journal: bool, ctx: Ctx<'_>, argv: &[HostString<'_>]
         command(number, ctx, argv)
     };
     if let Err(reason) = applied {
-        return SYNC.refuse(ctx, &reason);
+        return instance().sync.refuse(ctx, &reason);
     }
     if engine.gates().has(Gates::AOF_ON) {
         replicate_command(ctx);
@@ -173,14 +168,14 @@ fn follow(number: usize, is_journal: bool, ctx: Ctx<'_>, argv: &[HostString<'_>]
 
 /// Waits until all texts have been replayed.
 pub fn settle(locked: Locked<'_>) {
-    if let Some(replay) = &*REPLAY.lock() {
+    if let Some(replay) = &*instance().replay.lock() {
         replay.settle(&instance().engine, locked).unwrap_or_else(|error| refuse(&error));
     }
 }
 
 /// The load is over.
 pub fn end() {
-    *REPLAY.lock() = None;
+    *instance().replay.lock() = None;
 }
 
 fn refuse(error: &TextError) {

@@ -8,7 +8,6 @@ use std::time::Instant;
 use crate::journal::snapshot::SaveStats;
 
 /// A save of midi's keys, in this process or in a child.
-#[derive(Default)]
 pub struct Report {
     /// Whether the section has been written whole.
     written: AtomicU64,
@@ -18,7 +17,7 @@ pub struct Report {
 }
 
 /// A section that was written whole.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Written {
     /// Its keys.
     pub keys: u64,
@@ -55,8 +54,7 @@ fn map() -> Option<&'static Report> {
 
 /// The report.
 pub fn report() -> &'static Report {
-    static NONE: OnceLock<Report> = OnceLock::new();
-    SHARED.get().copied().unwrap_or_else(|| NONE.get_or_init(Report::default))
+    SHARED.get().expect("made before anything is registered that uses it")
 }
 
 impl Report {

@@ -6,28 +6,11 @@
 //! to that log, and RM_Replicate is told to leave out both the AOF and the replicas. That costs
 //! forty times as much, so it is done only until the save point with the most changes is reached.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use redis_module::raw;
 
 use super::super::api::{Ctx, api};
 use super::super::instance::instance;
-use super::backlog;
 use crate::limits::{CHANGES_AT_ONCE, CHANGES_AT_ONCE_WITH_BACKLOG};
-
-/// Changes that the host has counted. It may be ahead of midi's own count: see [`host_logged`].
-static COUNTED: AtomicU64 = AtomicU64::new(0);
-
-/// The most changes that a save point of the host's waits for. At least 1: one may be set later,
-/// and INFO says whether there is anything to save.
-static NEEDED: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// Changes that the host has counted since it last began to save.
-static SINCE_SAVE: AtomicU64 = AtomicU64::new(0);
-
-/// While changes do not count: how many the host had not counted before; else [`COUNTING`].
-static UNCOUNTED: AtomicU64 = AtomicU64::new(COUNTING);
-const COUNTING: u64 = u64::MAX;
 
 /// The host's save points, as its setting `save` lists them: seconds and changes, in turn. `None`
 /// if the host does not report them: then each change counts.
@@ -37,51 +20,56 @@ pub fn configure(save: Option<&[u8]>) {
         let changes = changes.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());
         changes.max().unwrap_or(0)
     });
-    NEEDED.store(most.max(1), Ordering::Relaxed);
+    instance().save_points.needed.set(most.max(1));
 }
 
 /// The host begins to save: if it succeeds, it counts from here.
 pub fn save_begins() {
-    SINCE_SAVE.store(0, Ordering::Relaxed);
-    COUNTED.fetch_min(instance().engine.ledger.books.changes(), Ordering::Relaxed);
+    let (points, changes) = (&instance().save_points, instance().engine.books.changes());
+    points.since_save.set(0);
+    points.counted.set(points.counted.get().min(changes));
 }
 
 /// The host has logged something of midi's. It counts that as one change, whatever is in it.
 pub fn host_logged() {
-    COUNTED.fetch_add(1, Ordering::Relaxed);
-    SINCE_SAVE.fetch_add(1, Ordering::Relaxed);
+    let points = &instance().save_points;
+    points.counted.add(1);
+    points.since_save.add(1);
 }
 
 /// The host has saved everything, without a fork: nobody could write meanwhile.
 pub fn all_is_saved() {
-    COUNTED.store(instance().engine.ledger.books.changes(), Ordering::Relaxed);
+    instance().save_points.counted.set(instance().engine.books.changes());
 }
 
 /// What changes until [`go_on_counting`] the host is not to count.
 pub fn stop_counting() {
-    let uncounted =
-        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
     // Only the first of several calls.
-    let _ = UNCOUNTED.compare_exchange(COUNTING, uncounted, Ordering::Relaxed, Ordering::Relaxed);
+    instance().save_points.uncounted.lock().get_or_insert_with(new_changes);
 }
 
 /// What changes from now on counts, and what was to be counted before [`stop_counting`]; `anew`:
 /// but that, because the host counts from 0.
 pub fn go_on_counting(anew: bool) {
-    let uncounted = UNCOUNTED.swap(COUNTING, Ordering::Relaxed);
-    if uncounted != COUNTING {
+    let points = &instance().save_points;
+    if let Some(uncounted) = points.uncounted.lock().take() {
         let uncounted = if anew { 0 } else { uncounted };
-        let changes = instance().engine.ledger.books.changes();
-        COUNTED.store(changes.wrapping_sub(uncounted), Ordering::Relaxed);
+        let changes = instance().engine.books.changes();
+        points.counted.set(changes.wrapping_sub(uncounted));
     }
+}
+
+/// Changes that the host has not counted; huge if it is ahead.
+#[inline]
+fn new_changes() -> u64 {
+    instance().engine.books.changes().wrapping_sub(instance().save_points.counted.get())
 }
 
 /// Has the host count the changes since the last time, as many as may be counted at once. In an
 /// event's context.
 #[inline]
 pub fn add_changes(ctx: Ctx<'_>) {
-    let new =
-        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    let new = new_changes();
     if new != 0 && new <= i64::MAX as u64 {
         add(ctx, new);
     }
@@ -89,14 +77,15 @@ pub fn add_changes(ctx: Ctx<'_>) {
 
 #[cold]
 fn add(ctx: Ctx<'_>, new: u64) {
-    let consumed = backlog::may_be_there() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
+    let here = instance();
+    let points = &here.save_points;
+    let consumed = here.backlog.may_be_there() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_AOF != 0;
     let most = if consumed { CHANGES_AT_ONCE_WITH_BACKLOG } else { CHANGES_AT_ONCE };
-    if consumed && SINCE_SAVE.load(Ordering::Relaxed) >= NEEDED.load(Ordering::Relaxed) {
-        COUNTED.fetch_add(new, Ordering::Relaxed);
-        return;
+    if consumed && points.since_save.get() >= points.needed.get() {
+        return points.counted.add(new);
     }
     // The host counts one when it logs the tail.
-    let is_one_to_come = consumed && instance().engine.ledger.log.tail_bytes() > 0;
+    let is_one_to_come = consumed && here.engine.log.tail_bytes() > 0;
     let now = (new - u64::from(is_one_to_come)).min(most);
     for _ in 0..now {
         // SAFETY: an event's context; nothing is written to any log, see above. The format names
@@ -110,6 +99,6 @@ fn add(ctx: Ctx<'_>, new: u64) {
             }
         }
     }
-    COUNTED.fetch_add(now, Ordering::Relaxed);
-    SINCE_SAVE.fetch_add(now, Ordering::Relaxed);
+    points.counted.add(now);
+    points.since_save.add(now);
 }

@@ -8,7 +8,7 @@ use redis_module::raw;
 use super::super::api::{Ctx, Level, RawString, api};
 use super::super::guarded;
 use super::super::instance::instance;
-use super::{backlog, base, fork, loading, report};
+use super::{fork, loading, report};
 use crate::engine::{Gates, Locked};
 use crate::journal::snapshot::{self, SaveStats, Sink, Source};
 use crate::store::Store;
@@ -94,9 +94,9 @@ impl Source for HostSource {
 }
 
 unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
-    base::has_section();
+    instance().file.has_section.set(true);
     let saved = guarded(false, || save(io));
-    if !saved && fork::is_child() {
+    if !saved && instance().doing.is_child() {
         // The host then counts the save as failed, and keeps the old file.
         // SAFETY: nothing is left to be done in this process.
         unsafe { libc::_exit(1) };
@@ -105,7 +105,7 @@ unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
 
 unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
     if is_nothing_to_save() && !is_for_replica() {
-        base::has_section();
+        instance().file.has_section.set(true);
         report::report().begin();
         return report::report().end(SaveStats::default(), Instant::now());
     }
@@ -116,15 +116,16 @@ unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
 /// Whether midi has no keys, for certain, so that a file without a section says all that there is.
 pub fn is_nothing_to_save() -> bool {
     // While all tokens are held, and while the keyspace is closed, the count is exact.
-    let is_certain = !fork::is_child() || fork::held_in_child().is_some();
-    is_certain && !is_distrusted() && instance().engine.ledger.books.keys() == 0
+    let is_certain = !instance().doing.is_child() || fork::held_in_child().is_some();
+    is_certain && !is_distrusted() && instance().engine.books.keys() == 0
 }
 
 /// Whether the file may be for a replica. That needs a section, also an empty one: a server without
 /// midi would take the file, and later confirm writes that it does not have. Any other file it may
 /// load.
 fn is_for_replica() -> bool {
-    fork::is_child() && !base::is_base() && backlog::is_rdb_awaited()
+    let here = instance();
+    here.doing.is_child() && !here.file.is_base.get() && here.backlog.is_rdb_awaited()
 }
 
 /// Whether these are keys of a replica that could not follow its master.
@@ -140,7 +141,7 @@ fn save(io: *mut raw::RedisModuleIO) -> bool {
     let mut progress = |stats| report.progress(stats);
     let stats = if let Some(all) = fork::held_in_child() {
         snapshot::save(engine, &mut fork::lend(all), &mut sink, &mut progress)
-    } else if fork::is_child() {
+    } else if instance().doing.is_child() {
         let text = format!("The keys cannot be saved: {}.", fork::NOT_HELD);
         instance().log(Level::Warning, &text);
         return false;
@@ -168,7 +169,7 @@ unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, version: c_int, _: c_
         Err(reason) => {
             let text = format!("The keys are not loaded: {reason}");
             instance().log(Level::Warning, &text);
-            if instance().is_starting() {
+            if instance().doing.is_starting() {
                 // The host would exit, too, but with the code for success.
                 // SAFETY: what the host does with a file that it cannot load.
                 unsafe { libc::exit(1) };

@@ -10,51 +10,21 @@
 //! filter sees. From there on nothing of it is removed until the host has been asked again.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-use parking_lot::Mutex;
 
 use super::super::api::{Answer, Ctx, Level, log};
 use super::super::instance::instance;
+use super::super::state::slots::{Owner, SlotOwners};
 use super::is_my_id;
 use crate::command::slot::{SLOTS, slot_of_text};
 use crate::engine::{Gates, remove_lost_keys, remove_lost_keys_now};
 use crate::limits::{OWNERS_ASKED_EVERY, OWNERS_SHARE, OWNERS_SHARE_AT_COMMANDS};
 
-/// What is known of slots.
-struct SlotOwners {
-    /// Who owned each at the last look; `None` before the first one, and on a replica.
-    owners: Option<Vec<Owner>>,
-    /// Those that another master has taken from this node since it was started.
-    lost: BTreeSet<u16>,
-    /// Some of these may have come back since the last look.
-    is_doubted: bool,
-    /// When the next look is due, and when it may be at the earliest.
-    next: Option<(Instant, Instant)>,
-}
-
-static KNOWN: Mutex<SlotOwners> =
-    Mutex::new(SlotOwners { owners: None, lost: BTreeSet::new(), is_doubted: false, next: None });
-
-/// Whether a command has come that may change what this node owns.
-static MAY_CHANGE: AtomicBool = AtomicBool::new(false);
-
-/// Who owns a slot.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    Nobody,
-    /// This node.
-    Me,
-    /// Another master.
-    Another,
-}
-
 /// The main loop is about to sleep: a command that may change what this node owns has been
 /// executed or refused.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    if MAY_CHANGE.load(Ordering::Relaxed) {
+    if instance().slots.may_change.get() {
         look(ctx);
     }
 }
@@ -68,14 +38,14 @@ pub fn on_cron(ctx: Ctx<'_>) {
 
 /// Asks the host, if it is time.
 fn look(ctx: Ctx<'_>) {
-    let (engine, mut known) = (&instance().engine, KNOWN.lock());
+    let (engine, mut known) = (&instance().engine, instance().slots.known.lock());
     let is_due = |&(next, earliest): &(Instant, Instant)| {
-        Instant::now() >= if MAY_CHANGE.load(Ordering::Relaxed) { earliest } else { next }
+        Instant::now() >= if instance().slots.may_change.get() { earliest } else { next }
     };
     if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         known.forget();
     } else if known.next.as_ref().is_none_or(is_due) {
-        MAY_CHANGE.store(false, Ordering::Relaxed);
+        instance().slots.may_change.set(false);
         let began = Instant::now();
         if let Some(owners) = owners(ctx) {
             known.compare(ctx, owners);
@@ -88,15 +58,15 @@ fn look(ctx: Ctx<'_>) {
 
 /// Whether another master had the slot when the host was last asked.
 pub fn is_of_another(slot: u16) -> bool {
-    let known = KNOWN.lock();
+    let known = instance().slots.known.lock();
     known.owners.as_ref().is_some_and(|owners| owners[usize::from(slot)] == Owner::Another)
 }
 
 /// The slot, or any, may become this node's again, or get keys for that: nothing of it is removed
 /// until the host has been asked. Any client can send such a command.
 pub fn may_come_back(slot: Option<u16>) {
-    MAY_CHANGE.store(true, Ordering::Relaxed);
-    let mut known = KNOWN.lock();
+    instance().slots.may_change.set(true);
+    let mut known = instance().slots.known.lock();
     known.is_doubted = true;
     if slot.is_none_or(|slot| known.lost.contains(&slot)) {
         instance().engine.ledger.slots.lose(&BTreeSet::new());
@@ -106,7 +76,7 @@ pub fn may_come_back(slot: Option<u16>) {
 /// The host gets keys for these slots: what is there from now on is not to be removed. What is
 /// there already, from before or of an attempt that failed, is removed here and now.
 pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
-    let (engine, mut known) = (&instance().engine, KNOWN.lock());
+    let (engine, mut known) = (&instance().engine, instance().slots.known.lock());
     if engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         return;
     }
@@ -123,7 +93,7 @@ pub fn comes_back(ctx: Ctx<'_>, slots: impl Iterator<Item = u16>) {
 /// Another node has taken these slots: what is still to be written there is refused. The host will
 /// say when their keys are to be removed.
 pub fn are_gone(slots: impl Iterator<Item = u16> + Clone) {
-    let mut known = KNOWN.lock();
+    let mut known = instance().slots.known.lock();
     known.are_of_another(slots.clone());
     known.lost.extend(slots);
     instance().engine.ledger.slots.lose(&known.lost);
@@ -131,7 +101,7 @@ pub fn are_gone(slots: impl Iterator<Item = u16> + Clone) {
 
 /// The host removes its own keys of these slots, because another node has them.
 pub fn goes(ctx: Ctx<'_>, slots: impl Iterator<Item = u16> + Clone) {
-    let mut known = KNOWN.lock();
+    let mut known = instance().slots.known.lock();
     if !instance().engine.gates().has(Gates::READ_ONLY.and(Gates::LOADING)) {
         known.are_of_another(slots.clone());
         known.lost.extend(slots);

@@ -10,7 +10,6 @@
 //! ```
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -24,32 +23,21 @@ use super::lost;
 use crate::command::slot::slot_of;
 use crate::store::EntryRef;
 
-/// Whether slots come to this node.
-static COMING: AtomicBool = AtomicBool::new(false);
-
-/// Whether all keys have been removed meanwhile.
-static FLUSHED: AtomicBool = AtomicBool::new(false);
-
-/// Whether slots come to this node now, with commands that must not be refused.
-#[inline]
-pub fn is_coming() -> bool {
-    COMING.load(Ordering::Relaxed)
-}
-
 /// A command is about to remove all keys: that does not go along, so no migration may go on. The
 /// host's own FLUSHALL ends them, too. They end when the main loop is about to sleep: no slot
 /// changes hands before that.
 #[inline]
 pub fn before_flush() {
-    if journal::slots_leave() || is_coming() {
-        FLUSHED.store(true, Ordering::Relaxed);
+    let slots = &instance().slots;
+    if slots.leaving.get() || slots.coming.get() {
+        slots.flushed.set(true);
     }
 }
 
 /// The main loop is about to sleep.
 #[inline]
 pub fn before_sleep(ctx: Ctx<'_>) {
-    if FLUSHED.load(Ordering::Relaxed) && FLUSHED.swap(false, Ordering::Relaxed) {
+    if instance().slots.flushed.take() {
         ctx.call(c"CLUSTER", &[b"MIGRATION", b"CANCEL", b"ALL"]);
     }
 }
@@ -70,21 +58,21 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
     };
     guarded((), || match sub {
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_STARTED => {
-            COMING.store(true, Ordering::Relaxed);
+            instance().slots.coming.set(true);
             lost::comes_back(ctx, each_of(&slots));
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_FAILED
         | raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => {
-            COMING.store(false, Ordering::Relaxed);
+            instance().slots.coming.set(false);
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => {
-            journal::set_slots_leave(true);
+            instance().slots.leaving.set(true);
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_FAILED => {
-            journal::set_slots_leave(false);
+            instance().slots.leaving.set(false);
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED => {
-            journal::set_slots_leave(false);
+            instance().slots.leaving.set(false);
             // The new owner has what was logged before the pause, which is not over yet.
             lost::are_gone(each_of(&slots));
             journal::drop_tail(ctx, "Slots have moved to another node");

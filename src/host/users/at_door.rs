@@ -20,7 +20,7 @@
 //! is kept until its user may have changed.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -31,43 +31,38 @@ use super::super::api::{Answer, Ctx};
 use super::super::instance::instance;
 use super::super::renamed::is_renamed;
 use super::super::rights::{self, Asker};
+use super::super::state::{Flag, part};
 use super::known::{HostText, Known, lacks_categories, other_databases, walks};
 use super::text::{Description, RulesText};
 use crate::engine::{Call, Commands, Locked, Refusal};
 use crate::limits::DOOR_CLIENTS_KEPT;
 
-/// Which commands have to be judged, and for whom.
-pub struct AtDoor {
-    /// A bit for each command, as in [`Commands`].
-    judged: [AtomicU64; BITS],
-    /// Whether the host's users may have changed since all of them were read.
-    stale: AtomicBool,
-    /// By client, the commands that the host may wrongly allow. A client's user changes only with
-    /// AUTH, HELLO, RESET or EXEC.
-    kept: Mutex<Option<HashMap<u64, Commands>>>,
-    /// Whether a filter sees these commands by name: `rename-command` may hide them.
-    changes_are_seen: OnceLock<bool>,
+part! {
+    /// Which commands have to be judged, and for whom.
+    pub struct AtDoor {
+        /// A bit for each command, as in [`Commands`].
+        judged: [AtomicU64; BITS] = [const { AtomicU64::new(0) }; BITS],
+        /// Whether the host's users may have changed since all of them were read.
+        stale: Flag = Flag::new(true),
+        /// By client, the commands that the host may wrongly allow. A client's user changes only
+        /// with AUTH, HELLO, RESET or EXEC.
+        kept: Mutex<Option<HashMap<u64, Commands>>> = Mutex::new(None),
+        /// Whether a filter sees these commands by name: `rename-command` may hide them.
+        changes_are_seen: OnceLock<bool> = OnceLock::new(),
+        /// Whether this host has rules on databases.
+        has_databases: OnceLock<bool> = OnceLock::new(),
+    }
 }
 
 /// How many words the bits of all commands take.
 const BITS: usize = Commands::WORDS;
 
 impl AtDoor {
-    /// The state before the module is loaded.
-    pub const fn new() -> Self {
-        AtDoor {
-            judged: [const { AtomicU64::new(0) }; BITS],
-            stale: AtomicBool::new(true),
-            kept: Mutex::new(None),
-            changes_are_seen: OnceLock::new(),
-        }
-    }
-
     /// The users may be about to change: until all have been read, all is judged that this host can
     /// leave open. Also at load.
     pub fn users_may_change(&self, locked: Locked<'_>) {
-        self.stale.store(true, Ordering::Relaxed);
-        self.set_judged(open_at_most(locked));
+        self.stale.set(true);
+        self.set_judged(self.open_at_most(locked));
         self.forget();
     }
 
@@ -85,10 +80,10 @@ impl AtDoor {
 
     /// Finds out which commands any user's rules leave open.
     pub fn look_at_all(&self, locked: Locked<'_>) {
-        if !self.stale.swap(false, Ordering::Relaxed) {
+        if !self.stale.take() {
             return;
         }
-        let most = open_at_most(locked);
+        let most = self.open_at_most(locked);
         let mut open = walks();
         // Nothing but walks depends on no user's rules.
         if most != open {
@@ -171,23 +166,25 @@ impl AtDoor {
         kept.insert(id, open);
     }
 
+    /// All commands on which this host's verdict may not be the last word, whatever the users'
+    /// rules.
+    fn open_at_most(&self, locked: Locked<'_>) -> Commands {
+        let mut open = walks();
+        if lacks_categories() {
+            open.add(Commands::of(|_| true));
+        }
+        let has_databases = || HostUser::unknown(locked).set(b"alldbs");
+        if *self.has_databases.get_or_init(has_databases) {
+            open.add(other_databases());
+        }
+        open
+    }
+
     fn changes_are_seen(&self, locked: Locked<'_>) -> bool {
         let any_renamed =
             || ["auth", "hello", "reset", "exec"].into_iter().any(|name| is_renamed(locked, name));
         *self.changes_are_seen.get_or_init(|| !any_renamed())
     }
-}
-
-/// All commands on which this host's verdict may not be the last word, whatever the users' rules.
-fn open_at_most(locked: Locked<'_>) -> Commands {
-    let mut open = walks();
-    if lacks_categories() {
-        open.add(Commands::of(|_| true));
-    }
-    if has_databases(locked) {
-        open.add(other_databases());
-    }
-    open
 }
 
 /// The commands that this user's rules leave open; all of the host's door if rules on commands may.
@@ -203,10 +200,4 @@ fn open_for(locked: Locked<'_>, name: &[u8]) -> Commands {
         open.add(other_databases());
     }
     open
-}
-
-/// Whether this host has rules on databases.
-fn has_databases(locked: Locked<'_>) -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| HostUser::unknown(locked).set(b"alldbs"))
 }

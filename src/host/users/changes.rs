@@ -7,7 +7,6 @@
 //!                                                    every second, all users
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -16,43 +15,34 @@ use redis_module::raw;
 use super::super::api::{Ctx, client_flags};
 use super::super::context::Filtered;
 use super::super::instance::instance;
+use super::super::state::{Flag, part};
 use super::touched::{Touched, UserChange};
 use crate::engine::{DEFAULT_USER, Locked};
 use crate::limits::{QUEUED_USER_CHANGES, USERS_NOTICED_EVERY};
 
-/// The users that may have changed since they were last read.
-pub struct Changes {
-    /// `None` if there are none.
-    touched: Mutex<Option<Touched>>,
-    /// Whether there are any, readable without the lock in every turn of the main loop.
-    any_touched: AtomicBool,
-    /// The clients whose changes are queued in a transaction, the latest first, and the users that
-    /// they touch. The client is `None` if the host does not report it.
-    queued: Mutex<Vec<(Option<u64>, Touched)>>,
-    /// Whether any change may ever have been queued.
-    any_queued: AtomicBool,
-    /// Whether the host may have threads that send replies.
-    has_io_threads: AtomicBool,
-    /// When all users were last read.
-    last_of_all: Mutex<Option<Instant>>,
+part! {
+    /// The users that may have changed since they were last read.
+    pub struct Changes {
+        /// `None` if there are none.
+        touched: Mutex<Option<Touched>> = Mutex::new(None),
+        /// Whether there are any, readable without the lock in every turn of the main loop.
+        any_touched: Flag = Flag::new(false),
+        /// The clients whose changes are queued in a transaction, the latest first, and the users
+        /// that they touch. The client is `None` if the host does not report it.
+        queued: Mutex<Vec<(Option<u64>, Touched)>> = Mutex::new(Vec::new()),
+        /// Whether any change may ever have been queued.
+        any_queued: Flag = Flag::new(false),
+        /// Whether the host may have threads that send replies.
+        has_io_threads: Flag = Flag::new(true),
+        /// When all users were last read.
+        last_of_all: Mutex<Option<Instant>> = Mutex::new(None),
+    }
 }
 
 impl Changes {
-    /// No change yet.
-    pub const fn new() -> Self {
-        Changes {
-            touched: Mutex::new(None),
-            any_touched: AtomicBool::new(false),
-            queued: Mutex::new(Vec::new()),
-            any_queued: AtomicBool::new(false),
-            has_io_threads: AtomicBool::new(true),
-            last_of_all: Mutex::new(None),
-        }
-    }
-
     /// Asks the host for what does not change. At load.
     pub fn prepare(&self, ctx: Ctx<'_>) {
-        self.has_io_threads.store(ctx.config_number(c"io-threads") != Some(1), Ordering::Relaxed);
+        self.has_io_threads.set(ctx.config_number(c"io-threads") != Some(1));
     }
 
     /// Notes users that may be about to change, now or at an EXEC.
@@ -77,7 +67,7 @@ impl Changes {
 
     /// Whether the latest queued change is this client's and touches this user.
     fn is_queued(&self, client: Option<u64>, name: &[u8]) -> bool {
-        self.any_queued.load(Ordering::Relaxed)
+        self.any_queued.get()
             && self
                 .queued
                 .lock()
@@ -92,7 +82,7 @@ impl Changes {
 
     /// Remembers the sender of a change that is, or may be, queued in a transaction.
     fn note_queued(&self, client: Option<u64>, touched: &Touched) {
-        self.any_queued.store(true, Ordering::Relaxed);
+        self.any_queued.set(true);
         let (mut queued, mut all) = (self.queued.lock(), touched.clone());
         if let Some(at) = queued.iter().position(|(other, _)| *other == client) {
             all.add(&queued.remove(at).1);
@@ -103,7 +93,7 @@ impl Changes {
 
     /// Notes the users whose changes are queued for this EXEC. False if there are none.
     pub fn note_exec(&self, command: Filtered<'_>) -> bool {
-        if !self.any_queued.load(Ordering::Relaxed) {
+        if !self.any_queued.get() {
             return false;
         }
         let client = command.client_id();
@@ -121,18 +111,18 @@ impl Changes {
     /// Adds users to be read again.
     fn add(&self, touched: &Touched) {
         self.touched.lock().get_or_insert_default().add(touched);
-        self.any_touched.store(true, Ordering::Relaxed);
+        self.any_touched.set(true);
     }
 
     /// Whether any users are to be read again.
     #[inline]
     pub fn are_any(&self) -> bool {
-        self.any_touched.load(Ordering::Relaxed)
+        self.any_touched.get()
     }
 
     /// Takes the users to be read again, which the caller then reads.
     pub fn take(&self) -> Option<Touched> {
-        self.any_touched.store(false, Ordering::Relaxed);
+        self.any_touched.set(false);
         self.touched.lock().take()
     }
 
@@ -154,8 +144,8 @@ impl Changes {
         const WITHIN: u32 = raw::REDISMODULE_CTX_FLAGS_LOADING
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
-        self.has_io_threads.load(Ordering::Relaxed)
-            || instance().engine.context().main.is_asleep()
+        self.has_io_threads.get()
+            || instance().engine.main.is_asleep()
             || instance().ctx(locked).flags() & WITHIN != 0
     }
 }

@@ -9,6 +9,7 @@ use redis_module::raw;
 
 use super::super::acl::HostUser;
 use super::super::instance::instance;
+use super::super::state::part;
 use super::super::string::OwnString;
 use super::judge::{self, Verdict};
 use super::text::{self, Description, RulesText};
@@ -16,14 +17,16 @@ use crate::command::Command;
 use crate::engine::{Commands, DEFAULT_USER, Databases, Locked, PasswordSum, Rules, User};
 use crate::limits::JUDGED_RULES_KEPT;
 
-/// Users as last read, and what their rules allow.
-pub struct Known {
-    /// By name.
-    seen: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>>,
-    /// What each list of command rules allows. Most users share theirs with others.
-    judged: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>>,
-    /// How many users have been read.
-    revisions: AtomicU64,
+part! {
+    /// Users as last read, and what their rules allow.
+    pub struct Known {
+        /// By name.
+        seen: LazyLock<Mutex<HashMap<Box<[u8]>, Seen>>> = LazyLock::new(Mutex::default),
+        /// What each list of command rules allows. Most users share theirs with others.
+        judged: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Verdict>>> = LazyLock::new(Mutex::default),
+        /// How many users have been read.
+        revisions: AtomicU64 = AtomicU64::new(1),
+    }
 }
 
 /// A user as last read.
@@ -38,15 +41,6 @@ pub struct Seen {
 }
 
 impl Known {
-    /// An empty cache.
-    pub const fn new() -> Self {
-        Known {
-            seen: LazyLock::new(Mutex::default),
-            judged: LazyLock::new(Mutex::default),
-            revisions: AtomicU64::new(1),
-        }
-    }
-
     /// Calls `with` with a user, which is read again if it has changed. `None` if there is no such
     /// user.
     pub fn with<R>(

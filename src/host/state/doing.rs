@@ -1,0 +1,210 @@
+//! What the host is doing, as far as it concerns midi's keys. Events and the command filter say
+//! it; everybody asks here.
+//!
+//! ```text
+//! The process
+//!
+//!          the main loop turns         SHUTDOWN
+//! Loaded ──────────────────► Settled ───────────► Ending
+//!    │                          ▲                    │
+//!    │ MODULE LOADEX            └────────────────────┘
+//!    ▼ takes it back             the last save failed: the main loop turns
+//! Withdrawn
+//!                 fork
+//! any but that ──────────► Forked: the child, to its end
+//!
+//! Saving without a fork
+//!
+//!            SYNC_*_START           ENDED, FAILED               the main loop turns,
+//! Open ─────────────────► TailBack ───────────────► Closed ─┐   or somebody writes
+//!  ▲ └──────────────────────────────────────────────► ▲     │
+//!  │             DEBUG RELOAD, DEBUG LOADAOF                │
+//!  └────────────────────────────────────────────────────────┘
+//!
+//! Loading an AOF
+//!
+//!    LOADING *_START                  the same: a DEBUG RELOAD in the AOF
+//! 0 ────────────────► 1 (of an AOF) ────────────────────────────────────► 2
+//!   ◄────────────────               ◄────────────────────────────────────
+//!     ENDED, FAILED                                ENDED, FAILED
+//! ```
+//!
+//! Loads from elsewhere show in the host's own flags; [`super::persistence::LoadState`] has what
+//! midi needs of them. The flags also say whether the host is a replica, but for one moment: an
+//! EXEC in which it has become one goes on as a master's.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::{Flag, Gauge, part};
+
+/// What has become of the module, and of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ModuleStage {
+    /// The host's main loop has not turned since.
+    Loaded,
+    /// The module stays.
+    Settled,
+    /// The host exits, unless its last save fails.
+    Ending,
+    /// The host has taken the module back, and no longer calls it.
+    Withdrawn,
+    /// This process is a forked child, in which no other thread lives.
+    Forked,
+}
+
+/// A save without a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum SaveStage {
+    /// There is none.
+    Open,
+    /// The host saves, and the tail of the log has been taken back for it.
+    TailBack,
+    /// The host saves what it will load again; or it has saved, and nothing else has run since.
+    Closed,
+}
+
+part! {
+    /// What the host is doing.
+    pub struct Doing {
+        /// A [`ModuleStage`].
+        stage: AtomicU8 = AtomicU8::new(ModuleStage::Loaded as u8),
+        /// A [`SaveStage`].
+        save: AtomicU8 = AtomicU8::new(SaveStage::Open as u8),
+        /// How many loads are under way of which the outermost is that of an AOF. A host may log a
+        /// DEBUG RELOAD: then there are two, and the host forgets the outer one when the inner one
+        /// ends.
+        aof_loads: Gauge = Gauge::new(0),
+        /// DEBUG RELOAD has been called in this turn of the main loop: it may be running.
+        pub reloads: Flag = Flag::new(false),
+        /// DEBUG LOADAOF has been called in this turn of the main loop: it may be running.
+        pub loads_aof: Flag = Flag::new(false),
+        /// A command that may pause clients has come in this turn of the main loop. From there to
+        /// the end of the turn no worker writes, and the tail is handed over, once.
+        pub hands_over: Flag = Flag::new(false),
+        /// The host has become a replica in an EXEC, the rest of which it runs as a master's.
+        pub is_demoted_in_exec: Flag = Flag::new(false),
+    }
+}
+
+impl Doing {
+    /// Whether the module is at this stage.
+    #[inline]
+    pub fn is(&self, stage: ModuleStage) -> bool {
+        self.stage.load(Ordering::Relaxed) == stage as u8
+    }
+
+    /// Goes on to this stage. Nothing comes after [`ModuleStage::Withdrawn`] and
+    /// [`ModuleStage::Forked`].
+    #[inline]
+    pub fn enter(&self, stage: ModuleStage) {
+        if !self.is(stage) && !self.is(ModuleStage::Withdrawn) && !self.is(ModuleStage::Forked) {
+            self.stage.store(stage as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the host loads its data for the first time, before its main loop turns.
+    pub fn is_starting(&self) -> bool {
+        self.is(ModuleStage::Loaded)
+    }
+
+    /// Whether this process is a forked child.
+    pub fn is_child(&self) -> bool {
+        self.is(ModuleStage::Forked)
+    }
+
+    fn is_save(&self, stage: SaveStage) -> bool {
+        self.save.load(Ordering::Relaxed) == stage as u8
+    }
+
+    /// Whether the keyspace is closed because the host saves, or has saved, without a fork.
+    pub fn is_closed_by_save(&self) -> bool {
+        !self.is_save(SaveStage::Open)
+    }
+
+    /// A save without a fork begins, or what must not be written to meanwhile: the keyspace is
+    /// closed. True if the caller is to take the tail back; only if it `may` be taken back.
+    pub fn save_begins(&self, may: bool) -> bool {
+        let is_new = !self.is_save(SaveStage::TailBack);
+        if is_new {
+            let stage = if may { SaveStage::TailBack } else { SaveStage::Closed };
+            self.save.store(stage as u8, Ordering::Relaxed);
+        }
+        is_new && may
+    }
+
+    /// The save is over; the keyspace stays closed. True if the caller is to make the tail again.
+    pub fn save_ends(&self) -> bool {
+        let is_back = self.is_save(SaveStage::TailBack);
+        if is_back {
+            self.save.store(SaveStage::Closed as u8, Ordering::Relaxed);
+        }
+        is_back
+    }
+
+    /// Something else runs, so the keyspace may open. True if it was closed.
+    #[inline]
+    pub fn opens_after_save(&self) -> bool {
+        let is_closed = self.is_save(SaveStage::Closed);
+        if is_closed {
+            self.save.store(SaveStage::Open as u8, Ordering::Relaxed);
+        }
+        is_closed
+    }
+
+    /// Whether an AOF is being loaded.
+    pub fn loads_from_aof(&self) -> bool {
+        self.aof_loads.get() > 0
+    }
+
+    /// A load begins, `of_aof` or from elsewhere.
+    pub fn load_begins(&self, of_aof: bool) {
+        if of_aof || self.loads_from_aof() {
+            self.aof_loads.set(self.aof_loads.get() + 1);
+        }
+    }
+
+    /// A load is over.
+    pub fn load_ends(&self) {
+        self.aof_loads.set(self.aof_loads.get().saturating_sub(1));
+    }
+
+    /// The main loop turns: no command is running.
+    #[inline]
+    pub fn turn_ends(&self) {
+        self.reloads.set(false);
+        self.loads_aof.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_and_a_withdrawn_module_stay_so() {
+        for last in [ModuleStage::Forked, ModuleStage::Withdrawn] {
+            let doing = Doing::new();
+            doing.enter(ModuleStage::Settled);
+            assert!(!doing.is_starting());
+            doing.enter(last);
+            doing.enter(ModuleStage::Settled);
+            assert!(doing.is(last));
+        }
+    }
+
+    #[test]
+    fn a_reload_in_an_aof_leaves_the_aof_to_be_loaded() {
+        let doing = Doing::new();
+        doing.load_begins(false);
+        assert!(!doing.loads_from_aof(), "an RDB");
+        doing.load_ends();
+        doing.load_begins(true);
+        doing.load_begins(false);
+        doing.load_ends();
+        assert!(doing.loads_from_aof());
+        doing.load_ends();
+        assert!(!doing.loads_from_aof());
+    }
+}
