@@ -10,7 +10,8 @@ use super::request::Request;
 /// Requests stay boxed from end to end.
 type Requests = Vec<Box<Request>>;
 
-/// Commands that are gathered until the main loop's next turn.
+/// Commands that are gathered until the main loop's next turn. Not crossbeam's queue: the
+/// thread that adds them takes them, all at once, so that nobody waits for the lock.
 #[derive(Default)]
 pub struct Batch {
     requests: Mutex<Requests>,

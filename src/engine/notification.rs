@@ -47,7 +47,8 @@ pub(super) struct NotificationQueue {
     pub(super) listening: AtomicBool,
     pub(super) tracked: AtomicBool,
     pub(super) waiting: Inbox<Notification>,
-    /// Those that have been taken out of `waiting`, oldest first.
+    /// Those that have been taken out of `waiting`, oldest first. Not crossbeam's queue: one thread
+    /// adds and takes, and what is left over stays in front.
     pub(super) unsent: Mutex<VecDeque<Notification>>,
     /// How many have been sent so far.
     pub(super) told: AtomicU64,

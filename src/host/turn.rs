@@ -44,7 +44,7 @@ struct Messages {
     has_paused: AtomicBool,
 }
 
-/// Messages to be handled, oldest first.
+/// Messages to be handled, oldest first. Not crossbeam's queue: only the main thread has them.
 struct PendingMessages {
     messages: VecDeque<ForMain>,
     /// The host has been notified of their senders' changes once this many notifications are sent.

@@ -45,7 +45,8 @@ pub struct Log {
 
 #[derive(Default)]
 pub(super) struct Tail {
-    /// The oldest first.
+    /// The oldest first. Not crossbeam's queue: a run gets its position in the same step, and units
+    /// are counted before they are taken.
     pub(super) runs: VecDeque<PublishedRun>,
     /// The last position that was given.
     pub(super) last: u64,
