@@ -9,7 +9,7 @@
 //! host allocator's own size classes, so that a value can be overwritten in place within its class.
 //!
 //! The first byte is full. How recently a key was used, which eviction will need, goes beside the
-//! entry's address in the bucket, where three bits are free: see `segment.rs`.
+//! entry's address in the bucket, where three bits are free: see `bucket.rs`.
 
 mod shape;
 
