@@ -1,8 +1,7 @@
 //! The promise: every command of midi's runs in every mode, through either door, as the host's own
 //! does. The table of the commands here is what other files compare, too.
 
-use std::collections::BTreeSet;
-
+use crate::common::described::texts;
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Twin, Value, in_all_modes};
 
@@ -314,7 +313,7 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
         let known = |name: &str| {
             PORT_ROWS.iter().any(|(own, _)| *own == name || own.starts_with(&format!("{name}|")))
         };
-        for name in texts(port.run("COMMAND LIST")) {
+        for name in texts(&port.run("COMMAND LIST")) {
             let of_table =
                 ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
             let tried = of_table || known(&name) || name == "client|import-source";
@@ -340,8 +339,4 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
             assert!(same_kind || newer, "{mode:?}: {call}: {own:?} and not {of_host:?}");
         }
     }
-}
-
-pub fn texts(list: Value) -> BTreeSet<String> {
-    list.array().iter().map(Value::text).collect()
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::acl::dry_run;
-use super::commands::{ROWS, has_keys, names, stock, texts, twins, words};
+use super::commands::{ROWS, has_keys, names, stock, twins, words};
+use crate::common::described::{key_specs, texts};
 use crate::common::hosts::has_newer_tips;
 use crate::common::port::Ported;
 use crate::common::{Client, Mode, Value};
@@ -17,7 +18,7 @@ fn command_info(client: &mut Client, name: &str) -> Vec<Value> {
 fn the_host_lists_exactly_these() {
     let server = Mode::Adaptive.server();
     let mut client = server.client();
-    let listed = texts(client.run("COMMAND LIST FILTERBY MODULE midi"));
+    let listed = texts(&client.run("COMMAND LIST FILTERBY MODULE midi"));
     // The one that clients may not call has no row here.
     let names = ROWS.iter().map(|row| row.name).chain(["journal"]);
     assert_eq!(listed, names.map(|name| format!("midi.{name}")).collect());
@@ -31,13 +32,13 @@ fn flags() {
     let server = Mode::Adaptive.server();
     let mut client = server.client().resp3();
     for row in &ROWS {
-        let found = texts(command_info(&mut client, &format!("midi.{}", row.name))[2].clone());
+        let found = texts(&command_info(&mut client, &format!("midi.{}", row.name))[2]);
         let mut expected: BTreeSet<_> = row.flags.split_whitespace().map(str::to_owned).collect();
         expected.insert("module".into());
         assert_eq!(found, expected, "{}", row.name);
     }
     for row in twins() {
-        let native = texts(command_info(&mut client, row.name)[2].clone());
+        let native = texts(&command_info(&mut client, row.name)[2]);
         let native: Vec<_> = FLAGS.iter().filter(|flag| native.contains(**flag)).collect();
         let midi: Vec<_> = FLAGS.iter().filter(|flag| row.flags.contains(**flag)).collect();
         assert_eq!(midi, native, "{}", row.name);
@@ -56,25 +57,12 @@ fn arity_and_keys_are_those_of_the_host() {
         for field in [1, 3, 4, 5] {
             assert_eq!(midi[field], native[field], "field {field} of {}", row.name);
         }
-        let (midi, native) = (key_specs(&midi), key_specs(&native));
+        let (midi, native) = (key_specs(&midi[8]), key_specs(&native[8]));
         if midi != native {
             different.push(format!("{}: {midi:?} and not {native:?}", row.name));
         }
     }
     assert!(different.is_empty(), "{different:#?}");
-}
-
-/// Key specifications, except for what depends on a command's options.
-fn key_specs(command: &[Value]) -> Vec<(BTreeSet<String>, Value, Value)> {
-    let specs = command[8].clone().array().into_iter();
-    specs
-        .map(|spec| {
-            let spec = spec.map();
-            let mut flags = texts(spec["flags"].clone());
-            flags.remove("variable_flags");
-            (flags, spec["begin_search"].clone(), spec["find_keys"].clone())
-        })
-        .collect()
 }
 
 /// To the host, a command with subcommands looks like its subcommand for a key.
@@ -85,7 +73,7 @@ fn containers_are_like_their_subcommands() {
     for (name, subcommand) in [("object", "encoding"), ("memory", "usage")] {
         let midi = command_info(&mut client, &format!("midi.{name}"));
         let native = command_info(&mut client, &format!("{name}|{subcommand}"));
-        assert_eq!(key_specs(&midi), key_specs(&native), "{name}");
+        assert_eq!(key_specs(&midi[8]), key_specs(&native[8]), "{name}");
         for field in [3, 4, 5] {
             assert_eq!(midi[field], native[field], "field {field} of {name}");
         }
@@ -210,7 +198,7 @@ fn getkeysandflags_say_what_happens_to_keys() {
             return vec![(keys.text(), BTreeSet::new())];
         }
         let keys = keys.array().into_iter().map(Value::array);
-        keys.map(|mut key| (key.remove(0).text(), texts(key.remove(0)))).collect()
+        keys.map(|mut key| (key.remove(0).text(), texts(&key.remove(0)))).collect()
     };
     let others =
         twins().filter(|row| has_keys(row)).map(|row| format!("{} {}", row.name, row.call));

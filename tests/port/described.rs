@@ -4,19 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::{plain, ported};
 use crate::common::Value;
+use crate::common::described::{key_specs, texts};
 use crate::common::hosts::{has_newer_flags, has_newer_tips, host};
-
-fn names(list: Value) -> BTreeSet<String> {
-    list.array().iter().map(Value::text).collect()
-}
 
 /// The rows of COMMAND, by name.
 fn described(list: Value) -> BTreeMap<String, Vec<Value>> {
     list.array().into_iter().map(|row| (row.clone().array()[0].text(), row.array())).collect()
-}
-
-fn texts(list: &Value) -> BTreeSet<String> {
-    names(list.clone())
 }
 
 /// Newer hosts have more flags and tips.
@@ -45,18 +38,6 @@ fn without_display_text(docs: Value) -> Value {
     }
 }
 
-/// Key specs without the parts that depend on a command's options.
-fn key_specs(list: &Value) -> Vec<(BTreeSet<String>, Value, Value)> {
-    let specs = list.clone().array().into_iter().map(Value::map);
-    specs
-        .map(|spec| {
-            let mut flags = texts(&spec["flags"]);
-            flags.remove("variable_flags");
-            (flags, spec["begin_search"].clone(), spec["find_keys"].clone())
-        })
-        .collect()
-}
-
 #[test]
 fn command_describes_the_ports_commands_as_redis_its_own() {
     /// Flags that do not describe how Redis runs its own commands.
@@ -66,7 +47,7 @@ fn command_describes_the_ports_commands_as_redis_its_own() {
     let all = described(midi.run("COMMAND"));
     assert_eq!(all.len() as i64, midi.integer("COMMAND COUNT"));
     assert_eq!(described(midi.run("COMMAND INFO")), all);
-    let listed = names(midi.run("COMMAND LIST"));
+    let listed = texts(&midi.run("COMMAND LIST"));
     let mut compared = 0;
     for name in &listed {
         let own = midi.run(&format!("COMMAND INFO {name}")).array().remove(0).array();
@@ -111,7 +92,7 @@ fn command_describes_the_ports_commands_as_redis_its_own() {
 fn command_docs_has_all_for_every_command() {
     let ported = ported();
     let mut client = ported.client().resp3();
-    let listed = names(client.run("COMMAND LIST"));
+    let listed = texts(&client.run("COMMAND LIST"));
     let docs = client.run("COMMAND DOCS").map();
     for name in &listed {
         let own = client.run(&format!("COMMAND DOCS {name}")).map().remove(name).expect("docs");
@@ -140,19 +121,19 @@ fn command_docs_has_all_for_every_command() {
 fn command_list_filters() {
     let ported = ported();
     let mut client = ported.client();
-    let of_module = names(client.run("COMMAND LIST FILTERBY MODULE midi"));
-    let mut at_host = names(ported.host().run("COMMAND LIST FILTERBY MODULE midi"));
+    let of_module = texts(&client.run("COMMAND LIST FILTERBY MODULE midi"));
+    let mut at_host = texts(&ported.host().run("COMMAND LIST FILTERBY MODULE midi"));
     assert!(
         at_host.remove("midi.journal"),
         "clients may not call it, so the port has no such name"
     );
     assert_eq!(of_module, at_host);
-    let admin = names(client.run("COMMAND LIST FILTERBY ACLCAT admin"));
+    let admin = texts(&client.run("COMMAND LIST FILTERBY ACLCAT admin"));
     assert!(
         admin.contains("client|kill") && admin.contains("jobs") && !admin.contains("get"),
         "{admin:?}"
     );
-    let found = names(client.run("COMMAND LIST FILTERBY PATTERN *GETSET"));
+    let found = texts(&client.run("COMMAND LIST FILTERBY PATTERN *GETSET"));
     assert_eq!(found, ["getset", "midi.getset"].map(str::to_owned).into());
 }
 
