@@ -10,8 +10,7 @@ use super::request::Request;
 /// Requests stay boxed from end to end.
 type Requests = Vec<Box<Request>>;
 
-/// Commands that are gathered until the main loop's next turn. Not crossbeam's queue: the
-/// thread that adds them takes them, all at once, so that nobody waits for the lock.
+/// Commands gathered until the main loop's next turn. Not crossbeam's queue: one thread has them.
 #[derive(Default)]
 pub struct Batch {
     requests: Mutex<Requests>,

@@ -47,8 +47,7 @@ pub(super) struct NotificationQueue {
     pub(super) listening: AtomicBool,
     pub(super) tracked: AtomicBool,
     pub(super) waiting: Inbox<Notification>,
-    /// Those that have been taken out of `waiting`, oldest first. Not crossbeam's queue: one thread
-    /// adds and takes, and what is left over stays in front.
+    /// Those taken out of `waiting`, oldest first. Not crossbeam's queue: only one thread has them.
     pub(super) unsent: Mutex<VecDeque<Notification>>,
     /// How many have been sent so far.
     pub(super) told: AtomicU64,

@@ -118,8 +118,7 @@ impl Drop for LockPart {
     }
 }
 
-/// Contexts that are no longer needed. They are freed under the lock. Not crossbeam's queue: there
-/// are as many as there is work, all freed at once.
+/// Contexts no longer needed, to be freed under the lock. Not crossbeam's queue: they are few.
 static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
 
 /// Detached contexts that have not been freed. If there are none, no such work exists, and a turn

@@ -13,8 +13,7 @@ struct InboxNode<M> {
     message: M,
 }
 
-/// Messages for one thread. Not crossbeam's queue: that one cannot be emptied at once, nor does it
-/// tell a sender whether the thread sleeps, and loom cannot check it.
+/// Messages for one thread. Not crossbeam's queue: that tells no sender whether the thread sleeps.
 pub struct Inbox<M> {
     newest: AtomicPtr<InboxNode<M>>,
     asleep: AtomicBool,

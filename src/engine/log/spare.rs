@@ -7,8 +7,7 @@ use super::open_run::OpenRun;
 const SPARE_RUNS: usize = 256;
 const SPARE_BYTES: usize = 4 << 20;
 
-/// Runs to be used again. Not crossbeam's queue: they have a bound in bytes, too, and the last one
-/// in, which the cache still has, is the first one out.
+/// Runs to be used again. Not crossbeam's queue: they have a bound in bytes, too.
 #[derive(Default)]
 pub(super) struct SpareRuns {
     /// Each with the bytes that it still keeps.

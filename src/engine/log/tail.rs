@@ -45,8 +45,7 @@ pub struct Log {
 
 #[derive(Default)]
 pub(super) struct Tail {
-    /// The oldest first. Not crossbeam's queue: a run gets its position in the same step, and units
-    /// are counted before they are taken.
+    /// The oldest first. Not crossbeam's queue: a run gets its position in the same step.
     pub(super) runs: VecDeque<PublishedRun>,
     /// The last position that was given.
     pub(super) last: u64,

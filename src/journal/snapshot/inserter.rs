@@ -201,11 +201,8 @@ fn insert_large(
     let shard = staging.shard_of(hash);
     let value = SharedValue::new(value);
     let new = staged(head, Value::Shared(&value));
-    if staging.lock(shard).insert(db, hash, &new) {
-        Ok(())
-    } else {
-        Err(Fault::duplicate(db, shard, head.key))
-    }
+    let is_new = staging.lock(shard).insert(db, hash, &new);
+    if is_new { Ok(()) } else { Err(Fault::duplicate(db, shard, head.key)) }
 }
 
 /// A batch that is given up unfinished, because of a panic or because its worker ends, is missing.
