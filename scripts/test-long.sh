@@ -77,7 +77,7 @@ tsan_stage() {
         mkdir -p "${suppressions%/*}"
         printf 'race:%s\n' test::event::CompletedTest 'Option<test::run_test::' std::thread::lifecycle::Packet \
             nptl_deallocate_tsd 'alloc::sync::Arc<*>::drop_slow' std::sync::mpmc:: std::sync::once_lock:: \
-            crossbeam_epoch::collector >"$suppressions"
+            >"$suppressions"
         options="suppressions='$suppressions' $options"
     fi
     # The prebuilt parts of the standard library are not built for the sanitizer: allow the mixture.

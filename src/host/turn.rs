@@ -17,6 +17,97 @@ use super::{count_panic, guarded, notifications};
 use crate::command::Error;
 use crate::engine::{Engine, ForMain, Locked};
 
+static MESSAGES: Messages = Messages {
+    waiting: Mutex::new(PendingMessages { messages: VecDeque::new(), notifications: 0, batch: 0 }),
+    has_waiting: AtomicBool::new(false),
+    put_off: Mutex::new(VecDeque::new()),
+    has_put_off: AtomicBool::new(false),
+    paused: Mutex::new(VecDeque::new()),
+    has_paused: AtomicBool::new(false),
+};
+
+/// Messages for the main thread.
+struct Messages {
+    /// Messages taken out of its inbox that have not been handled.
+    waiting: Mutex<PendingMessages>,
+    /// Whether there are any, readable without the lock.
+    has_waiting: AtomicBool,
+    /// The host door's own completions that came while the main loop was kept from turning.
+    put_off: Mutex<VecDeque<ForMain>>,
+    has_put_off: AtomicBool,
+    /// Writes that wait for the end of a pause: at most one of each client.
+    paused: Mutex<VecDeque<ForMain>>,
+    has_paused: AtomicBool,
+}
+
+/// Messages to be handled, oldest first. Not crossbeam's queue: only the main thread has them.
+struct PendingMessages {
+    messages: VecDeque<ForMain>,
+    /// The host has been notified of their senders' changes once this many notifications are sent.
+    notifications: u64,
+    /// How many times messages have been taken.
+    batch: u64,
+}
+
+impl Messages {
+    /// Takes the messages that have come, once those before them have been handled.
+    #[inline]
+    fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
+        if self.has_paused.load(Ordering::Relaxed) && !engine.are_workers_paused() {
+            self.has_paused.store(false, Ordering::Relaxed);
+            let paused = std::mem::take(&mut *self.paused.lock());
+            paused.into_iter().for_each(|message| self.put_off(message));
+        }
+        let has_put_off = self.has_put_off.load(Ordering::Relaxed);
+        let has_new = !engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
+        if !has_put_off && !has_new {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        if has_put_off {
+            self.has_put_off.store(false, Ordering::Relaxed);
+            // They came before all others.
+            let mut put_off = std::mem::take(&mut *self.put_off.lock());
+            put_off.append(&mut waiting.messages);
+            waiting.messages = put_off;
+        } else if waiting.messages.is_empty() {
+            waiting.messages = engine.main.take(locked);
+        }
+        waiting.batch += 1;
+        // Read afterwards: a sender leaves its notifications before it sends its message.
+        waiting.notifications = engine.notifications_so_far(locked);
+        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
+    }
+
+    fn next(&self) -> Option<ForMain> {
+        let mut waiting = self.waiting.lock();
+        let message = waiting.messages.pop_front();
+        self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
+        message
+    }
+
+    /// The next message, including those that have just come.
+    fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
+        self.next().or_else(|| {
+            let mut waiting = self.waiting.lock();
+            waiting.messages = engine.main.take(locked);
+            waiting.batch += 1;
+            drop(waiting);
+            self.next()
+        })
+    }
+
+    fn wait_for_pause(&self, message: ForMain) {
+        self.paused.lock().push_back(message);
+        self.has_paused.store(true, Ordering::Relaxed);
+    }
+
+    fn put_off(&self, message: ForMain) {
+        self.put_off.lock().push_back(message);
+        self.has_put_off.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Sends what `pool` gathered, and answers completed requests. Between commands.
 pub fn turn(locked: Locked<'_>) {
     let engine = &*instance().engine;

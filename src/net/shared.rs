@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::client::{Client, Key, NewConnection};

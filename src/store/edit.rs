@@ -9,7 +9,7 @@ use std::cell::Cell;
 use smallvec::{SmallVec, smallvec};
 
 use super::before::{PartsBefore, ValuePart};
-use super::segment::EntryRef;
+use super::bucket::EntryRef;
 use super::{
     Before, ChangeKind, Entry, FoundEntry, KeyHash, KeyHasher, Now, Origin, SharedValue, Table,
     UnixMs, Value,
@@ -236,7 +236,7 @@ impl<'a> Edit<'a> {
         self.make_room();
         self.done.keep(|| Before::Absent);
         self.done.gained += 1;
-        self.apply(kind, |table| table.insert(hasher, hash, name, value, expire_at));
+        self.apply(kind, |table| table.put(hasher, hash, Entry::new(name, value, expire_at)));
         self.place.set(KeyState::Unknown);
     }
 

@@ -9,11 +9,12 @@
 //! host allocator's own size classes, so that a value can be overwritten in place within its class.
 //!
 //! The first byte is full. How recently a key was used, which eviction will need, goes beside the
-//! entry's address in the bucket, where three bits are free: see `segment.rs`.
+//! entry's address in the bucket, where three bits are free: see `bucket.rs`.
 
 mod shape;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 use super::shared::HeldValue;
@@ -91,9 +92,13 @@ impl Entry {
 
     /// An entry with the same value and expiry under another key; a shared buffer is shared.
     pub fn copy_as(&self, key: &[u8]) -> Self {
+        self.copy_with(key, self.expire_at())
+    }
+
+    fn copy_with(&self, key: &[u8], expire_at: Option<UnixMs>) -> Self {
         let shared = self.shared_value();
         let value = shared.as_ref().map_or_else(|| self.value(), Value::Shared);
-        let mut copy = Entry::new(key, value, self.expire_at());
+        let mut copy = Entry::new(key, value, expire_at);
         copy.set_type(self.flags());
         copy
     }
@@ -311,16 +316,19 @@ impl Entry {
 
     #[cold]
     fn with_shared<R>(&self, look: impl FnOnce(&HeldValue) -> R) -> R {
-        let shape = self.shape();
+        look(&self.held(self.shape()))
+    }
+
+    /// A copy, bit by bit, of the reference to the shared buffer, which the entry keeps unless it
+    /// overwrites or frees the field next.
+    #[inline]
+    fn held(&self, shape: Shape) -> ManuallyDrop<HeldValue> {
         debug_assert!(shape.flags & SHARED != 0);
-        // SAFETY: SHARED means that `fill` wrote a HeldValue there. The bitwise copy is only
-        // read: ManuallyDrop keeps its count unchanged.
-        let shared = unsafe {
-            std::mem::ManuallyDrop::new(
-                self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned(),
-            )
-        };
-        look(&shared)
+        // SAFETY: SHARED means that `fill` wrote a HeldValue there. ManuallyDrop keeps its count
+        // unchanged.
+        ManuallyDrop::new(unsafe {
+            self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned()
+        })
     }
 
     /// Whether the entry has an expiry field, set or not.
@@ -336,14 +344,9 @@ impl Entry {
         if shape.flags & SHARED == 0 {
             return None;
         }
-        // SAFETY: as in `with_shared`; `&mut self` guarantees that no reader of this entry reads
-        // the buffer meanwhile. The field itself, a reference, does not change.
-        let mut shared = unsafe {
-            std::mem::ManuallyDrop::new(
-                self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned(),
-            )
-        };
-        shared.bytes_mut().map(change)
+        // No reader of this entry reads the buffer meanwhile, because of `&mut self`. The field
+        // itself, a reference, does not change.
+        self.held(shape).bytes_mut().map(change)
     }
 
     /// When the entry expires; `None` for never.
@@ -379,13 +382,7 @@ impl Entry {
                     .write_unaligned(expire_at.unwrap_or(NO_EXPIRY));
             }
         } else if expire_at.is_some() {
-            let shared = self.shared_value();
-            let value = match &shared {
-                Some(shared) => Value::Shared(shared),
-                None => self.value(),
-            };
-            let mut new = Entry::new(self.key(), value, expire_at);
-            new.set_type(self.flags());
+            let new = self.copy_with(self.key(), expire_at);
             let gained = new.bytes() as i64 - self.bytes() as i64;
             *self = new;
             return gained;
@@ -412,12 +409,9 @@ impl Entry {
         0
     }
 
+    /// Both callers overwrite or free the field next, so the reference is dropped once.
     fn take_shared(&mut self, shape: Shape) -> Option<HeldValue> {
-        // SAFETY: `fill` wrote a HeldValue there; both callers overwrite or free the field next,
-        // so it is dropped once.
-        (shape.flags & SHARED != 0).then(|| unsafe {
-            self.0.as_ptr().add(shape.value_at()).cast::<HeldValue>().read_unaligned()
-        })
+        (shape.flags & SHARED != 0).then(|| ManuallyDrop::into_inner(self.held(shape)))
     }
 
     /// Bytes that the entry takes from the allocator (a shared buffer is not counted).

@@ -8,6 +8,7 @@
 //! ```
 
 mod before;
+mod bucket;
 mod census;
 mod edit;
 mod entry;
@@ -22,12 +23,12 @@ mod value;
 mod watched;
 
 pub use before::{Before, ChangeKind, ValuePart, ValueParts};
+pub use bucket::{EntryRef, StringRef};
 pub use census::Census;
 pub use edit::{Done, Edit, Keeping, read};
 pub use entry::{Entry, block_bytes, prefetch};
 pub use hash::{KeyHash, KeyHasher};
 pub use remains::Remains;
-pub use segment::{EntryRef, StringRef};
 pub use shared::{SharedBytes, SharedValue};
 pub use table::{FoundEntry, Table};
 pub use time::{Now, UnixMs};

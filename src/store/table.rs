@@ -8,10 +8,11 @@
 //! not. Splits and merges do not move keys in the order, so a scan visits every key that exists
 //! from its start to its end exactly once.
 
+use super::bucket::EntryRef;
 use super::census::Census;
 use super::hash::{KeyHash, KeyHasher};
 use super::remains::Remains;
-use super::segment::{BucketSlot, EntryRef, MAX_BUCKET_BITS, Segment};
+use super::segment::{BucketSlot, MAX_BUCKET_BITS, Segment};
 use super::{Entry, Origin, UnixMs, Value, block_bytes};
 use crate::limits::GROWTH_DIVISOR;
 
@@ -146,18 +147,6 @@ impl Table {
         let shared = entry.shared_value().map_or(0, |value| block_bytes(value.bytes().len()));
         let buckets: i64 = self.segments.iter().map(Segment::bytes).sum();
         entry.bytes() + shared + (buckets as usize).div_ceil(self.len())
-    }
-
-    /// Adds a key that [`Table::find`] did not find.
-    pub(super) fn insert(
-        &mut self,
-        hasher: &KeyHasher,
-        hash: KeyHash,
-        key: &[u8],
-        value: Value<'_>,
-        expire_at: Option<UnixMs>,
-    ) {
-        self.put(hasher, hash, Entry::new(key, value, expire_at));
     }
 
     /// Adds an entry whose key [`Table::find`] did not find.

@@ -13,7 +13,7 @@ struct InboxNode<M> {
     message: M,
 }
 
-/// Messages for one thread.
+/// Messages for one thread. Not crossbeam's queue: that tells no sender whether the thread sleeps.
 pub struct Inbox<M> {
     newest: AtomicPtr<InboxNode<M>>,
     asleep: AtomicBool,

@@ -46,7 +46,8 @@ struct MailboxNode<M> {
     message: M,
 }
 
-/// Data that only the holder of its token may touch, and a mailbox for all other threads.
+/// Data that only the holder of its token may touch, and a mailbox for all other threads. Not
+/// crossbeam's queue: a release must fail while the mailbox has a message, so both are one word.
 pub struct Token<T, M> {
     word: AtomicUsize,
     inside: UnsafeCell<Inside<T, M>>,

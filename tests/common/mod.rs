@@ -10,6 +10,7 @@
 pub mod aof;
 mod client;
 pub mod clock;
+pub mod described;
 pub mod disk;
 mod door;
 mod free_port;

@@ -10,6 +10,8 @@ mod golden;
 #[cfg(not(loom))]
 mod held_replies;
 #[cfg(not(loom))]
+mod history;
+#[cfg(not(loom))]
 mod inputs;
 #[cfg(loom)]
 mod interleavings;

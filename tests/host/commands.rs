@@ -1,19 +1,17 @@
-//! The promise: the host knows midi's commands as well as its own (arity, flags, keys,
-//! documentation, ACL rules). What midi reports about itself (INFO, MIDI.INFO, MIDI.JOBS,
-//! MIDI.HELP) has the right form in RESP2 and RESP3.
+//! The promise: every command of midi's runs in every mode, through either door, as the host's own
+//! does. The table of the commands here is what other files compare, too.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use crate::common::described::texts;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Server, Twin, Value, in_all_modes, wait_until};
+use crate::common::{Client, Mode, Twin, Value, in_all_modes};
 
 /// A command: its name, its flags, its documented arguments, and a call of it. The call's keys, if
 /// any, begin with `key`.
-struct Row {
-    name: &'static str,
-    flags: &'static str,
-    arguments: &'static str,
-    call: &'static str,
+pub struct Row {
+    pub name: &'static str,
+    pub flags: &'static str,
+    pub arguments: &'static str,
+    pub call: &'static str,
 }
 
 const fn row(
@@ -25,7 +23,7 @@ const fn row(
     Row { name, flags, arguments, call }
 }
 
-const ROWS: [Row; 71] = [
+pub const ROWS: [Row; 71] = [
     row("get", "readonly fast", "key", "key1"),
     row("set", "write denyoom movablekeys", "key value condition get expiration", "key1 v NX"),
     row("mget", "readonly fast", "key", "key1 key2 key3"),
@@ -120,7 +118,7 @@ const ROWS: [Row; 71] = [
 ];
 
 /// Commands that only midi or newer hosts have.
-pub const OWN: [&str; 13] = [
+const OWN: [&str; 13] = [
     "populate",
     "import",
     "export",
@@ -140,15 +138,25 @@ pub const OWN: [&str; 13] = [
 const CONTAINERS: [&str; 2] = ["object", "memory"];
 
 /// The commands that the host also has in the same form.
-fn twins() -> impl Iterator<Item = &'static Row> {
+pub fn twins() -> impl Iterator<Item = &'static Row> {
     ROWS.iter().filter(|row| !OWN.contains(&row.name) && !CONTAINERS.contains(&row.name))
 }
 
-fn has_keys(row: &Row) -> bool {
+/// Their names.
+pub fn stock() -> impl Iterator<Item = &'static str> {
+    twins().map(|row| row.name)
+}
+
+/// The names of all commands at the host's door.
+pub fn names() -> impl Iterator<Item = String> {
+    ROWS.iter().map(|row| format!("midi.{}", row.name))
+}
+
+pub fn has_keys(row: &Row) -> bool {
     row.call.contains("key")
 }
 
-fn words(row: &Row, prefix: &str) -> Vec<String> {
+pub fn words(row: &Row, prefix: &str) -> Vec<String> {
     let call = format!("{prefix}{} {}", row.name, row.call);
     call.split_whitespace().map(str::to_owned).collect()
 }
@@ -305,7 +313,7 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
         let known = |name: &str| {
             PORT_ROWS.iter().any(|(own, _)| *own == name || own.starts_with(&format!("{name}|")))
         };
-        for name in texts(port.run("COMMAND LIST")) {
+        for name in texts(&port.run("COMMAND LIST")) {
             let of_table =
                 ROWS.iter().any(|row| name == row.name || name == format!("midi.{}", row.name));
             let tried = of_table || known(&name) || name == "client|import-source";
@@ -331,636 +339,4 @@ fn every_command_of_the_ports_own_runs_in_every_mode() {
             assert!(same_kind || newer, "{mode:?}: {call}: {own:?} and not {of_host:?}");
         }
     }
-}
-
-fn texts(list: Value) -> BTreeSet<String> {
-    list.array().iter().map(Value::text).collect()
-}
-
-fn command_info(client: &mut Client, name: &str) -> Vec<Value> {
-    client.run(&format!("COMMAND INFO {name}")).array().remove(0).array()
-}
-
-#[test]
-fn the_host_lists_exactly_these() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client();
-    let listed = texts(client.run("COMMAND LIST FILTERBY MODULE midi"));
-    // The one that clients may not call has no row here.
-    let names = ROWS.iter().map(|row| row.name).chain(["journal"]);
-    assert_eq!(listed, names.map(|name| format!("midi.{name}")).collect());
-}
-
-/// Flags that mean the same for any command. The others describe how the host runs its own.
-const FLAGS: [&str; 5] = ["write", "readonly", "denyoom", "fast", "admin"];
-
-#[test]
-fn flags() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client().resp3();
-    for row in &ROWS {
-        let found = texts(command_info(&mut client, &format!("midi.{}", row.name))[2].clone());
-        let mut expected: BTreeSet<_> = row.flags.split_whitespace().map(str::to_owned).collect();
-        expected.insert("module".into());
-        assert_eq!(found, expected, "{}", row.name);
-    }
-    for row in twins() {
-        let native = texts(command_info(&mut client, row.name)[2].clone());
-        let native: Vec<_> = FLAGS.iter().filter(|flag| native.contains(**flag)).collect();
-        let midi: Vec<_> = FLAGS.iter().filter(|flag| row.flags.contains(**flag)).collect();
-        assert_eq!(midi, native, "{}", row.name);
-    }
-}
-
-#[test]
-fn arity_and_keys_are_those_of_the_host() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client().resp3();
-    let mut different = Vec::new();
-    for row in twins() {
-        let midi = command_info(&mut client, &format!("midi.{}", row.name));
-        let native = command_info(&mut client, row.name);
-        // Arity, first, last, step.
-        for field in [1, 3, 4, 5] {
-            assert_eq!(midi[field], native[field], "field {field} of {}", row.name);
-        }
-        let (midi, native) = (key_specs(&midi), key_specs(&native));
-        if midi != native {
-            different.push(format!("{}: {midi:?} and not {native:?}", row.name));
-        }
-    }
-    assert!(different.is_empty(), "{different:#?}");
-}
-
-/// Key specifications, except for what depends on a command's options.
-fn key_specs(command: &[Value]) -> Vec<(BTreeSet<String>, Value, Value)> {
-    let specs = command[8].clone().array().into_iter();
-    specs
-        .map(|spec| {
-            let spec = spec.map();
-            let mut flags = texts(spec["flags"].clone());
-            flags.remove("variable_flags");
-            (flags, spec["begin_search"].clone(), spec["find_keys"].clone())
-        })
-        .collect()
-}
-
-/// To the host, a command with subcommands looks like its subcommand for a key.
-#[test]
-fn containers_are_like_their_subcommands() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client().resp3();
-    for (name, subcommand) in [("object", "encoding"), ("memory", "usage")] {
-        let midi = command_info(&mut client, &format!("midi.{name}"));
-        let native = command_info(&mut client, &format!("{name}|{subcommand}"));
-        assert_eq!(key_specs(&midi), key_specs(&native), "{name}");
-        for field in [3, 4, 5] {
-            assert_eq!(midi[field], native[field], "field {field} of {name}");
-        }
-        assert_eq!(midi[1], command_info(&mut client, name)[1], "arity of {name}");
-        let midi = client.run(&format!("COMMAND GETKEYS midi.{name} {subcommand} key1"));
-        assert_eq!(midi, client.run(&format!("COMMAND GETKEYS {name} {subcommand} key1")));
-    }
-}
-
-#[test]
-fn getkeys_finds_the_same_keys() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client();
-    for row in twins() {
-        let mut ask = |prefix| {
-            let head = ["COMMAND".to_owned(), "GETKEYS".to_owned()];
-            client.call(&[&head[..], &words(row, prefix)].concat())
-        };
-        let (midi, native) = (ask("midi."), ask(""));
-        assert_eq!(midi, native, "{}", row.name);
-        assert_eq!(midi.is_error(), !has_keys(row), "{}", row.name);
-    }
-    let keys = client.run("COMMAND GETKEYS midi.msetex 2 a 1 b 2 EX 10");
-    assert_eq!(keys, Value::Array(vec![Value::bulk("a"), Value::bulk("b")]));
-    client.ok("ACL SETUSER u reset on +@all ~key*");
-    for (call, allowed) in
-        [("2 key1 a key2 b EX 10", true), ("2 key1 a other b", false), ("2 other a key1 b", false)]
-    {
-        let call: Vec<String> =
-            format!("midi.msetex {call}").split(' ').map(str::to_owned).collect();
-        assert_eq!(dry_run(&mut client, "u", &call) == Value::ok(), allowed, "{call:?}");
-    }
-    for row in ["populate 3 x", "import x", "export x", "jobs", "info"] {
-        assert!(client.run(&format!("COMMAND GETKEYS midi.{row}")).is_error(), "{row}");
-    }
-}
-
-#[test]
-fn every_command_is_documented() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client().resp3();
-    for row in &ROWS {
-        let name = format!("midi.{}", row.name);
-        let docs =
-            client.run(&format!("COMMAND DOCS {name}")).map().remove(&name).expect("docs").map();
-        assert!(docs["summary"].text().ends_with('.'), "{name}");
-        assert!(docs["complexity"].text().starts_with("O("), "{name}");
-        assert_eq!(docs["module"].text(), "midi");
-        assert_eq!(docs["since"].text(), "0.1.0");
-        let arguments = docs.get("arguments").map_or(Vec::new(), |list| list.clone().array());
-        let names: Vec<_> =
-            arguments.iter().map(|argument| argument.clone().map()["name"].text()).collect();
-        assert_eq!(names.join(" "), row.arguments, "{name}");
-    }
-}
-
-/// The words in a command's documentation.
-fn tokens(docs: &Value, found: &mut BTreeSet<String>) {
-    match docs {
-        Value::Map(pairs) => {
-            for (name, value) in pairs {
-                if name.text() == "token" {
-                    found.insert(value.text());
-                }
-                tokens(value, found);
-            }
-        }
-        Value::Array(list) => list.iter().for_each(|value| tokens(value, found)),
-        _ => {}
-    }
-}
-
-#[test]
-fn the_documentation_names_the_same_words() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client().resp3();
-    for row in twins() {
-        let mut words_of = |name: String| {
-            let mut found = BTreeSet::new();
-            tokens(&client.run(&format!("COMMAND DOCS {name}")), &mut found);
-            found
-        };
-        let (mut midi, native) =
-            (words_of(format!("midi.{}", row.name)), words_of(row.name.into()));
-        // Words of SET that some hosts are too old to have.
-        midi.retain(|word| row.name != "set" || !word.starts_with("IF") || native.contains(word));
-        // Redis 7.0 does not document BITOP's operations, and newer hosts have more of them.
-        if row.name == "bitop" {
-            continue;
-        }
-        assert_eq!(midi, native, "{}", row.name);
-    }
-}
-
-/// Calls of SET. Its options decide what happens to the key.
-const SETS: [&str; 5] = ["key1 v", "key1 v NX", "key1 GET", "key1 v get", "key1 v EX 10 XX GET"];
-
-/// The same for BITFIELD.
-const BITFIELDS: [&str; 10] = [
-    "key1",
-    "key1 GET u8 0",
-    "key1 GET u8 0 set u8 0 1",
-    "key1 OVERFLOW FAIL INCRBY u8 0 1",
-    "key1 OVERFLOW FAIL GET u8 0",
-    // Wrong ones.
-    "key1 GET REPLACE",
-    "key1 GET set 0",
-    "key1 OVERFLOW set",
-    "key1 SET u8 0",
-    "key1 GET u8 0 NOSUCH",
-];
-
-/// On both doors and in ACL rules, a command reads or writes the same keys as the host's command.
-#[test]
-fn getkeysandflags_say_what_happens_to_keys() {
-    let ported = Ported::start(Mode::Adaptive.builder());
-    let (mut host, mut port) = (ported.host(), ported.client());
-    let ask = |client: &mut Client, call: &str| {
-        let keys = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
-        if keys.is_error() {
-            return vec![(keys.text(), BTreeSet::new())];
-        }
-        let keys = keys.array().into_iter().map(Value::array);
-        keys.map(|mut key| (key.remove(0).text(), texts(key.remove(0)))).collect()
-    };
-    let others =
-        twins().filter(|row| has_keys(row)).map(|row| format!("{} {}", row.name, row.call));
-    let sets = SETS.iter().map(|call| format!("set {call}"));
-    let bitfields = BITFIELDS.iter().map(|call| format!("bitfield {call}"));
-    for call in others.chain(sets).chain(bitfields) {
-        let native = ask(&mut host, &call);
-        assert_eq!(ask(&mut host, &format!("midi.{call}")), native, "{call}");
-        assert_eq!(ask(&mut port, &call), native, "{call} on the port");
-        assert_eq!(ask(&mut port, &format!("midi.{call}")), native, "midi.{call} on the port");
-    }
-    // As in Redis 8.4.
-    for (call, flags) in [
-        ("set key1 v IFEQ x", "RW update"),
-        ("set key1 v IFDNE x GET", "RW access update"),
-        ("delifeq key1 x", "RM delete"),
-        ("delex key1", "RM delete"),
-        ("delex key1 IFNE x", "RW delete"),
-    ] {
-        let flags = flags.split(' ').map(str::to_owned).collect();
-        let expected = vec![("key1".to_owned(), flags)];
-        assert_eq!(ask(&mut host, &format!("midi.{call}")), expected, "{call}");
-        assert_eq!(ask(&mut port, call), expected, "{call} on the port");
-    }
-}
-
-/// The reply of ACL DRYRUN to a call.
-fn dry_run(client: &mut Client, user: &str, call: &[String]) -> Value {
-    let head = ["ACL", "DRYRUN", user].map(str::to_owned);
-    client.call(&[&head[..], call].concat())
-}
-
-/// The call with keys that do not match `key*`.
-fn elsewhere(call: &[String]) -> Vec<String> {
-    let moved = call[1..].iter().map(|word| word.replace("key", "other"));
-    std::iter::once(call[0].clone()).chain(moved).collect()
-}
-
-#[test]
-fn acl_rules_name_commands_and_keys() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client();
-    for row in &ROWS {
-        let name = format!("midi.{}", row.name);
-        client.ok(&format!("ACL SETUSER u reset on -@all +{name} ~key*"));
-        let call = words(row, "midi.");
-        assert_eq!(dry_run(&mut client, "u", &call), Value::ok(), "{name}");
-        assert_eq!(
-            dry_run(&mut client, "u", &elsewhere(&call)) != Value::ok(),
-            has_keys(row),
-            "{name}"
-        );
-        for other in ROWS.iter().filter(|other| other.name != row.name) {
-            let reply = dry_run(&mut client, "u", &words(other, "midi."));
-            assert_ne!(reply, Value::ok(), "{} for a user of {name} alone", other.name);
-        }
-    }
-}
-
-#[test]
-fn acl_key_permissions_are_those_of_the_host() {
-    let server = Mode::Adaptive.server();
-    let mut client = server.client();
-    let mut different = Vec::new();
-    for pattern in [
-        "~key*",
-        "%R~key*",
-        "%W~key*",
-        "%RW~key*",
-        "~key1",
-        "%R~key* %W~key1",
-        "~nosuch",
-        "resetkeys",
-    ] {
-        client.ok(&format!("ACL SETUSER u reset on +@all {pattern}"));
-        for row in twins() {
-            let calls: &[&str] = match row.name {
-                "set" => &SETS,
-                "bitfield" => &BITFIELDS,
-                _ => &[row.call],
-            };
-            for call in calls {
-                let row = Row { call, ..*row };
-                let midi = dry_run(&mut client, "u", &words(&row, "midi.")).text();
-                let native = dry_run(&mut client, "u", &words(&row, "")).text();
-                if midi.replace("midi.", "") != native {
-                    different.push(format!(
-                        "{} {call} with {pattern}: {midi} and not {native}",
-                        row.name
-                    ));
-                }
-            }
-        }
-    }
-    assert!(different.is_empty(), "{different:#?}");
-}
-
-#[test]
-fn acl_rules_are_enforced() {
-    in_all_modes(|_, server| {
-        let mut client = server.client();
-        client.ok("MIDI.MSET key1 1 other 2");
-        client.ok("ACL SETUSER reader on nopass -@all +multi +exec +midi.get +midi.mget ~key*");
-        client.ok("AUTH reader x");
-        assert_eq!(client.run("MIDI.GET key1"), Value::bulk("1"));
-        for line in [
-            "MIDI.GET other",
-            "MIDI.MGET key1 other",
-            "MIDI.SET key1 2",
-            "MIDI.KEYS *",
-            "MIDI.FLUSHALL",
-        ] {
-            let reply = client.run(line);
-            assert!(reply.is_error() && reply.text().starts_with("NOPERM"), "{line}: {reply:?}");
-        }
-        let mut admin = server.client();
-        assert_eq!(
-            admin.run("MIDI.MGET key1 other"),
-            Value::Array(vec![Value::bulk("1"), Value::bulk("2")])
-        );
-        // In a transaction as well.
-        client.ok("MULTI");
-        assert!(client.run("MIDI.SET key1 2").is_error());
-        assert!(client.run("EXEC").is_error());
-    });
-}
-
-/// All sections, with the first fields of each.
-const SECTIONS: [(&str, &[&str]); 10] = [
-    ("shards", &["shards", "threads", "safemode", "version", "panics"]),
-    ("keyspace", &["db0", "db3"]),
-    (
-        "persistence",
-        &[
-            "changes",
-            "last_save_time",
-            "last_save_keys",
-            "last_save_bytes",
-            "last_save_usec",
-            "last_save_status",
-            "failed_saves",
-            "forks",
-            "last_fork_pause_usec",
-            "longest_fork_pause_usec",
-            "last_load_keys",
-            "last_load_msec",
-            "loading",
-            "mode",
-            "journal_tail_runs",
-            "journal_tail_bytes",
-            "journal_tail_age_msec",
-            "journal_batches",
-            "journal_runs",
-            "journal_records",
-            "journal_bytes",
-            "journal_usec_until_logged",
-            "journal_usec_until_safe",
-            "journal_undone_runs",
-            "journal_position",
-            "journal_logged_position",
-            "journal_safe_position",
-            "journal_reads_wait",
-            "journal_skips_fsyncs_beside_children",
-            "journal_for_replicas",
-            "clients_in_wait",
-        ],
-    ),
-    (
-        "memory",
-        &[
-            "table_bytes",
-            "bytes_per_key",
-            "kept_arguments",
-            "watched_names",
-            "watched_bytes",
-            "evictable_host_keys",
-        ],
-    ),
-    ("expiry", &["expiring_keys", "expired_keys"]),
-    ("dispatch", &["dispatch", "ran_at_once", "queued", "queue_depth"]),
-    ("workers", &["worker0", "worker1"]),
-    ("net", &["port_state"]),
-    ("jobs", &["jobs_running", "jobs_started"]),
-    (
-        "commandstats",
-        &["cmdstat_get", "cmdstat_set", "cmdstat_mset", "cmdstat_expire", "cmdstat_keys"],
-    ),
-];
-
-/// Some work for the reports to show.
-fn some_work(server: &Server) {
-    let mut client = server.client();
-    for line in [
-        "MIDI.SET a 1 EX 1000",
-        "MIDI.MSET b 2 c 3",
-        "MIDI.GET a",
-        "MIDI.GET nosuch",
-        "MIDI.KEYS *",
-    ] {
-        assert!(!client.run(line).is_error(), "{line}");
-    }
-    client.ok("SELECT 3");
-    client.ok("MIDI.SET a 1");
-    client.run("MIDI.EXPIRE a 1000");
-    server.wait_until_idle();
-}
-
-/// The sections of INFO's text, in either protocol version.
-fn sections(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
-    let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let mut section = String::new();
-    let text = text.strip_prefix("txt:").unwrap_or(text);
-    for line in text.split("\r\n").filter(|line| !line.is_empty()) {
-        if let Some(name) = line.strip_prefix("# ") {
-            section = name.to_owned();
-            found.entry(section.clone()).or_default();
-        } else {
-            let (name, value) =
-                line.split_once(':').unwrap_or_else(|| panic!("not a field: {line:?}"));
-            found.get_mut(&section).expect("a section").insert(name.to_owned(), value.to_owned());
-        }
-    }
-    found
-}
-
-#[track_caller]
-fn check_section(found: &BTreeMap<String, BTreeMap<String, String>>, name: &str, fields: &[&str]) {
-    let section =
-        found.get(&format!("midi_{name}")).unwrap_or_else(|| panic!("no {name}: {found:?}"));
-    let expected: BTreeSet<_> = fields.iter().map(|field| format!("midi_{field}")).collect();
-    assert_eq!(section.keys().cloned().collect::<BTreeSet<_>>(), expected, "{name}");
-}
-
-#[test]
-fn info_has_midis_sections() {
-    in_all_modes(|mode, server| {
-        some_work(server);
-        for mut client in [server.client(), server.client().resp3()] {
-            for (name, fields) in SECTIONS {
-                let found = sections(&client.run(&format!("INFO midi_{name}")).text());
-                assert_eq!(found.len(), 1, "{name}");
-                check_section(&found, name, fields);
-            }
-            for all in ["everything", "modules"] {
-                let found = sections(&client.run(&format!("INFO {all}")).text());
-                let present =
-                    SECTIONS.iter().filter(|(name, _)| found.contains_key(&format!("midi_{name}")));
-                assert_eq!(present.count(), SECTIONS.len(), "INFO {all}");
-            }
-            assert!(client.info("server").contains_key("redis_version"));
-        }
-        check_values(server, mode);
-    });
-}
-
-fn check_values(server: &Server, mode: Mode) {
-    let mut client = server.client();
-    let mut field = |section: &str, name: &str| {
-        client.info(&format!("midi_{section}"))[&format!("midi_{name}")].clone()
-    };
-    assert_eq!(field("shards", "threads"), "2");
-    assert_eq!(field("shards", "shards"), "1024");
-    assert_eq!(field("shards", "panics"), "0");
-    assert_eq!(field("shards", "safemode"), if mode == Mode::Safe { "yes" } else { "no" });
-    assert_eq!(field("keyspace", "db0"), "keys=3,expires=1");
-    assert_eq!(field("keyspace", "db3"), "keys=1,expires=1");
-    assert_eq!(field("expiry", "expiring_keys"), "2");
-    assert_eq!(field("persistence", "changes"), "5");
-    assert_eq!(field("persistence", "mode"), "fast");
-    assert_eq!(field("dispatch", "dispatch"), if mode == Mode::Pool { "pool" } else { "adaptive" });
-    assert!(field("commandstats", "cmdstat_get").starts_with("calls=2,usec="));
-    assert!(field("commandstats", "cmdstat_set").starts_with("calls=2,usec="));
-    assert!(field("commandstats", "cmdstat_mset").contains(",usec_per_call="));
-    assert!(field("workers", "worker1").starts_with("commands="));
-    let bytes: i64 = field("memory", "table_bytes").parse().expect("a number");
-    assert!(bytes > 0 && bytes < 1 << 20, "{bytes}");
-}
-
-#[test]
-fn midi_info_tells_the_same() {
-    in_all_modes(|_, server| {
-        some_work(server);
-        let mut client = server.client();
-        let all = sections(&client.run("MIDI.INFO").text());
-        assert_eq!(all.len(), SECTIONS.len());
-        for (name, fields) in SECTIONS {
-            check_section(&all, name, fields);
-            for line in
-                [format!("MIDI.INFO {name}"), format!("midi.info MIDI_{}", name.to_uppercase())]
-            {
-                let one = sections(&client.run(&line).text());
-                assert_eq!(one.keys().collect::<Vec<_>>(), [&format!("midi_{name}")], "{line}");
-                check_section(&one, name, fields);
-            }
-        }
-        let two = sections(&client.run("MIDI.INFO workers dispatch nosuch").text());
-        assert_eq!(two.keys().collect::<Vec<_>>(), ["midi_dispatch", "midi_workers"]);
-        assert_eq!(client.run("MIDI.INFO nosuch"), Value::bulk(""));
-        for word in ["all", "everything", "default"] {
-            assert_eq!(
-                sections(&client.run(&format!("MIDI.INFO {word}")).text()).len(),
-                SECTIONS.len()
-            );
-        }
-        let mut client = server.client().resp3();
-        let Value::Verbatim(text) = client.run("MIDI.INFO shards") else { panic!("not verbatim") };
-        assert!(text.starts_with(b"txt:# midi_shards\r\nmidi_shards:1024\r\n"));
-    });
-}
-
-#[test]
-fn help_has_a_line_for_every_command() {
-    in_all_modes(|_, server| {
-        let two = server.client().run("MIDI.HELP");
-        assert_eq!(server.client().resp3().run("MIDI.HELP"), two);
-        let lines = two.array();
-        assert_eq!(lines.len(), ROWS.len());
-        for row in &ROWS {
-            let begin = format!("MIDI.{} -- ", row.name.to_uppercase());
-            assert_eq!(
-                lines.iter().filter(|line| line.text().starts_with(&begin)).count(),
-                1,
-                "{begin}"
-            );
-        }
-        for line in ["MIDI.HELP x", "MIDI.HELP GET SET"] {
-            let reply = server.client().run(line);
-            assert_eq!(
-                reply,
-                Value::error("ERR wrong number of arguments for 'midi.help' command")
-            );
-        }
-    });
-}
-
-/// The fields of a job, in RESP2 order.
-const JOB_FIELDS: [&str; 8] =
-    ["id", "command", "database", "client", "door", "done", "total", "elapsed"];
-
-/// More keys than POPULATE makes before the test ends it.
-const MANY: i64 = 30_000_000;
-
-/// A client with a running POPULATE in database 2.
-fn populating(server: &Server) -> Client {
-    let mut client = server.client();
-    client.ok("SELECT 2");
-    client.send_line(&format!("MIDI.POPULATE {MANY}"));
-    let mut watcher = server.client();
-    wait_until("it runs", || !watcher.run("MIDI.JOBS").array().is_empty());
-    client
-}
-
-#[test]
-fn jobs_shows_what_runs() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
-        let server = mode.server();
-        let (mut two, mut three) = (server.client(), server.client().resp3());
-        assert_eq!(two.run("MIDI.JOBS"), Value::Array(vec![]));
-        assert_eq!(three.run("MIDI.JOBS"), Value::Array(vec![]));
-        let mut busy = populating(&server);
-        let jobs = two.run("midi.jobs").array();
-        assert_eq!(jobs.len(), 1);
-        let flat = jobs[0].clone().array();
-        let names: Vec<_> = flat.iter().step_by(2).map(Value::text).collect();
-        assert_eq!(names, JOB_FIELDS);
-        check_job(&jobs[0]);
-        let jobs = three.run("MIDI.JOBS").array();
-        assert!(matches!(&jobs[0], Value::Map(pairs) if pairs.len() == 8), "{jobs:?}");
-        check_job(&jobs[0]);
-        let line = &two.info("midi_jobs")["midi_job1"];
-        assert!(
-            line.starts_with("command=populate,db=2,client=") && line.contains(",door=host,"),
-            "{line}"
-        );
-        two.ok("MIDI.JOBS CANCEL 1");
-        assert!(busy.read().is_error());
-        server.wait_until_idle();
-    }
-}
-
-#[track_caller]
-fn check_job(job: &Value) {
-    let job = job.clone().map();
-    assert_eq!(job["id"], Value::Integer(1));
-    assert_eq!(job["database"], Value::Integer(2));
-    assert_eq!(job["command"], Value::bulk("populate"));
-    assert_eq!(job["total"], Value::Integer(MANY));
-    assert!((0..=MANY).contains(&job["done"].integer()));
-    assert!(job["client"].integer() > 0 && job["elapsed"].integer() >= 0);
-}
-
-#[test]
-fn jobs_cancel_ends_a_job() {
-    for mode in [Mode::Adaptive, Mode::Pool] {
-        let server = mode.server();
-        let mut client = server.client();
-        client.ok("SELECT 2");
-        let mut busy = populating(&server);
-        for line in ["MIDI.JOBS CANCEL 2", "MIDI.JOBS CANCEL 0", "MIDI.JOBS CANCEL -1"] {
-            assert_eq!(client.run(line), Value::error("ERR no such job"), "{line}");
-        }
-        assert_eq!(client.run("midi.jobs cancel 1"), Value::ok());
-        assert_eq!(busy.read(), Value::error("ERR job 1 was cancelled by MIDI.JOBS CANCEL"));
-        server.wait_until_idle();
-        assert_eq!(client.run("MIDI.JOBS CANCEL 1"), Value::error("ERR no such job"));
-        let left = client.integer("MIDI.DBSIZE");
-        assert!(left < MANY, "{left}");
-        busy.ok("MIDI.FLUSHDB SYNC");
-        busy.ok("MIDI.POPULATE 10");
-        assert_eq!(busy.integer("MIDI.DBSIZE"), 10);
-    }
-}
-
-#[test]
-fn jobs_refuses_wrong_arguments() {
-    in_all_modes(|_, server| {
-        let mut client = server.client();
-        for line in
-            ["MIDI.JOBS LIST", "MIDI.JOBS CANCEL", "MIDI.JOBS CANCEL 1 2", "MIDI.JOBS KILL 1"]
-        {
-            assert_eq!(client.run(line), Value::error("ERR syntax error"), "{line}");
-        }
-        let reply = client.run("MIDI.JOBS CANCEL abc");
-        assert_eq!(reply, Value::error("ERR value is not an integer or out of range"));
-    });
 }

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acl;
 mod always;
 mod always_pauses;
 mod aof;
@@ -28,6 +29,7 @@ mod copies;
 mod copy;
 mod copy_jobs;
 mod counters;
+mod described;
 mod differential;
 mod disk;
 mod dispatch;
@@ -40,10 +42,13 @@ mod forks;
 mod hardened;
 mod import_mode;
 mod increx;
+mod info;
+mod jobs;
 mod keys;
 mod keyspace_digest;
 mod large;
 mod lcs;
+mod limits;
 mod linearizability;
 mod loading;
 mod log_size;

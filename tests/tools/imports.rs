@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::layout::{all_sources, code, without_tests};
 
 /// No more files than this may import each other in a cycle.
-const CIRCLE_FILES: usize = 4;
+pub const CIRCLE_FILES: usize = 4;
 
 /// Messages that carry work for the whole engine name its type, and call nothing of it.
 const NAMES_ONLY: [&str; 2] = ["src/engine/context/main.rs", "src/engine/context/workers.rs"];
 
 type Path = Vec<String>;
-type Edges = BTreeMap<String, BTreeSet<String>>;
+pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// One `use`: the name that it introduces, and the path behind it.
 struct Import {
@@ -164,7 +164,7 @@ fn within(
 }
 
 /// The files of its layer that each file uses.
-fn edges(sources: &[(String, String)]) -> Edges {
+pub fn edges(sources: &[(String, String)]) -> Edges {
     let modules: Modules =
         sources.iter().map(|(file, text)| (module_path(file), read(file, text))).collect();
     let mut edges = Edges::new();
@@ -191,7 +191,7 @@ fn edges(sources: &[(String, String)]) -> Edges {
 }
 
 /// Files that reach each other; each group once.
-fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
+pub fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let reached = |from: &String| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
         while let Some(file) = open.pop() {

@@ -8,6 +8,7 @@ mod docs;
 mod docs_pages;
 mod imports;
 mod layout;
+mod methods;
 mod programs;
 mod redis_suite;
 mod run;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Ledger;

@@ -67,6 +67,7 @@ pub(in crate::engine) struct Refusals {
     is_full: AtomicBool,
 }
 
+/// Refusals in order. Not crossbeam's queue: each refusal is compared with those that wait.
 struct PendingRefusals {
     list: VecDeque<Refusal>,
     /// The main thread has been called, and will take them.

@@ -12,7 +12,7 @@ use crate::limits::LOAD_WAITING_BYTES;
 pub(super) struct Queue(Mutex<QueueState>);
 
 struct QueueState {
-    /// Texts that some share is not through with.
+    /// Texts that some share is not through with. Not crossbeam's queue: every share reads each.
     texts: VecDeque<Arc<Vec<u8>>>,
     /// Bytes of these.
     bytes: usize,

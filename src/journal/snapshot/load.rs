@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::error::{Fault, LoadError};
 use super::format::{self, Header, Tally};
-use super::intake::{Inserter, Intake, Offered, RawFrame};
+use super::inserter::Inserter;
+use super::intake::{Intake, Offered, RawFrame};
 use super::numbers::{END, ENTRIES, HEADER, LARGE_ENTRY, VERSION};
 use crate::command::Reply;
 use crate::engine::{Engine, Slice, Staging, Task, Work};

@@ -7,6 +7,7 @@
 
 mod error;
 mod format;
+mod inserter;
 mod intake;
 mod load;
 mod numbers;

@@ -37,7 +37,9 @@ impl Tested {
         let hash = self.hasher.hash(key);
         match self.table.find(hash, key) {
             Some(found) => self.table.overwrite(found, Value::Inline(key), expire_at),
-            None => self.table.insert(&self.hasher, hash, key, Value::Inline(key), expire_at),
+            None => {
+                self.table.put(&self.hasher, hash, Entry::new(key, Value::Inline(key), expire_at))
+            }
         }
         self.model.insert(key.to_vec(), expire_at);
     }

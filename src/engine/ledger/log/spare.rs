@@ -7,7 +7,7 @@ use super::open_run::OpenRun;
 const SPARE_RUNS: usize = 256;
 const SPARE_BYTES: usize = 4 << 20;
 
-/// Runs to be used again.
+/// Runs to be used again. Not crossbeam's queue: they have a bound in bytes, too.
 #[derive(Default)]
 pub(in crate::engine::ledger) struct SpareRuns {
     /// Each with the bytes that it still keeps.
