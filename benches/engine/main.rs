@@ -144,7 +144,7 @@ fn engine(workers: usize, shards: usize) -> Arc<Engine> {
     let settings = Settings { keep_bytes: AtomicUsize::new(1 << 20), ..Settings::default() };
     let engine = Engine::new(config, settings, Box::new(|| {})).expect("eventfds");
     // No host is loading its data.
-    engine.set_gates(locked(), Gates::OPEN);
+    engine.ledger.set_gates(locked(), Gates::OPEN);
     Arc::new(engine)
 }
 
@@ -187,8 +187,8 @@ fn call<'a>(engine: &Engine, command: usize, list: &'a [&'a [u8]]) -> Call<'a> {
         command,
         args: Args::new(list),
         db: 0,
-        now: Now::lazy(engine.config.clock),
-        limits: engine.settings.limits(16 << 10),
+        now: Now::lazy(engine.config().clock),
+        limits: engine.settings().limits(16 << 10),
         prefix: "midi.",
         author: Author::Nobody,
     }

@@ -38,9 +38,9 @@ pub fn snapshot(count: u64) {
         strings.0.clear();
         let start = Instant::now();
         let mut lend = |shard: u32, look: &mut dyn FnMut(&Store)| {
-            let held = from.shard(shard).token.try_take().expect("one thread");
+            let held = from.shards().get(shard).token.try_take().expect("one thread");
             look(&held);
-            from.release(from.worker_slot(0), shard, held);
+            from.ledger.release(from.worker_slot(0), shard, held);
         };
         snapshot::save(&from, &mut lend, &mut strings, &mut |_| ());
         println!("  save                           {:>6.1}", per_key(start));
@@ -51,7 +51,7 @@ pub fn snapshot(count: u64) {
             0 => Vec::new(),
             _ => Workers::start(&to, || (), Vec::new()).expect("threads"),
         };
-        let staging = Arc::new(Staging::new(&to));
+        let staging = Arc::new(Staging::new(to.shards()));
         strings.1 = 0;
         let (start, busy) = (Instant::now(), processor_time(libc::CLOCK_PROCESS_CPUTIME_ID));
         let version = snapshot::VERSION;
@@ -62,13 +62,13 @@ pub fn snapshot(count: u64) {
         let busy = busy.as_nanos() as f64 / count as f64;
         let staging = Arc::into_inner(staging).expect("the only one");
         let start = Instant::now();
-        to.install(locked(), staging);
+        staging.install(&to.ledger, locked());
         let install = start.elapsed().as_micros();
         println!(
             "  load, {workers} workers' threads       {load:>6.1}   processors {busy:>6.1}   \
              install {install} us in all"
         );
-        to.workers().stop();
+        to.context().workers.stop();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }

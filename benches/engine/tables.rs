@@ -268,7 +268,7 @@ pub fn bytes_child(count: &str, size: &str) {
         entries += block_bytes(3 + key.bytes().len() + size);
     }
     let per_key = |bytes: usize| bytes as f64 / count as f64;
-    let books = engine.books.totals().bytes as usize;
+    let books = engine.ledger.books.totals().bytes as usize;
     println!(
         "  {count:>9}  {size:>10}  {:>6.1}  {:>8.1}  {:>6.1}",
         per_key(books - content),

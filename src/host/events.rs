@@ -15,7 +15,7 @@ use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
 use super::users::USERS;
 use super::{descriptors, guarded, kept, lock, modules, notifications, output, turn, unit, watch};
-use crate::engine::{ChangedBy, Locked, Waker};
+use crate::engine::{ChangedBy, Locked, Waker, free_later};
 
 /// Rounds of answering before the main loop continues; completions that keep coming wait for the
 /// next turn.
@@ -155,7 +155,7 @@ fn on_loop(ctx: Ctx<'_>, sub: u64) {
 fn after_sleep(ctx: Ctx<'_>) {
     let (here, locked) = (instance(), ctx.locked());
     // From here on a message for the main thread needs no wake-up.
-    here.engine.main.awake(locked);
+    here.engine.context().main.awake(locked);
     // Work under the lock counts turns, and messages have a budget in each.
     lock::main_turned(locked);
     here.budget.renew();
@@ -223,9 +223,9 @@ fn before_sleep(ctx: Ctx<'_>) {
     if !may_sleep || has_logged || asks_replicas {
         // More keeps coming, something is left over, replies wait for what has been logged, or a
         // timer is due.
-        engine.main.awake(locked);
+        engine.context().main.awake(locked);
         if !here.journal.left_unread.take() {
-            engine.outside.wake_main();
+            engine.context().outside.wake_main();
         }
     }
 }
@@ -237,7 +237,7 @@ fn on_cron(ctx: Ctx<'_>) {
     watch::on_cron(ctx.locked());
     confirmed::may_change();
     lost::on_cron(ctx);
-    instance().engine.log.clear_spares();
+    instance().engine.ledger.log.clear_spares();
     instance().engine.allow_more_refusals(ctx.locked());
 }
 
@@ -362,8 +362,8 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     }
     let _logging = Logging::begin(ctx);
     // Last: what is freed then is in no table.
-    let remains = here.engine.flush(locked, u32::try_from(db).ok(), ChangedBy::Host);
-    here.engine.free_later(remains);
+    let remains = here.engine.ledger.flush(locked, u32::try_from(db).ok(), ChangedBy::Host);
+    free_later(&here.engine, remains);
 }
 
 /// The host's SWAPDB acts on midi's keys too, as its FLUSHALL does.
@@ -373,6 +373,6 @@ fn on_swap(ctx: Ctx<'_>, swap: &raw::RedisModuleSwapDbInfo) {
         loading::take_effect(ctx.locked());
         instance().gates.check(ctx);
         let _logging = Logging::begin(ctx);
-        instance().engine.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
+        instance().engine.ledger.swap_dbs(ctx.locked(), a, b, ChangedBy::Host);
     }
 }

@@ -52,7 +52,7 @@ impl HostGates {
         if here.active_expiry.before_sleep(ctx) {
             self.may_change();
         }
-        if self.stale.get() || here.engine.books.wants_credit() {
+        if self.stale.get() || here.engine.ledger.admission.wants_credit() {
             self.refresh(ctx);
         } else if self.ports.get() || here.engine.gates().has(Gates::WORKERS_PAUSED) {
             self.look(ctx);
@@ -210,7 +210,7 @@ impl HostGates {
             .and_if(!replica && self.imports.get(), Gates::IMPORTING)
             .and_if(here.active_expiry.rests(), Gates::NO_ACTIVE_EXPIRY)
             .and_if(here.backlog.may_be_there(), Gates::BACKLOG);
-        here.engine.set_gates(locked, gates);
+        here.engine.ledger.set_gates(locked, gates);
     }
 
     /// Whether the EXEC still runs in which the host has become a replica.

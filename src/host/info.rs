@@ -73,7 +73,7 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
         &format!("{:.1}", if keys > 0 { bytes as f64 / keys as f64 } else { 0.0 }),
     );
     sink.field("kept_arguments", &kept::count().to_string());
-    let (watched, watched_bytes) = engine.marks();
+    let (watched, watched_bytes) = engine.ledger.marks();
     sink.field("watched_names", &watched.to_string());
     sink.field("watched_bytes", &watched_bytes.to_string());
     sink.field("evictable_host_keys", instance().eviction.evictable_host_keys());
@@ -82,7 +82,7 @@ fn memory(engine: &Engine, sink: &mut dyn InfoSink) {
 fn persistence(engine: &Engine, sink: &mut dyn InfoSink) {
     let mut number = |name: &str, value: u64| sink.field(name, &value.to_string());
     let saves = *instance().saves.lock();
-    number("changes", engine.books.changes());
+    number("changes", engine.ledger.books.changes());
     number("last_save_time", saves.time);
     number("last_save_keys", saves.last.keys);
     number("last_save_bytes", saves.last.bytes);

@@ -173,7 +173,7 @@ impl Loaded {
 
     /// Ends the workers, which the host does not.
     pub fn stop_workers(&self) {
-        self.engine.workers().stop();
+        self.engine.context().workers.stop();
         self.workers.lock().drain(..).for_each(|worker| _ = worker.join());
     }
 }

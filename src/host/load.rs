@@ -85,12 +85,12 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
         Box::leak(Box::new(Waker::new().map_err(|error| error.to_string())?));
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
-    engine.outside.on_ask_host(|locked| instance().gates.ask_host(locked));
-    engine.outside.on_log(journal::may_log_here, Box::new(journal::write));
+    engine.context().outside.on_ask_host(|locked| instance().gates.ask_host(locked));
+    engine.context().outside.on_log(journal::may_log_here, Box::new(journal::write));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
-    engine.on_watched_change(watch::tell);
-    engine.outside.meet_host(Box::new(TheHost::new(ctx)));
+    engine.ledger.on_watched_change(watch::tell);
+    engine.context().outside.meet_host(Box::new(TheHost::new(ctx)));
     instance().renamed.note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
@@ -156,7 +156,7 @@ fn prepare_ports(
             renamed::note_for_ports(ctx);
             import_source::prepare(ctx);
             instance().gates.ports.set(true);
-            descriptors::reserve(ctx, &engine.settings);
+            descriptors::reserve(ctx, &engine.settings());
         }
         Some(obstacle) => {
             log(

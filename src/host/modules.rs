@@ -12,7 +12,7 @@ pub fn is_midi_alone() -> bool {
 /// Asks the host for its list if that may have changed. Between commands.
 pub fn refresh(ctx: Ctx<'_>) {
     if instance().modules_may_change.take() {
-        instance().engine.outside.set_modules(list(ctx));
+        instance().engine.context().outside.set_modules(list(ctx));
     }
 }
 

@@ -94,10 +94,10 @@ fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 /// True if all of those have been sent.
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
-    let is_told = || engine.notifications_sent() >= number;
-    if engine.has_notifications() || engine.has_notification_backlog() {
+    let is_told = || engine.ledger.notifications.sent() >= number;
+    if engine.ledger.notifications.are_waiting() || engine.ledger.admission.has_notification_backlog() {
         instance().budget.spend(|| !is_told() && tell_next(locked));
-        engine.make_room_for_notifications(locked);
+        engine.ledger.make_room_for_notifications(locked);
     }
     is_told()
 }

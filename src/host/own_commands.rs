@@ -5,7 +5,7 @@ use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
-use crate::engine::{Call, Doing, Engine, Gate, JobOwner, JobReply, Locked};
+use crate::engine::{Call, Intent, Engine, Gate, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` if a job will answer.
 ///
@@ -43,7 +43,7 @@ pub fn run_for_port(
 ) {
     let engine = &*instance().engine;
     let mut client = Some((owner, reply));
-    let result = match engine.ledger.gate(Doing::Late(call)) {
+    let result = match engine.ledger.gate(Intent::Late(call)) {
         Gate::Refuse(error) => Err(error),
         Gate::Go | Gate::Wait => {
             let mut wait = || client.take();

@@ -53,13 +53,13 @@ impl Messages {
     /// Takes the messages that have come, once those before them have been handled.
     #[inline]
     fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
-        if self.has_paused.load(Ordering::Relaxed) && !engine.are_workers_paused() {
+        if self.has_paused.load(Ordering::Relaxed) && !engine.ledger.admission.are_workers_paused() {
             self.has_paused.store(false, Ordering::Relaxed);
             let paused = std::mem::take(&mut *self.paused.lock());
             paused.into_iter().for_each(|message| self.put_off(message));
         }
         let has_put_off = self.has_put_off.load(Ordering::Relaxed);
-        let has_new = !engine.main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
+        let has_new = !engine.context().main.is_empty() && !self.has_waiting.load(Ordering::Relaxed);
         if !has_put_off && !has_new {
             return;
         }
@@ -71,11 +71,11 @@ impl Messages {
             put_off.append(&mut waiting.messages);
             waiting.messages = put_off;
         } else if waiting.messages.is_empty() {
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
         }
         waiting.batch += 1;
         // Read afterwards: a sender leaves its notifications before it sends its message.
-        waiting.notifications = engine.notifications_so_far(locked);
+        waiting.notifications = engine.ledger.notifications.so_far(locked);
         self.has_waiting.store(!waiting.messages.is_empty(), Ordering::Relaxed);
     }
 
@@ -90,7 +90,7 @@ impl Messages {
     fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
         self.next().or_else(|| {
             let mut waiting = self.waiting.lock();
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
             waiting.batch += 1;
             drop(waiting);
             self.next()
@@ -123,7 +123,7 @@ pub fn turn(locked: Locked<'_>) {
 
 /// Whether something is left over for the next turn.
 pub fn has_left_over(engine: &Engine) -> bool {
-    instance().messages.has_waiting.get() || engine.has_notification_backlog()
+    instance().messages.has_waiting.get() || engine.ledger.admission.has_notification_backlog()
 }
 
 /// Notifies the host of changes, as far as the budget allows.
@@ -148,7 +148,7 @@ fn answer(engine: &Engine, locked: Locked<'_>) {
 }
 
 fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
-    if engine.waits_for_pause(&message) {
+    if engine.ledger.admission.waits_for_pause(&message) {
         return instance().messages.wait_for_pause(message);
     }
     match message {
@@ -160,8 +160,8 @@ fn handle(engine: &Engine, locked: Locked<'_>, message: ForMain) {
         }
         // The tail is logged when the turn ends.
         ForMain::Log => instance().journal.tail_is_due.set(true),
-        ForMain::Finish(position, reply) if position > engine.log.logged() => {
-            engine.wait_for_log(position, ForMain::Finish(position, reply));
+        ForMain::Finish(position, reply) if position > engine.ledger.log.logged() => {
+            engine.context().main.keep_until_logged(position, ForMain::Finish(position, reply));
         }
         ForMain::Finish(position, mut reply) => {
             if engine.ledger.log.is_undone(position) {
@@ -183,7 +183,7 @@ pub fn answer_logged(engine: &Engine, locked: Locked<'_>) {
 /// main loop from turning. Called from the host's event loop.
 pub fn turn_aside(locked: Locked<'_>) {
     let engine = &*instance().engine;
-    let has_messages = instance().messages.has_waiting.get() || !engine.main.is_empty();
+    let has_messages = instance().messages.has_waiting.get() || !engine.context().main.is_empty();
     if !has_messages && !engine.users.are_stale() {
         return;
     }
@@ -199,7 +199,7 @@ pub fn turn_aside(locked: Locked<'_>) {
         let message = instance().messages.next_of_all(engine, locked);
         message.map(|message| guarded((), || handle_aside(engine, locked, message, busy))).is_some()
     });
-    instance().messages.waiting.lock().notifications = engine.notifications_so_far(locked);
+    instance().messages.waiting.lock().notifications = engine.ledger.notifications.so_far(locked);
     if !all_done {
         engine.context().outside.wake_main();
     }

@@ -147,7 +147,7 @@ fn ask(ctx: Ctx<'_>) -> bool {
     }
     if !here.unit.is_open.replace(true) {
         let engine = &here.engine;
-        engine.open_unit(ctx.locked());
+        engine.shards().open_unit(ctx.locked());
         // Commands also run after BEFORE_SLEEP: the main thread must not sleep while it holds
         // shards.
         if engine.context().main.is_asleep() {
@@ -168,6 +168,6 @@ pub fn end_if_over(locked: Locked<'_>) -> bool {
 
 fn end(locked: Locked<'_>) {
     if instance().unit.is_open.take() {
-        instance().engine.end_unit(locked);
+        instance().engine.shards().end_unit(locked);
     }
 }

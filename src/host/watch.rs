@@ -131,7 +131,7 @@ impl WatchCounts {
 /// A tenth of a second has passed: marks of clients that were refused are removed, however few
 /// there are.
 pub fn on_cron(locked: Locked<'_>) {
-    if instance().watches.any_waiting.get() || instance().engine.has_unconfirmed_marks() {
+    if instance().watches.any_waiting.get() || instance().engine.ledger.has_unconfirmed_marks() {
         settle(locked);
     }
 }
@@ -169,7 +169,7 @@ pub fn before_sleep(locked: Locked<'_>) {
         if instance().watches.any_waiting.get() {
             settle(locked);
         }
-        instance().engine.give_up_marks(locked, may_wait);
+        instance().engine.ledger.give_up_marks(locked, may_wait);
     }
 }
 

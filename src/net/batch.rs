@@ -9,7 +9,7 @@ use super::session::{Session, SessionRights};
 use super::shared::count;
 use super::worker::PortWorker;
 use crate::command::{Args, Limits, Named};
-use crate::engine::{Author, Call, Engine, Gate, Outcome, Taking};
+use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
 use crate::store::Now;
 
@@ -165,7 +165,7 @@ impl<'i> CommandBatch<'i> {
         let goes = row.is_on_one_shard(list.len())
             && session.is_plain()
             && row.check_arity(&list).is_ok()
-            && engine.port_gate(row.flags) == Gate::Go
+            && engine.ledger.gate(Intent::OfPort(row.flags)) == Gate::Go
             && session.may(engine, named.number, &list);
         if goes {
             let Named { number, prefix } = named;
@@ -291,7 +291,7 @@ impl<'i> CommandBatch<'i> {
             command: planned.number.into(),
             args: Args::new(&self.args[planned.args.0.into()..planned.args.1.into()]),
             db,
-            now: Now::lazy(engine.config.clock),
+            now: Now::lazy(engine.config().clock),
             limits: *limits,
             prefix: planned.prefix,
             author: Author::Nobody,

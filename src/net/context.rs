@@ -44,7 +44,7 @@ impl<'a> Context<'a> {
         session: &'a mut Session,
         output: &'a mut Vec<u8>,
     ) -> Self {
-        let (settings, said) = (&worker.engine().settings, output.len());
+        let (settings, said) = (&worker.engine().settings(), output.len());
         let most = settings.port.most_output();
         session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
         Context { worker, turn, session, limits: settings.limits(usize::MAX), output, said }
@@ -129,7 +129,7 @@ impl engine::Caller for Context<'_> {
         let user = self.session.user.clone();
         let pending = self.pending();
         let reply = pending.reply().seeing_all();
-        self.engine().send_main_task(Box::new(move |locked, engine, host| {
+        self.engine().context().send_main_task(Box::new(move |locked, engine, host| {
             if pending.is_gone() {
                 return;
             }

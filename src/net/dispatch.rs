@@ -9,7 +9,7 @@ use super::session::{NO_AUTH, State, UserState};
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
 };
-use crate::engine::{Author, Call, Denied, Doing, Gate, Refusal, User};
+use crate::engine::{Author, Call, Denied, Intent, Gate, Refusal, User};
 use crate::store::Now;
 
 /// The result of checking a command.
@@ -57,7 +57,7 @@ pub fn run_command(cx: &mut Context<'_>, args: &Args<'_>) {
 /// A connection's call of a command in the table.
 #[inline]
 fn call<'a>(cx: &Context<'_>, named: Named, args: &Args<'a>) -> Call<'a> {
-    let (Named { number: command, prefix }, config) = (named, &cx.engine().config);
+    let (Named { number: command, prefix }, config) = (named, &cx.engine().config());
     Call {
         command,
         args: *args,
@@ -129,7 +129,7 @@ fn judge_own(cx: &Context<'_>, named: Named, which: PortCommand, args: &Args<'_>
     if let Err(error) = checked {
         return Judged::Refuse(error.text(row.name, args));
     }
-    match cx.engine().own_gate(row.flags, which == PortCommand::Ping) {
+    match cx.engine().ledger.gate(Intent::OfPortAlone(row.flags, which == PortCommand::Ping)) {
         Gate::Go => Judged::Go,
         Gate::Wait => Judged::Wait,
         Gate::Refuse(error) => Judged::Refuse(error.text(row.name, args)),
@@ -165,7 +165,7 @@ fn judge_queued(cx: &Context<'_>, call: &Call<'_>) -> Judged {
     if let Err(text) = checked {
         return Judged::Refuse(text);
     }
-    match cx.engine().port_gate(call.row().flags) {
+    match cx.engine().ledger.gate(Intent::OfPort(call.row().flags)) {
         Gate::Go => {}
         Gate::Wait => return Judged::Wait,
         Gate::Refuse(error) => return Judged::Refuse(error_text(error)),
@@ -181,8 +181,8 @@ fn judge_queued(cx: &Context<'_>, call: &Call<'_>) -> Judged {
 
 /// Refuses to queue a command if memory is short: any queued command takes memory.
 fn check_memory(cx: &Context<'_>) -> Result<(), Error> {
-    match cx.engine().write_refusal(true) {
-        Some(Error::OutOfMemory) => Err(Error::OutOfMemory),
+    match cx.engine().ledger.gate(Intent::Write(true)) {
+        Gate::Refuse(Error::OutOfMemory) => Err(Error::OutOfMemory),
         _ => Ok(()),
     }
 }

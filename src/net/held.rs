@@ -43,7 +43,7 @@ impl HeldConnections {
 
     #[cold]
     fn hold_until(&mut self, worker: &PortWorker, connection: &mut Connection, position: u64) {
-        let log = &worker.engine().log;
+        let log = &worker.engine().ledger.log;
         let is_past = position <= log.safe();
         if is_past && !log.is_undone(position) || replies_after_run(worker) {
             return;
@@ -68,7 +68,7 @@ impl HeldConnections {
 
     /// Whether the log has become safe to a position that connections may wait for.
     pub fn may_release(&self, worker: &PortWorker) -> bool {
-        !self.keys.is_empty() && self.looked_at != worker.engine().log.safe()
+        !self.keys.is_empty() && self.looked_at != worker.engine().ledger.log.safe()
     }
 
     /// Releases the connections that need not wait any more, and returns them.
@@ -81,7 +81,7 @@ impl HeldConnections {
         if !self.may_release(worker) {
             return released;
         }
-        let (safe, now) = (worker.engine().log.safe(), Instant::now());
+        let (safe, now) = (worker.engine().ledger.log.safe(), Instant::now());
         self.looked_at = safe;
         self.keys.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else { return false };
@@ -102,12 +102,12 @@ impl HeldConnections {
 /// Whether `midi.reply-after` is `run`, and counts: not where a read waits for the log.
 fn replies_after_run(worker: &PortWorker) -> bool {
     let engine = worker.engine();
-    engine.settings.port.reply_after_run.load(Ordering::Relaxed) && !engine.log.reads_wait()
+    engine.settings().port.reply_after_run.load(Ordering::Relaxed) && !engine.ledger.log.reads_wait()
 }
 
 fn release_one(worker: &PortWorker, connection: &mut Connection, now: Instant) {
     let Some(wait) = no_longer_held(worker, connection) else { return };
-    if worker.engine().log.is_undone(wait.position) {
+    if worker.engine().ledger.log.is_undone(wait.position) {
         undo_replies(connection);
     }
     let counts = worker.counts();

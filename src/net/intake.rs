@@ -146,7 +146,7 @@ impl<D: Driver> Service<D> {
 
     /// Whether a client has sent more than may wait here. Counts it if so.
     fn is_over_query_limit(&self, connection: &Connection) -> bool {
-        let mut most = self.worker.engine().settings.port.query_limit.load(Ordering::Relaxed);
+        let mut most = self.worker.engine().settings().port.query_limit.load(Ordering::Relaxed);
         if connection.session.user.is_none() {
             most = most.min(UNAUTHENTICATED_QUERY_BYTES);
         }

@@ -23,7 +23,7 @@ pub fn have_main_write(
     question: impl FnOnce(Locked<'_>, &Engine, Option<&dyn Host>) -> Answer + Send + 'static,
 ) {
     let task = task_for(cx, answering(question));
-    cx.engine().send_writing_task(task);
+    cx.engine().context().send_writing_task(task);
 }
 
 /// Sends the main thread a task for a connection, which waits until the task, or whoever gets the
@@ -33,7 +33,7 @@ where
     T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
 {
     let task = task_for(cx, task);
-    cx.engine().send_main_task(task);
+    cx.engine().context().send_main_task(task);
 }
 
 fn task_for<T>(cx: &mut Context<'_>, task: T) -> MainTask

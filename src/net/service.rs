@@ -168,7 +168,7 @@ impl<D: Driver> Service<D> {
     fn run_together(&mut self, first: usize, connections: &mut SlotMap<Key, Connection>) {
         let Service { worker, turn, outbox, held, members, like, input, args, .. } = self;
         let (engine, (db, resp3)) = (worker.engine(), *like);
-        let limits = engine.settings.limits(usize::MAX);
+        let limits = engine.settings().limits(usize::MAX);
         let mut batch = CommandBatch::default();
         for member in &mut members[first..] {
             let Some(connection) = connections.get_mut(member.key) else { continue };
@@ -189,7 +189,7 @@ impl<D: Driver> Service<D> {
         // Where each command's reply ends.
         let mut ends: ArrayVec<usize, AHEAD> = ArrayVec::new();
         let start = outbox.bytes.len();
-        let most = engine.settings.port.most_output().saturating_add(start + HELD_OUTPUT);
+        let most = engine.settings().port.most_output().saturating_add(start + HELD_OUTPUT);
         let mut reply = RespReply::new(&mut outbox.bytes, resp3).up_to(most);
         worker.slot().take_seen();
         let (done, outcome) = batch.run(worker, db, &limits, &mut reply, |end| ends.push(end));
@@ -215,7 +215,7 @@ impl<D: Driver> Service<D> {
             // All of the group have one position. Those that only read need not wait for what the
             // others have written, unless reads wait at all.
             if seen != 0
-                && (engine.log.reads_wait() || (first..ran).any(|number| batch.writes(number)))
+                && (engine.ledger.log.reads_wait() || (first..ran).any(|number| batch.writes(number)))
             {
                 connection.session.wait_for(seen);
             }
@@ -254,7 +254,7 @@ impl<D: Driver> Service<D> {
         if connection.outgoing.is_empty() {
             return false;
         }
-        let settings = &self.worker.engine().settings.port;
+        let settings = &self.worker.engine().settings().port;
         let soft = settings.output_soft.load(Ordering::Relaxed);
         let mut hard = settings.most_output();
         if connection.session.user.is_none() {
@@ -293,7 +293,7 @@ impl<D: Driver> Service<D> {
 
     /// Whether a connection has been idle, or above the soft limit, for too long.
     pub fn is_overdue(&self, connection: &Connection) -> bool {
-        let (settings, now) = (&self.worker.engine().settings.port, self.turn.now);
+        let (settings, now) = (&self.worker.engine().settings().port, self.turn.now);
         let soft = settings.output_soft_seconds.load(Ordering::Relaxed) as u64;
         if connection.outgoing.is_slow(now, Duration::from_secs(soft)) {
             return true;

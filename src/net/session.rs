@@ -121,7 +121,7 @@ impl Session {
             resp3: false,
             user: None,
             epoch: UNSETTLED,
-            plain: !engine.config.safemode,
+            plain: !engine.config().safemode,
             replies: Replies::Wanted,
             import_source: false,
             in_multi: false,

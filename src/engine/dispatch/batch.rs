@@ -12,7 +12,7 @@ use crate::engine::shards::Shards;
 /// Requests stay boxed from end to end.
 type Requests = Vec<Box<Request>>;
 
-/// Commands that are gathered until the main loop's next turn.
+/// Commands gathered until the main loop's next turn. Not crossbeam's queue: one thread has them.
 #[derive(Default)]
 pub struct Batch {
     requests: Mutex<Requests>,

@@ -45,7 +45,7 @@ use super::Engine;
 use super::call::{Call, Outcome, Taking};
 use super::context::ForMain;
 use super::jobs::{JobOwner, JobReply, Work, is_long, long_work};
-use super::ledger::{Doing, Gate};
+use super::ledger::{Intent, Gate};
 use super::request::{Origin, Request};
 use super::shards::HeldShard;
 use super::slot::ThreadSlot;
@@ -239,7 +239,7 @@ impl Engine {
     /// The gate of a command. On the host's door, the host has checked its own reasons.
     #[inline]
     fn gate(&self, slot: &ThreadSlot, flags: Flags) -> Gate {
-        self.ledger.gate(if slot.is_main() { Doing::OfHost(flags) } else { Doing::OfPort(flags) })
+        self.ledger.gate(if slot.is_main() { Intent::OfHost(flags) } else { Intent::OfPort(flags) })
     }
 
     /// The outcome of a command that this thread should not even try.
@@ -303,7 +303,7 @@ impl Engine {
         let next = args.with(|args| {
             let call = self.context().call_of(&request, args);
             panic.guard(&call, &mut transcript, |transcript| {
-                match self.ledger.gate(Doing::Late(&call)) {
+                match self.ledger.gate(Intent::Late(&call)) {
                     Gate::Refuse(error) => {
                         call.refuse(error, transcript);
                         Next::Answered

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::call::Taking;
 use crate::engine::context::{ForMain, JobPart, Message, Port, Workers};
 use crate::engine::jobs::{Progress, free_flushed};
-use crate::engine::ledger::{Doing, Gate};
+use crate::engine::ledger::{Intent, Gate};
 use crate::engine::request::Request;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
@@ -405,7 +405,7 @@ impl<'a> Worker<'a> {
     fn find_due(&mut self) {
         let engine = self.engine;
         let horizon = Now::at((engine.config().clock)()).horizon();
-        if engine.ledger.gate(Doing::Expiry) != Gate::Go {
+        if engine.ledger.gate(Intent::Expiry) != Gate::Go {
             return;
         }
         let is_due = |&shard: &u32| engine.shards().due(shard) < horizon;
@@ -425,7 +425,7 @@ impl<'a> Worker<'a> {
                 return progress;
             };
             // Asked again with the token: the keyspace may have been closed since.
-            if engine.ledger.gate(Doing::Expiry) != Gate::Go {
+            if engine.ledger.gate(Intent::Expiry) != Gate::Go {
                 engine.shards().let_go(shard, held);
                 expiry.shards.clear();
                 return progress;

@@ -15,7 +15,7 @@ use crate::command::{Args, COMMANDS, Error, Reply};
 use crate::engine::Engine;
 use crate::engine::call::Taking;
 use crate::engine::context::{Context, ForMain, JobPart, Message};
-use crate::engine::ledger::{Doing, Gate};
+use crate::engine::ledger::{Intent, Gate};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::SLICE;
@@ -175,11 +175,11 @@ impl<'a> Slice<'a> {
     /// the global lock does not wait, and asks the host for memory itself.
     pub fn gate(&self, grows: bool) -> Gate {
         let ledger = &self.engine.ledger;
-        let Some(locked) = self.locked() else { return ledger.gate(Doing::Slice(grows)) };
+        let Some(locked) = self.locked() else { return ledger.gate(Intent::Slice(grows)) };
         if grows && !ledger.admission.credit_left() {
             self.engine.context().outside.ask_host(locked);
         }
-        ledger.gate(Doing::Write(grows))
+        ledger.gate(Intent::Write(grows))
     }
 
     /// Counts finished units of progress.

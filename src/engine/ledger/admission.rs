@@ -34,7 +34,7 @@ const FOR_WRITES: Gates = FOR_HOST_WRITES
 /// Reasons that also concern commands that may need memory.
 const FOR_MEMORY: Gates = Gates::OUT_OF_MEMORY.and(Gates::METERED);
 
-/// The answer to [`Doing`].
+/// The answer to [`Intent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Run it.
@@ -47,7 +47,7 @@ pub enum Gate {
 
 /// What is about to be done, and for whom.
 #[derive(Clone, Copy)]
-pub enum Doing<'a> {
+pub enum Intent<'a> {
     /// A command of the table, for a client of a port whose right to it is known.
     OfPort(Flags),
     /// A command of a port that reads no data; true for PING, which Redis answers only if the
@@ -286,19 +286,19 @@ impl Admission {
 }
 
 impl Ledger {
-    /// Whether this may be done now. [`Doing`] says what is to be asked; nothing else decides it.
+    /// Whether this may be done now. [`Intent`] says what is to be asked; nothing else decides it.
     #[inline]
-    pub fn gate(&self, doing: Doing<'_>) -> Gate {
+    pub fn gate(&self, doing: Intent<'_>) -> Gate {
         match doing {
-            Doing::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
-            Doing::OfPort(flags) => self.admission.judge(self.context(), flags),
-            Doing::OfHost(flags) => self.admission.host_gate(flags),
-            Doing::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
-            Doing::Write(needs_memory) => self.admission.write_gate(needs_memory),
-            Doing::Late(call) => self.late_gate(call),
-            Doing::Slice(needs_memory) => self.slice_gate(needs_memory),
-            Doing::Expiry if self.may_expire() => Gate::Go,
-            Doing::Expiry => Gate::Wait,
+            Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
+            Intent::OfPort(flags) => self.admission.judge(self.context(), flags),
+            Intent::OfHost(flags) => self.admission.host_gate(flags),
+            Intent::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
+            Intent::Write(needs_memory) => self.admission.write_gate(needs_memory),
+            Intent::Late(call) => self.late_gate(call),
+            Intent::Slice(needs_memory) => self.slice_gate(needs_memory),
+            Intent::Expiry if self.may_expire() => Gate::Go,
+            Intent::Expiry => Gate::Wait,
         }
     }
 

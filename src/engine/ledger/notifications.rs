@@ -47,7 +47,7 @@ pub struct Notifications {
     listening: AtomicBool,
     tracked: AtomicBool,
     waiting: Inbox<Notification>,
-    /// Those that have been taken out of `waiting`, oldest first.
+    /// Those taken out of `waiting`, oldest first. Not crossbeam's queue: only one thread has them.
     unsent: Mutex<VecDeque<Notification>>,
     /// How many have been sent so far.
     told: AtomicU64,

@@ -11,7 +11,7 @@ mod unit;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrayvec::ArrayVec;
-use crossbeam::utils::CachePadded;
+use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
 use super::call::Taking;

@@ -168,7 +168,7 @@ pub static PROTECTED: Switch =
 static DISPATCH: Switch =
     switch("dispatch", ["adaptive", "pool"], false, 0, Some(|live| &live.pool));
 static REPLY_AFTER: Switch = Switch {
-    notice: |engine| engine.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
+    notice: |engine| engine.ledger.log.reads_wait().then_some(REPLY_AFTER_IGNORED),
     ..switch("reply-after", ["logged", "run"], false, 0, Some(|live| &live.port.reply_after_run))
 };
 /// All switches.

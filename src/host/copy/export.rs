@@ -13,7 +13,7 @@ use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::engine::{Call, Doing, Engine, Gate, Progress, Slice};
+use crate::engine::{Call, Intent, Engine, Gate, Progress, Slice};
 use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.
@@ -205,7 +205,7 @@ impl LockWork for Export {
             self.batch.clear(); // Flushed meanwhile: it must not come back in the host.
         }
         if self.args.moves
-            && let Gate::Refuse(error) = instance().engine.ledger.gate(Doing::Write(false))
+            && let Gate::Refuse(error) = instance().engine.ledger.gate(Intent::Write(false))
         {
             return self.error = Some(error);
         }

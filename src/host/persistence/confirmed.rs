@@ -55,7 +55,7 @@ pub fn may_change() {
 /// The server is a replica now: nobody waits any more.
 pub fn became_replica() {
     let waits = &instance().waits;
-    waits.demoted_at.set(instance().engine.log.last());
+    waits.demoted_at.set(instance().engine.ledger.log.last());
     let clients = std::mem::take(&mut waits.list.lock().clients);
     waits.any.set(false);
     clients.into_iter().for_each(|client| (client.wait.answer)(Waited::Undone));
@@ -96,7 +96,7 @@ fn turn(ctx: Ctx<'_>) -> bool {
 
 /// Whether a client's time is over, or what another wrote is in the stream by now.
 fn is_due(list: &WaitList) -> bool {
-    list.next_position.is_some_and(|position| position <= instance().engine.log.safe())
+    list.next_position.is_some_and(|position| position <= instance().engine.ledger.log.safe())
         || list.next_end.is_some_and(|end| end <= Instant::now())
 }
 
@@ -139,7 +139,7 @@ impl WaitingClient {
         aof: &mut impl FnMut() -> Result<bool, Error>,
         now: Instant,
     ) -> Option<Waited> {
-        let (wait, log) = (&mut self.wait, &instance().engine.log);
+        let (wait, log) = (&mut self.wait, &instance().engine.ledger.log);
         let waits = &instance().waits;
         let is_old = wait.position != 0 && wait.position <= waits.demoted_at.get();
         if is_old || log.is_undone(wait.position) {

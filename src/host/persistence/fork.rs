@@ -64,14 +64,14 @@ fn hold_on_main() -> Option<AllHeld<'static>> {
     let locked = unsafe { Locked::assume() };
     // The child may be for a replica, or for an AOF: from now on writes would be missing there.
     instance().gates.before_fork(instance().ctx(locked));
-    Some(instance().engine.hold_all(locked))
+    Some(instance().engine.shards().hold_all(locked))
 }
 
 /// Another thread may hold the global lock, but there is no way to find out. So it does not wait
 /// for as long as it takes. If it does not get all tokens, its child cannot save midi's keys.
 fn hold_elsewhere() -> Option<AllHeld<'static>> {
     instance().backlog.before_unknown_fork();
-    instance().engine.try_hold_all(Instant::now() + FORK_PATIENCE)
+    instance().engine.shards().try_hold_all(Instant::now() + FORK_PATIENCE)
 }
 
 extern "C" fn in_parent() {

@@ -54,7 +54,7 @@ fn begin(command: Filtered<'_>) {
     // From here to the end of the turn no worker writes.
     instance().doing.hands_over.set(true);
     instance().gates.look(ctx);
-    if engine.main.is_asleep() {
+    if engine.context().main.is_asleep() {
         // Commands also run after BEFORE_SLEEP: the turn must end soon all the same.
         engine.context().outside.wake_main();
     }

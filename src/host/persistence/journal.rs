@@ -264,8 +264,8 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
         return engine.ledger.log.before_sleep();
     }
     let logs = logs_in_this_turn();
-    let left = logs && engine.log_tail(ctx.locked());
-    if logs && engine.log.is_tail_empty() {
+    let left = logs && engine.ledger.log_tail(ctx.locked());
+    if logs && engine.ledger.log.is_tail_empty() {
         instance().journal.tail_is_due.set(false);
     }
     engine.ledger.log.before_sleep() | left
@@ -274,7 +274,7 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
 /// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: what a command logs, the host
 /// takes when that command ends.
 pub fn hand_over(ctx: Ctx<'_>) {
-    let log = &instance().engine.log;
+    let log = &instance().engine.ledger.log;
     instance().journal.hands_over.set(true);
     while !log.is_tail_empty() {
         let before = log.logged();
@@ -302,7 +302,7 @@ pub fn hands_over(ctx: Ctx<'_>) -> bool {
 
 /// Whether the tail is to be logged when this turn ends: not while a worker gathers more for it.
 pub fn logs_in_this_turn() -> bool {
-    let bytes = instance().engine.log.tail_bytes();
+    let bytes = instance().engine.ledger.log.tail_bytes();
     bytes >= GATHERED_BYTES || bytes > 0 && instance().journal.tail_is_due.get()
 }
 
@@ -374,7 +374,7 @@ pub fn settings_are(ctx: Ctx<'_>, is_always: bool, skips_fsyncs: Option<bool>) {
     if is_always && !engine.ledger.log.reads_wait() && runs_ahead {
         log_line(ctx, Level::Notice, REPLY_AFTER_IGNORED);
     }
-    engine.log.set_reads_wait(is_always);
+    engine.ledger.log.set_reads_wait(is_always);
     // Only `always` has a promise that this takes away.
     let skips = if is_always { skips_fsyncs } else { Some(false) };
     let before = std::mem::replace(&mut *instance().journal.skips_fsyncs.lock(), skips);

@@ -22,7 +22,7 @@ use super::super::api::{Ctx, Level};
 use super::super::instance::instance;
 use super::super::state::persistence::{LoadState, LoadedFrom};
 use super::replaying;
-use crate::engine::{Locked, Staging};
+use crate::engine::{Locked, Staging, free_later};
 use crate::journal::snapshot::{self, LoadStats, Source};
 use crate::limits::LOADING_LOGGED_EVERY;
 
@@ -115,8 +115,8 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
     let loaded = state().loaded.take();
     let engine = &instance().engine;
     // Without a section the master has none of midi's keys.
-    let old = engine.install(locked, loaded.unwrap_or_else(|| Staging::new(engine)));
-    engine.free_later(old);
+    let old = loaded.unwrap_or_else(|| Staging::new(engine.shards())).install(&engine.ledger, locked);
+    free_later(&engine, old);
     let mut state = state();
     state.from = None;
     instance().sync.loaded(std::mem::take(&mut state.distrusted));

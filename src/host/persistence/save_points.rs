@@ -25,7 +25,7 @@ pub fn configure(save: Option<&[u8]>) {
 
 /// The host begins to save: if it succeeds, it counts from here.
 pub fn save_begins() {
-    let (points, changes) = (&instance().save_points, instance().engine.books.changes());
+    let (points, changes) = (&instance().save_points, instance().engine.ledger.books.changes());
     points.since_save.set(0);
     points.counted.set(points.counted.get().min(changes));
 }
@@ -39,7 +39,7 @@ pub fn host_logged() {
 
 /// The host has saved everything, without a fork: nobody could write meanwhile.
 pub fn all_is_saved() {
-    instance().save_points.counted.set(instance().engine.books.changes());
+    instance().save_points.counted.set(instance().engine.ledger.books.changes());
 }
 
 /// What changes until [`go_on_counting`] the host is not to count.
@@ -54,7 +54,7 @@ pub fn go_on_counting(anew: bool) {
     let points = &instance().save_points;
     if let Some(uncounted) = points.uncounted.lock().take() {
         let uncounted = if anew { 0 } else { uncounted };
-        let changes = instance().engine.books.changes();
+        let changes = instance().engine.ledger.books.changes();
         points.counted.set(changes.wrapping_sub(uncounted));
     }
 }
@@ -62,7 +62,7 @@ pub fn go_on_counting(anew: bool) {
 /// Changes that the host has not counted; huge if it is ahead.
 #[inline]
 fn new_changes() -> u64 {
-    instance().engine.books.changes().wrapping_sub(instance().save_points.counted.get())
+    instance().engine.ledger.books.changes().wrapping_sub(instance().save_points.counted.get())
 }
 
 /// Has the host count the changes since the last time, as many as may be counted at once. In an
@@ -85,7 +85,7 @@ fn add(ctx: Ctx<'_>, new: u64) {
         return points.counted.add(new);
     }
     // The host counts one when it logs the tail.
-    let is_one_to_come = consumed && here.engine.log.tail_bytes() > 0;
+    let is_one_to_come = consumed && here.engine.ledger.log.tail_bytes() > 0;
     let now = (new - u64::from(is_one_to_come)).min(most);
     for _ in 0..now {
         // SAFETY: an event's context; nothing is written to any log, see above. The format names

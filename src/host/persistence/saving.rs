@@ -17,7 +17,7 @@ pub fn begin(ctx: Ctx<'_>) {
     let takes_back = doing.save_begins(!doing.reloads.get());
     instance().gates.doing_changed(ctx);
     if takes_back {
-        with_all_held(ctx, |all| all.take_back(ctx.locked()));
+        with_all_held(ctx, |engine, all| engine.ledger.take_back(ctx.locked(), all));
     }
 }
 
@@ -49,7 +49,7 @@ fn with_all_held(ctx: Ctx<'_>, change: impl FnOnce(&Engine, &mut AllHeld<'_>)) {
 /// A save without a fork is over.
 pub fn end(ctx: Ctx<'_>, succeeded: bool) {
     if instance().doing.save_ends() {
-        with_all_held(ctx, |all| all.make_again(ctx.locked()));
+        with_all_held(ctx, |engine, all| engine.ledger.make_again(ctx.locked(), all));
     }
     if succeeded {
         save_points::all_is_saved();

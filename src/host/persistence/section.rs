@@ -117,7 +117,7 @@ unsafe extern "C" fn aux_save_if_any(io: *mut raw::RedisModuleIO, when: c_int) {
 pub fn is_nothing_to_save() -> bool {
     // While all tokens are held, and while the keyspace is closed, the count is exact.
     let is_certain = !instance().doing.is_child() || fork::held_in_child().is_some();
-    is_certain && !is_distrusted() && instance().engine.books.keys() == 0
+    is_certain && !is_distrusted() && instance().engine.ledger.books.keys() == 0
 }
 
 /// Whether the file may be for a replica. That needs a section, also an empty one: a server without

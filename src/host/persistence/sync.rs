@@ -65,7 +65,7 @@ impl Sync {
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         if self.suspects.take() && errors(ctx) != self.errors.get() {
-            let databases = instance().engine.config.databases;
+            let databases = instance().engine.config().databases;
             self.refuse(ctx, &format!("it uses more than the {databases} databases here"));
         }
     }

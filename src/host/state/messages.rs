@@ -38,13 +38,13 @@ impl Messages {
     /// Takes the messages that have come, once those before them have been handled.
     #[inline]
     pub fn take_new(&self, engine: &Engine, locked: Locked<'_>) {
-        if self.has_paused.get() && !engine.are_workers_paused() {
+        if self.has_paused.get() && !engine.ledger.admission.are_workers_paused() {
             self.has_paused.set(false);
             let paused = std::mem::take(&mut *self.paused.lock());
             paused.into_iter().for_each(|message| self.put_off(message));
         }
         let has_put_off = self.has_put_off.get();
-        let has_new = !engine.main.is_empty() && !self.has_waiting.get();
+        let has_new = !engine.context().main.is_empty() && !self.has_waiting.get();
         if !has_put_off && !has_new {
             return;
         }
@@ -56,11 +56,11 @@ impl Messages {
             put_off.append(&mut waiting.messages);
             waiting.messages = put_off;
         } else if waiting.messages.is_empty() {
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
         }
         waiting.batch += 1;
         // Read afterwards: a sender leaves its notifications before it sends its message.
-        waiting.notifications = engine.notifications_so_far(locked);
+        waiting.notifications = engine.ledger.notifications.so_far(locked);
         self.has_waiting.set(!waiting.messages.is_empty());
     }
 
@@ -76,7 +76,7 @@ impl Messages {
     pub fn next_of_all(&self, engine: &Engine, locked: Locked<'_>) -> Option<ForMain> {
         self.next().or_else(|| {
             let mut waiting = self.waiting.lock();
-            waiting.messages = engine.main.take(locked);
+            waiting.messages = engine.context().main.take(locked);
             waiting.batch += 1;
             drop(waiting);
             self.next()

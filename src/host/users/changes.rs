@@ -145,7 +145,7 @@ impl Changes {
             | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
             | raw::REDISMODULE_CTX_FLAGS_LUA;
         self.has_io_threads.get()
-            || instance().engine.main.is_asleep()
+            || instance().engine.context().main.is_asleep()
             || instance().ctx(locked).flags() & WITHIN != 0
     }
 }

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_gives_its_batch_up_ends_the_load() {
-        let staging = Arc::new(Staging::new(&engine()));
+        let staging = Arc::new(Staging::new(engine().shards()));
         let intake = Arc::new(Intake::new(&staging, 1, usize::MAX, 1));
         let mut inserter = Inserter::new(&intake);
         assert!(matches!(intake.offer(frame(2, b"key")), Offered::Taken));
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_load_ends_when_the_last_batch_is_done_and_then_nobody_has_the_staging() {
-        let staging = Arc::new(Staging::new(&engine()));
+        let staging = Arc::new(Staging::new(engine().shards()));
         let intake = Arc::new(Intake::new(&staging, 1, usize::MAX, 1));
         let mut inserter = Inserter::new(&intake);
         assert!(matches!(intake.offer(frame(2, b"key")), Offered::Taken));
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn of_two_errors_the_first_in_the_section_is_told() {
-        let staging = Arc::new(Staging::new(&engine()));
+        let staging = Arc::new(Staging::new(engine().shards()));
         let intake = Intake::new(&staging, 1, usize::MAX, 1);
         for number in [7, 5, 9] {
             intake.fail(Fault::Checksum.at(number, None));

@@ -12,7 +12,7 @@ use crate::command::{
     Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find,
 };
 use crate::engine::{
-    Author, Call, Denied, Doing, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum,
+    Author, Call, Denied, Intent, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum,
     Refusal, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
@@ -270,7 +270,7 @@ pub(super) fn run_as_unit(
 ) -> Result<Option<Vec<ExecReply>>, Vec<u8>> {
     // The gates may have closed since the worker looked.
     if let Some(Gate::Refuse(error)) =
-        transaction.flags.map(|flags| engine.ledger.gate(Doing::OfPort(flags)))
+        transaction.flags.map(|flags| engine.ledger.gate(Intent::OfPort(flags)))
     {
         return Err(aborted(&error.text("exec", &Args::new(&[]))));
     }

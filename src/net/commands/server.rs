@@ -36,7 +36,7 @@ pub(super) fn who_am_i(cx: &mut Context<'_>) {
 
 /// MODULE LIST.
 pub(super) fn modules(cx: &mut Context<'_>) {
-    let modules = cx.engine().outside.modules();
+    let modules = cx.engine().context().outside.modules();
     let mut reply = cx.reply();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }
@@ -101,7 +101,7 @@ pub(super) fn debug(cx: &mut Context<'_>, args: &Args<'_>) {
         command,
         args: Args::new(args.from(1)),
         db: cx.session.db,
-        now: Now::lazy(cx.engine().config.clock),
+        now: Now::lazy(cx.engine().config().clock),
         limits: cx.limits,
         prefix: "",
         author: Author::Nobody,

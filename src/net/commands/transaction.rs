@@ -40,7 +40,7 @@ const WATCH_IN_MULTI: &[u8] = b"ERR WATCH inside MULTI is not allowed";
 
 /// Queues a command for EXEC.
 pub fn queue(cx: &mut Context<'_>, named: Named, args: &Args<'_>) {
-    let most = cx.engine().settings.port.query_limit.load(Ordering::Relaxed);
+    let most = cx.engine().settings().port.query_limit.load(Ordering::Relaxed);
     let transaction = cx.session.transaction.get_or_insert_default();
     if matches!(named.row().action, Action::Port(PortCommand::Select)) {
         transaction.db = selected(cx.worker.engine(), args).ok().or(transaction.db);
@@ -99,7 +99,7 @@ pub(super) fn watch(cx: &mut Context<'_>, args: &Args<'_>) {
         let error = Error::TooManyKeys(cx.limits.max_atomic_keys);
         return cx.reply().error(&error.text("watch", args));
     }
-    if engine.config.safemode || transaction.tries >= MANY_TRIES {
+    if engine.config().safemode || transaction.tries >= MANY_TRIES {
         return watch_on_main(cx, keys);
     }
     let watching = &mut transaction.watching;
@@ -136,7 +136,7 @@ pub(super) fn exec(cx: &mut Context<'_>, args: &Args<'_>) {
         return cx.reply().error(NOT_IN_MULTI[0]);
     }
     let flags = cx.session.transaction.as_ref().and_then(|transaction| transaction.flags);
-    match flags.map_or(Gate::Go, |flags| cx.engine().port_gate(flags)) {
+    match flags.map_or(Gate::Go, |flags| cx.engine().ledger.gate(Intent::OfPort(flags))) {
         Gate::Go => {}
         Gate::Wait => return cx.session.state = State::Deferred,
         Gate::Refuse(error) => {
@@ -171,7 +171,7 @@ pub(super) fn exec(cx: &mut Context<'_>, args: &Args<'_>) {
 /// Runs a transaction on this worker, if it can.
 fn try_exec(cx: &mut Context<'_>, transaction: &Transaction) -> Tried {
     let (engine, slot, session) = (cx.engine(), cx.slot(), &*cx.session);
-    if engine.config.safemode || transaction.tries >= MANY_TRIES {
+    if engine.config().safemode || transaction.tries >= MANY_TRIES {
         return Tried::Apart(Apart::NeedsMain);
     }
     let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };

@@ -15,7 +15,7 @@ use crate::store::UnixMs;
 /// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
 /// block, but return what is the case.
 pub fn wait(cx: &mut Context<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
-    let now = (cx.engine().config.clock)();
+    let now = (cx.engine().config().clock)();
     let asked = match which {
         PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
             Err(error) => return cx.reply().error(&error.bare_text()),

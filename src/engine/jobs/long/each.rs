@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use smallvec::SmallVec;
 
 use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
-use crate::engine::{Author, Call, Doing, Engine, Gate, Part, Progress, Slice, Task, Work};
+use crate::engine::{Author, Call, Intent, Engine, Gate, Part, Progress, Slice, Task, Work};
 
 /// Keys between two reads of the clock.
 const KEYS_AT_A_TIME: usize = 16;
@@ -57,7 +57,7 @@ impl Part for EachPart {
                 prefix: self.prefix,
                 author: Author::Nobody,
             };
-            if let Gate::Refuse(error) = slice.engine.ledger.gate(Doing::Late(&call)) {
+            if let Gate::Refuse(error) = slice.engine.ledger.gate(Intent::Late(&call)) {
                 slice.refuse(error);
                 return Progress::Done;
             }
