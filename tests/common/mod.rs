@@ -15,6 +15,7 @@ pub mod disk;
 mod door;
 mod free_port;
 pub mod grammar;
+pub mod hold;
 pub mod hosts;
 pub mod linear;
 pub mod link;

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use super::aof::builder;
-use super::aof_calls::{calls, with_calls};
+use super::aof_calls::calls;
 use crate::common::aof::{self, survives};
+use crate::common::hold::with_calls;
 use crate::common::{Client, Mode, Server, Value, encoded, words};
 
 /// Time for a reply that should not come.

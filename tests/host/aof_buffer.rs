@@ -2,10 +2,9 @@
 //! bytes wait for the host's log. Then writes wait, and reads go on. All are answered, and are in
 //! the AOF, when the main thread has time again.
 
-use std::time::Duration;
-
 use super::aof::builder;
 use crate::common::aof::survives;
+use crate::common::hold::{HeldMain, hold_main, with_calls};
 use crate::common::{Client, Mode, Server, Value, encoded, wait_until};
 
 /// The smallest that there is.
@@ -23,35 +22,29 @@ const CONNECTIONS: usize = 40;
 /// Keeps the main thread busy, and stops when it is told to.
 struct Busy {
     client: Client,
-    is_script: bool,
+    /// `None` for a script.
+    held: Option<HeldMain>,
 }
 
 impl Busy {
-    /// With DEBUG SLEEP, or a script that takes too long. INFO comes behind it, before the main
-    /// loop turns.
+    /// With a module's command, or a script that takes too long. INFO comes behind it, before the
+    /// main loop turns.
     fn begin(server: &Server, is_script: bool) -> Self {
         let mut client = server.client();
-        let line: &[&str] = if is_script {
-            &["EVAL", "while true do end", "0"]
-        } else {
-            &["DEBUG", "SLEEP", "0.8"]
-        };
-        let info = ["INFO", "midi_persistence"].as_slice();
-        client.send(&[encoded(line), encoded(info)].concat());
-        if is_script {
-            let mut other = server.client();
-            wait_until("the script takes too long", || other.run("PING").is_error());
+        let info = encoded(&["INFO", "midi_persistence"]);
+        if !is_script {
+            let held = Some(hold_main(server, &mut client, &[info]));
+            return Busy { client, held };
         }
-        Busy { client, is_script }
-    }
-
-    fn is_over(&mut self) -> bool {
-        self.client.has_reply_within(Duration::from_millis(1))
+        client.send(&[encoded(&["EVAL", "while true do end", "0"]), info].concat());
+        let mut other = server.client();
+        wait_until("the script takes too long", || other.run("PING").is_error());
+        Busy { client, held: None }
     }
 
     /// The tail's bytes at its end.
     fn end(mut self, server: &Server) -> i64 {
-        if self.is_script {
+        if self.held.take().is_none() {
             server.client().ok("SCRIPT KILL");
         }
         self.client.read();
@@ -62,26 +55,19 @@ impl Busy {
     }
 }
 
-/// Reads a key until the main thread has time again, or often enough; it has this value meanwhile.
-fn read_beside(busy: &mut Busy, reader: &mut Client, line: &str, value: &Value) -> usize {
-    for reads in 0..30 {
-        let reply = reader.run(line);
-        if busy.is_over() {
-            return reads;
-        }
-        assert_eq!(&reply, value, "{line}");
-    }
-    30
+/// Reads a key some times; it has this value.
+fn read_beside(reader: &mut Client, line: &str, value: &Value) {
+    (0..10).for_each(|_| assert_eq!(&reader.run(line), value, "{line}"));
 }
 
 fn write_beside_a_busy_main_thread(is_script: bool, reply_after: &str) {
-    let builder = builder(Mode::Adaptive).config("busy-reply-threshold 50");
+    let builder = with_calls(builder(Mode::Adaptive)).config("busy-reply-threshold 50");
     let load = format!("journal-buffer {BUFFER} reply-after {reply_after}");
     let mut server = builder.load(&load).start();
     let mut reader = server.midi_client();
     reader.ok("SET key 1");
     let mut writers: Vec<Client> = (0..CONNECTIONS).map(|_| server.midi_client()).collect();
-    let mut busy = Busy::begin(&server, is_script);
+    let busy = Busy::begin(&server, is_script);
     let value = vec![b'v'; PIPELINE.1];
     for (number, writer) in writers.iter_mut().enumerate() {
         for key in 0..PIPELINE.0 {
@@ -89,11 +75,12 @@ fn write_beside_a_busy_main_thread(is_script: bool, reply_after: &str) {
             writer.send(&encoded(&[b"SET", key.as_bytes(), &value]));
         }
     }
-    assert!(read_beside(&mut busy, &mut reader, "GET key", &Value::bulk("1")) > 5);
+    wait_until("the buffer is full", || reader.integer("DBSIZE") * PIPELINE.1 as i64 >= BUFFER);
+    read_beside(&mut reader, "GET key", &Value::bulk("1"));
     // A write behind all those does not run.
     let mut last = server.midi_client();
     last.send_line("APPEND last 1");
-    assert!(read_beside(&mut busy, &mut reader, "GET last", &Value::NullBulk) > 5);
+    read_beside(&mut reader, "GET last", &Value::NullBulk);
     let tail = busy.end(&server);
     assert!((BUFFER..BUFFER + SLACK).contains(&tail), "{tail} bytes in the tail");
     for writer in &mut writers {

@@ -6,14 +6,9 @@
 
 use super::aof::builder;
 use crate::common::aof::{self, survives};
+use crate::common::hold::with_calls;
 use crate::common::witness::{Witness, beside};
-use crate::common::{Builder, Client, Door, Mode, Server, Value, encoded, own_library, wait_until};
-
-/// A server with the other module.
-pub fn with_calls(builder: Builder) -> Builder {
-    let module = own_library("libmidi_test_calls.so");
-    builder.config(format!("loadmodule {}", module.display()))
-}
+use crate::common::{Builder, Client, Door, Mode, Server, Value, encoded, wait_until};
 
 /// The words of a command that runs these lines by RM_Call.
 pub fn calls(name: &str, flags: &str, lines: &[&str]) -> Vec<String> {

@@ -3,10 +3,11 @@
 //! a move in one transaction.
 
 use super::aof::builder;
-use super::aof_calls::{calls, with_calls};
+use super::aof_calls::calls;
 use super::copy::{WAYS, Way, counts, in_both_ways};
 use super::copy_jobs::start;
 use crate::common::aof::{self, survives};
+use crate::common::hold::with_calls;
 use crate::common::{Client, Mode, Server, Value, in_all_modes, text, wait_until};
 
 /// A time long after this test.

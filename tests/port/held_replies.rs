@@ -3,47 +3,56 @@
 
 use std::time::Duration;
 
-use crate::common::{Builder, Client, Server, Value, redis_server, wait_until};
+use crate::common::hold::{hold_main, with_calls};
+use crate::common::{Builder, Client, HANG, Server, Value, redis_server, wait_until};
 
 fn start() -> Server {
-    Builder::new().load("threads 2").with_port().config("appendonly yes").start()
+    with_calls(Builder::new()).load("threads 2").with_port().config("appendonly yes").start()
 }
 
-/// A client that keeps the host's main thread busy for a while, from now on.
-fn busy(server: &Server) -> Client {
-    let mut sleeper = server.client();
-    sleeper.send_line("DEBUG SLEEP 0.4");
-    sleeper
-}
+/// Writes, one after the other, beside a busy main thread.
+const WRITES: usize = 20;
 
-/// How many writes, one after the other, are answered before the busy main thread has time again.
-fn writes_beside_main(server: &Server, writer: &mut Client) -> usize {
-    let (mut sleeper, mut writes) = (busy(server), 0);
-    while !sleeper.has_reply_within(Duration::from_millis(1)) {
-        writer.ok("SET key 1");
+/// How many of [`WRITES`] are answered before the main thread has time again; the first one that is
+/// not answered in time is the last.
+fn writes_beside_main(server: &Server, writer: &mut Client, patience: Duration) -> usize {
+    let mut client = server.client();
+    let (held, mut writes) = (hold_main(server, &mut client, &[]), 0);
+    while writes < WRITES {
+        writer.send_line("SET key 1");
+        if !writer.has_reply_within(patience) {
+            break;
+        }
+        assert_eq!(writer.read(), Value::ok());
         writes += 1;
     }
-    sleeper.read();
+    drop(held);
+    if writes < WRITES {
+        assert_eq!(writer.read(), Value::ok());
+    }
+    client.read();
     writes
 }
 
 /// No more writes than this are answered before the main thread has seen what keeps it busy.
 const BEFORE: usize = 4;
 
+/// For a reply that should not come.
+const SHORT: Duration = Duration::from_millis(100);
+
 #[test]
 fn a_busy_main_thread_delays_those_that_write_only() {
     let server = start();
     let (mut writer, mut reader) = (server.midi_client(), server.midi_client());
     writer.ok("SET key 1");
-    let mut sleeper = busy(&server);
-    let mut reads = 0;
-    while !sleeper.has_reply_within(Duration::from_millis(1)) {
+    let mut holder = server.client();
+    let held = hold_main(&server, &mut holder, &[]);
+    for _ in 0..WRITES {
         assert_eq!(reader.run("GET key"), Value::bulk("1"));
-        reads += 1;
     }
-    assert!(reads > 10, "{reads} reads while the main thread was busy");
-    sleeper.read();
-    assert!(writes_beside_main(&server, &mut writer) <= BEFORE);
+    drop(held);
+    holder.read();
+    assert!(writes_beside_main(&server, &mut writer, SHORT) <= BEFORE);
     let mut host = server.client();
     // The first write may have been logged before its worker looked; this one waited.
     assert!(host.info_number("midi_net", "midi_net_holds") >= 1);
@@ -51,10 +60,10 @@ fn a_busy_main_thread_delays_those_that_write_only() {
         host.info_number("midi_net", "midi_net_held_connections") == 0
     });
     host.ok("CONFIG SET midi.reply-after run");
-    assert!(writes_beside_main(&server, &mut writer) > BEFORE);
+    assert_eq!(writes_beside_main(&server, &mut writer, HANG), WRITES);
     assert!(!server.log().contains("midi.reply-after"), "nothing to say");
     host.ok("CONFIG SET midi.reply-after logged");
-    assert!(writes_beside_main(&server, &mut writer) <= BEFORE);
+    assert!(writes_beside_main(&server, &mut writer, SHORT) <= BEFORE);
 }
 
 #[test]

@@ -4,11 +4,14 @@
 //! as the number of its words and these. `flags` are RM_Call's, `!` for one that is replicated; `-`
 //! stands for none. The reply has theirs. `CALLS.READ` does the same, but tells the host that it
 //! only reads: clients that are paused do not keep the host from it.
+//!
+//! `CALLS.HOLD path` keeps the main thread busy until every writer of this FIFO has closed it.
 
 #[path = "../../start.rs"]
 mod start;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_longlong};
+use std::os::unix::ffi::OsStrExt as _;
 
 use redis_module::raw;
 use redis_module::raw::{RedisModuleCtx as Ctx, RedisModuleString as HostString};
@@ -25,8 +28,11 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     _: *mut *mut HostString,
     _: c_int,
 ) -> c_int {
-    const COMMANDS: [(&CStr, Command, &CStr); 2] =
-        [(c"calls.run", run, c"write"), (c"calls.read", run, c"readonly")];
+    const COMMANDS: [(&CStr, Command, &CStr); 3] = [
+        (c"calls.run", run, c"write"),
+        (c"calls.read", run, c"readonly"),
+        (c"calls.hold", hold, c"readonly"),
+    ];
     // SAFETY: in OnLoad, with its context.
     unsafe { start(ctx, c"calls", &COMMANDS) }
 }
@@ -43,6 +49,22 @@ unsafe extern "C" fn run(ctx: *mut Ctx, args: *mut *mut HostString, count: c_int
         }
     }
     OK
+}
+
+unsafe extern "C" fn hold(ctx: *mut Ctx, args: *mut *mut HostString, count: c_int) -> c_int {
+    // SAFETY: a command's own context and arguments, which live until it returns.
+    unsafe {
+        if count != 2 {
+            return api!(RedisModule_WrongArity)(ctx);
+        }
+        let mut len = 0;
+        let path = api!(RedisModule_StringPtrLen)(*args.add(1), &mut len);
+        let path = std::slice::from_raw_parts(path.cast::<u8>(), len);
+        if std::fs::read(OsStr::from_bytes(path)).is_err() {
+            return reply_error(ctx, c"ERR no such FIFO");
+        }
+        api!(RedisModule_ReplyWithSimpleString)(ctx, c"OK".as_ptr())
+    }
 }
 
 /// The commands behind the flags; `None` if they are not complete.
