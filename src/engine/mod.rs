@@ -48,7 +48,7 @@ pub use jobs::{
     long_work, remove_lost_keys, remove_lost_keys_now,
 };
 pub use ledger::{
-    Admission, Books, ChangedBy, Intent, Gate, Gates, Ledger, Log, LogCounts, Logged, Mode,
+    Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Log, LogCounts, Logged, Mode,
     Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging, Wrote, as_command,
 };
 pub use replay::{ReplayError, Replayed};

@@ -156,7 +156,7 @@ fn prepare_ports(
             renamed::note_for_ports(ctx);
             import_source::prepare(ctx);
             instance().gates.ports.set(true);
-            descriptors::reserve(ctx, &engine.settings());
+            descriptors::reserve(ctx, engine.settings());
         }
         Some(obstacle) => {
             log(

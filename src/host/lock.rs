@@ -129,13 +129,6 @@ impl Drop for LockPart {
     }
 }
 
-/// Contexts no longer needed, to be freed under the lock. Not crossbeam's queue: they are few.
-static SPENT_CONTEXTS: Mutex<Vec<DetachedCtx>> = Mutex::new(Vec::new());
-
-/// Detached contexts that have not been freed. If there are none, no such work exists, and a turn
-/// of the main loop, which always checks, takes no mutex.
-static CONTEXTS: AtomicU64 = AtomicU64::new(0);
-
 fn slice_ended() {
     *LOCK.last.lock() = Some((LOCK.turns.get(), Instant::now()));
 }

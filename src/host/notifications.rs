@@ -95,7 +95,9 @@ fn tell_all(locked: Locked<'_>, running: Option<Ctx<'_>>) {
 pub fn tell_up_to(locked: Locked<'_>, number: u64) -> bool {
     let engine = &instance().engine;
     let is_told = || engine.ledger.notifications.sent() >= number;
-    if engine.ledger.notifications.are_waiting() || engine.ledger.admission.has_notification_backlog() {
+    if engine.ledger.notifications.are_waiting()
+        || engine.ledger.admission.has_notification_backlog()
+    {
         instance().budget.spend(|| !is_told() && tell_next(locked));
         engine.ledger.make_room_for_notifications(locked);
     }

@@ -5,7 +5,7 @@ use super::copy::{self, Asker, Wait};
 use super::info;
 use super::instance::instance;
 use crate::command::{DoorCommand, Error, Transcript};
-use crate::engine::{Call, Intent, Engine, Gate, JobOwner, JobReply, Locked};
+use crate::engine::{Call, Engine, Gate, Intent, JobOwner, JobReply, Locked};
 
 /// Runs one. `None` if a job will answer.
 ///

@@ -9,7 +9,7 @@ use super::session::{NO_AUTH, State, UserState};
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
 };
-use crate::engine::{Author, Call, Denied, Intent, Gate, Refusal, User};
+use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
 use crate::store::Now;
 
 /// The result of checking a command.

@@ -102,7 +102,8 @@ impl HeldConnections {
 /// Whether `midi.reply-after` is `run`, and counts: not where a read waits for the log.
 fn replies_after_run(worker: &PortWorker) -> bool {
     let engine = worker.engine();
-    engine.settings().port.reply_after_run.load(Ordering::Relaxed) && !engine.ledger.log.reads_wait()
+    engine.settings().port.reply_after_run.load(Ordering::Relaxed)
+        && !engine.ledger.log.reads_wait()
 }
 
 fn release_one(worker: &PortWorker, connection: &mut Connection, now: Instant) {

@@ -215,7 +215,8 @@ impl<D: Driver> Service<D> {
             // All of the group have one position. Those that only read need not wait for what the
             // others have written, unless reads wait at all.
             if seen != 0
-                && (engine.ledger.log.reads_wait() || (first..ran).any(|number| batch.writes(number)))
+                && (engine.ledger.log.reads_wait()
+                    || (first..ran).any(|number| batch.writes(number)))
             {
                 connection.session.wait_for(seen);
             }

@@ -45,7 +45,7 @@ use super::Engine;
 use super::call::{Call, Outcome, Taking};
 use super::context::ForMain;
 use super::jobs::{JobOwner, JobReply, Work, is_long, long_work};
-use super::ledger::{Intent, Gate};
+use super::ledger::{Gate, Intent};
 use super::request::{Origin, Request};
 use super::shards::HeldShard;
 use super::slot::ThreadSlot;

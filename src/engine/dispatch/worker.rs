@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::call::Taking;
 use crate::engine::context::{ForMain, JobPart, Message, Port, Workers};
 use crate::engine::jobs::{Progress, free_flushed};
-use crate::engine::ledger::{Intent, Gate};
+use crate::engine::ledger::{Gate, Intent};
 use crate::engine::request::Request;
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;

@@ -15,7 +15,7 @@ use crate::command::{Args, COMMANDS, Error, Reply};
 use crate::engine::Engine;
 use crate::engine::call::Taking;
 use crate::engine::context::{Context, ForMain, JobPart, Message};
-use crate::engine::ledger::{Intent, Gate};
+use crate::engine::ledger::{Gate, Intent};
 use crate::engine::shards::HeldShard;
 use crate::engine::slot::ThreadSlot;
 use crate::limits::SLICE;

@@ -28,7 +28,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use admission::{Admission, Intent, Gate};
+pub use admission::{Admission, Gate, Intent};
 pub use books::Books;
 pub use databases::ChangedBy;
 pub(in crate::engine) use edit::Account;

@@ -67,8 +67,8 @@ pub(in crate::engine) struct Refusals {
     is_full: AtomicBool,
 }
 
-/// Refusals in order. Not crossbeam's queue: each refusal is compared with those that wait.
 struct PendingRefusals {
+    /// In order. Not crossbeam's queue: each refusal is compared with those that wait.
     list: VecDeque<Refusal>,
     /// The main thread has been called, and will take them.
     called: bool,

@@ -107,7 +107,7 @@ unsafe extern "C" fn set_number(
     }
     number.value.store(value, Ordering::Relaxed);
     if let (Some(target), Some(instance)) = (number.live, if_begun()) {
-        target(&instance.engine.settings()).store(value as usize, Ordering::Relaxed);
+        target(instance.engine.settings()).store(value as usize, Ordering::Relaxed);
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -128,7 +128,7 @@ unsafe extern "C" fn set_switch(
     switch.value.store(value != 0, Ordering::Relaxed);
     let Some(instance) = if_begun() else { return raw::REDISMODULE_OK as c_int };
     if let Some(target) = switch.live {
-        target(&instance.engine.settings()).store(value != 0, Ordering::Relaxed);
+        target(instance.engine.settings()).store(value != 0, Ordering::Relaxed);
     }
     if let Some(text) = (switch.notice)(&instance.engine).filter(|_| value != 0) {
         log_anywhere(Level::Notice, text);

@@ -13,7 +13,7 @@ use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::engine::{Call, Intent, Engine, Gate, Progress, Slice};
+use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
 use crate::store::{EntryRef, SharedValue, UnixMs, WrongType};
 
 /// How many keys EXPORT reads from the shards before it tries to take the lock.

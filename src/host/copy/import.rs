@@ -16,7 +16,7 @@ use super::job::{Asker, CopyCounts, Copying, start};
 use super::moves::{self, Moving};
 use super::native;
 use crate::command::{Error, ImportArgs, Transcript};
-use crate::engine::{Call, Intent, Engine, Gate, Progress, Slice};
+use crate::engine::{Call, Engine, Gate, Intent, Progress, Slice};
 use crate::store::{UnixMs, Value};
 
 /// A value of this size or more has a plain encoding in every host, so it can be read in place.
@@ -266,7 +266,9 @@ impl LockWork for Import {
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done() && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context())) {
+        while !self.is_done()
+            && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context()))
+        {
             if deadline.is_none() && !engine.ledger.admission.has_credit(engine.context()) {
                 instance().gates.ask_host(ctx.locked());
             }

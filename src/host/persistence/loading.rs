@@ -115,8 +115,9 @@ pub fn end_swap(locked: Locked<'_>, aborted: bool) {
     let loaded = state().loaded.take();
     let engine = &instance().engine;
     // Without a section the master has none of midi's keys.
-    let old = loaded.unwrap_or_else(|| Staging::new(engine.shards())).install(&engine.ledger, locked);
-    free_later(&engine, old);
+    let old =
+        loaded.unwrap_or_else(|| Staging::new(engine.shards())).install(&engine.ledger, locked);
+    free_later(engine, old);
     let mut state = state();
     state.from = None;
     instance().sync.loaded(std::mem::take(&mut state.distrusted));

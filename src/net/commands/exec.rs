@@ -12,7 +12,7 @@ use crate::command::{
     Action, Args, DoorCommand, Limits, Named, PortCommand, Reply, Transcript, find,
 };
 use crate::engine::{
-    Author, Call, Denied, Intent, Engine, Gate, Host, JobOwner, JobReply, Locked, PasswordSum,
+    Author, Call, Denied, Engine, Gate, Host, Intent, JobOwner, JobReply, Locked, PasswordSum,
     Refusal, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;

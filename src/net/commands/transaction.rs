@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use super::exec::{Plan, aborted, run_as_unit};
 use super::login::selected;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
-use crate::engine::{Apart, Engine, Gate, Host, Locked, Taking};
+use crate::engine::{Apart, Engine, Gate, Host, Intent, Locked, Taking};
 use crate::limits::MANY_TRIES;
 use crate::net::context::Context;
 use crate::net::main_task::{ask_main, have_main_write};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use smallvec::SmallVec;
 
 use crate::command::{Args, OnEachKey, OwnedArgs, Reply};
-use crate::engine::{Author, Call, Intent, Engine, Gate, Part, Progress, Slice, Task, Work};
+use crate::engine::{Author, Call, Engine, Gate, Intent, Part, Progress, Slice, Task, Work};
 
 /// Keys between two reads of the clock.
 const KEYS_AT_A_TIME: usize = 16;

@@ -44,9 +44,9 @@ pub struct Log {
 }
 
 #[derive(Default)]
-pub(super) struct Tail {
+pub(in crate::engine::ledger) struct Tail {
     /// The oldest first. Not crossbeam's queue: a run gets its position in the same step.
-    pub(super) runs: VecDeque<PublishedRun>,
+    pub(in crate::engine::ledger) runs: VecDeque<PublishedRun>,
     /// The last position that was given.
     pub(in crate::engine::ledger) last: u64,
     /// Whether the main thread knows that there are runs.
