@@ -32,7 +32,7 @@ const UNFILTERED: u32 =
 /// been called since the last check that found none.
 static ASK: AtomicBool = AtomicBool::new(true);
 
-/// Whether a unit is open: a cheap copy of [`crate::engine::Engine::is_in_unit`].
+/// Whether a unit is open: a cheap copy of [`crate::engine::Shards::is_in_unit`].
 static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether the host's clients were paused when its main loop last turned. Commands that waited for

@@ -267,10 +267,8 @@ impl LockWork for Import {
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done()
-            && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context()))
-        {
-            if deadline.is_none() && !engine.ledger.admission.has_credit(engine.context()) {
+        while !self.is_done() && (deadline.is_none() || engine.ledger.has_credit()) {
+            if deadline.is_none() && !engine.ledger.has_credit() {
                 GATES.ask_host(ctx.locked());
             }
             if let Gate::Refuse(error) = engine.ledger.gate(Doing::Write(true)) {

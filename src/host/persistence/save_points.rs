@@ -57,10 +57,15 @@ pub fn all_is_saved() {
     COUNTED.store(instance().engine.ledger.books.changes(), Ordering::Relaxed);
 }
 
+/// Changes that the host has not counted. It wraps around if the host is ahead.
+#[inline]
+fn not_counted() -> u64 {
+    instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed))
+}
+
 /// What changes until [`go_on_counting`] the host is not to count.
 pub fn stop_counting() {
-    let uncounted =
-        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    let uncounted = not_counted();
     // Only the first of several calls.
     let _ = UNCOUNTED.compare_exchange(COUNTING, uncounted, Ordering::Relaxed, Ordering::Relaxed);
 }
@@ -80,8 +85,7 @@ pub fn go_on_counting(anew: bool) {
 /// event's context.
 #[inline]
 pub fn add_changes(ctx: Ctx<'_>) {
-    let new =
-        instance().engine.ledger.books.changes().wrapping_sub(COUNTED.load(Ordering::Relaxed));
+    let new = not_counted();
     if new != 0 && new <= i64::MAX as u64 {
         add(ctx, new);
     }
