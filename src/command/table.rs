@@ -336,8 +336,7 @@ mod tests {
     fn subcommands_are_found_behind_their_container() {
         for (number, row) in COMMANDS.iter().enumerate() {
             if let Some((container, _)) = row.split() {
-                let of =
-                    COMMANDS.iter().position(|row| row.name == container).expect("the container");
+                let of = number_of(container).expect("the container");
                 assert!(subcommands(of).any(|sub| sub == number), "{}", row.name);
             }
         }

@@ -184,7 +184,7 @@ impl Engine {
             count += 1;
             self.leave_replayed(*key, record.events().0);
         }
-        held.into_iter().for_each(|(shard, token)| self.ledger.release(slot, shard, token));
+        self.ledger.release_many(slot, held);
         (count, error)
     }
 

@@ -41,7 +41,7 @@ impl ThreadSlot {
     /// The proof, if this is the slot of the holder of the global lock.
     #[inline]
     pub(super) fn locked(&self) -> Option<Locked<'_>> {
-        // SAFETY: only `Engine::main_slot` gives that slot out, in exchange for the proof; and it
+        // SAFETY: only `Books::main_slot` gives that slot out, in exchange for the proof; and it
         // cannot leave the thread.
         self.is_main().then(|| unsafe { Locked::assume() })
     }

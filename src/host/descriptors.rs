@@ -76,7 +76,7 @@ fn share(limit: usize, first: usize, wanted: usize) -> (usize, usize) {
 
 /// Reserves again while the ports are open: the host's `maxclients` may have changed.
 pub fn refresh(ctx: Ctx<'_>) {
-    let settings = &instance().engine.settings();
+    let settings = instance().engine.settings();
     let first_now = settings.port.first_descriptor.load(Ordering::Relaxed);
     if first_now != 0 && first_now != clients_of_host(ctx) + ABOVE_HOST {
         reserve(ctx, settings);

@@ -1,16 +1,15 @@
 //! The promise: where the host has rules on databases (Valkey 9.1), they hold for every command of
 //! midi's, on both doors, however it arrives.
 
+use crate::common::hold::with_calls;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Value, own_library};
+use crate::common::{Client, Mode, Value};
 
 const REFUSED: &str = "NOPERM No permissions to access database";
 
 /// A server where key `k` is in databases 0 and 1; `None` where there are no rules on databases.
 fn start() -> Option<Ported> {
-    let module = own_library("libmidi_test_calls.so");
-    let load = format!("loadmodule {}", module.display());
-    let ported = Ported::start(Mode::Adaptive.builder().config(load));
+    let ported = Ported::start(with_calls(Mode::Adaptive.builder()));
     let mut admin = ported.host();
     let reply = admin.run("ACL SETUSER probe resetdbs");
     if reply.is_error() {

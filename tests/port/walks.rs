@@ -2,8 +2,9 @@
 //! does nothing that its user could not do to each key by hand, on both doors. Its refusal does not
 //! tell which keys are there.
 
+use crate::common::hold::with_calls;
 use crate::common::port::Ported;
-use crate::common::{Client, Mode, Value, own_library};
+use crate::common::{Client, Mode, Value};
 
 const NO_KEY: &str =
     "NOPERM this user has no permissions to access one of the keys used as arguments";
@@ -155,9 +156,7 @@ fn a_refusal_tells_nothing() {
 /// two with clients of a pool, which may have served another user before.
 #[test]
 fn every_way_is_judged() {
-    let module = own_library("libmidi_test_calls.so");
-    let load = format!("loadmodule {}", module.display());
-    let ported = Ported::start(Mode::Adaptive.builder().config(load));
+    let ported = Ported::start(with_calls(Mode::Adaptive.builder()));
     let mut admin = ported.host();
     set_user(&mut admin, "u", &["+@all", "~app:*"]);
     admin.ok("SET secret 1");

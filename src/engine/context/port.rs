@@ -67,7 +67,7 @@ impl PortConfig {
     }
 }
 
-/// What can change at any time.
+/// Settings of the ports that can change at any time.
 #[derive(Debug)]
 pub struct PortSettings {
     /// `midi.maxclients`: connections of all ports together.

@@ -12,6 +12,7 @@ use crate::engine::slot::ThreadSlot;
 use crate::limits::{RANDOM_BUCKETS, RANDOM_DRAWS, SCAN_AT_ONCE, SCAN_SHARDS};
 use crate::store::{KeyHasher, Now, Table};
 
+/// Tries to run a command over all shards on this thread.
 pub(super) fn attempt(
     engine: &Engine,
     slot: &ThreadSlot,

@@ -131,7 +131,7 @@ impl Engine {
                 break;
             }
         }
-        held.into_iter().for_each(|(shard, token)| self.ledger.release(slot, shard, token));
+        self.ledger.release_many(slot, held);
         (done, outcome)
     }
 
@@ -197,7 +197,7 @@ impl Engine {
             && held.watched.concerns(call.db, call.first_key())
     }
 
-    /// The time at which a call runs in this mode; see [`Engine::now_in_mode`]. `None` for a write
+    /// The time at which a call runs in this mode; see `Admission::now_in_mode`. `None` for a write
     /// on a worker that passed the gate just before the keyspace was closed to it. The main thread
     /// itself closes the keyspace, so there the gate is never out of date.
     #[inline]

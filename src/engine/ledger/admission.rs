@@ -5,10 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU32, Ordering};
 
-use super::Ledger;
 use super::gates::Gates;
 use super::mode::Mode;
-use crate::command::slot::slot_of;
 use crate::command::{COMMANDS, Error, Flags};
 use crate::engine::call::Call;
 use crate::engine::context::{Context, ForMain};
@@ -136,7 +134,7 @@ impl Admission {
 
     /// Deducts the bytes that a write took.
     #[inline]
-    pub fn spend_credit(&self, bytes: i64) {
+    pub(super) fn spend_credit(&self, bytes: i64) {
         if self.credit.load(Ordering::Relaxed) != i64::MAX {
             self.credit.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -160,7 +158,7 @@ impl Admission {
     }
 
     /// Whether a write has credit left; if not, asks the main thread for more.
-    pub fn has_credit(&self, context: &Context) -> bool {
+    pub(super) fn has_credit(&self, context: &Context) -> bool {
         if self.credit_left() {
             return true;
         }
@@ -195,7 +193,7 @@ impl Admission {
 
     /// Whether a port's command with these flags need not be judged.
     #[inline]
-    fn is_free(&self, flags: Flags) -> bool {
+    pub(super) fn is_free(&self, flags: Flags) -> bool {
         let concerned = FOR_ALL
             .and_if(flags.write, FOR_WRITES)
             .and_if(flags.host_write, FOR_HOST_WRITES)
@@ -205,7 +203,7 @@ impl Admission {
 
     /// What a port must do with a command of the table, in the order of Redis's processCommand.
     #[cold]
-    fn judge(&self, context: &Context, flags: Flags) -> Gate {
+    pub(super) fn judge(&self, context: &Context, flags: Flags) -> Gate {
         let gates = self.gates();
         if let Some(error) = self.refusal(gates, flags) {
             return Gate::Refuse(error);
@@ -226,7 +224,7 @@ impl Admission {
         if flags.deny_oom && !self.has_credit(context) { Gate::Wait } else { Gate::Go }
     }
 
-    fn own_gate(&self, flags: Flags, ping: bool) -> Gate {
+    pub(super) fn own_gate(&self, flags: Flags, ping: bool) -> Gate {
         let gates = self.gates();
         let error = if ping && gates.has(Gates::DISK_ERROR) {
             Some(Error::DiskError)
@@ -245,7 +243,7 @@ impl Admission {
     }
 
     #[inline]
-    fn host_gate(&self, flags: Flags) -> Gate {
+    pub(super) fn host_gate(&self, flags: Flags) -> Gate {
         let gates = self.gates();
         if gates.has(Gates::UNSYNCED.and(Gates::FORKED)) && !flags.stale {
             let is_child = gates.has(Gates::FORKED);
@@ -255,7 +253,7 @@ impl Admission {
     }
 
     #[inline]
-    fn write_gate(&self, needs_memory: bool) -> Gate {
+    pub(super) fn write_gate(&self, needs_memory: bool) -> Gate {
         let gates = self.gates();
         if gates.has(Gates::READ_ONLY) {
             Gate::Refuse(Error::ReadOnly)
@@ -282,57 +280,6 @@ impl Admission {
     /// Why the host cannot write to its AOF.
     fn aof_error(&self) -> Error {
         Error::AofError(self.aof_errno.load(Ordering::Relaxed))
-    }
-}
-
-impl Ledger {
-    /// Whether this may be done now. [`Intent`] says what is to be asked; nothing else decides it.
-    #[inline]
-    pub fn gate(&self, doing: Intent<'_>) -> Gate {
-        match doing {
-            Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
-            Intent::OfPort(flags) => self.admission.judge(self.context(), flags),
-            Intent::OfHost(flags) => self.admission.host_gate(flags),
-            Intent::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
-            Intent::Write(needs_memory) => self.admission.write_gate(needs_memory),
-            Intent::Late(call) => self.late_gate(call),
-            Intent::Slice(needs_memory) => self.slice_gate(needs_memory),
-            Intent::Expiry if self.may_expire() => Gate::Go,
-            Intent::Expiry => Gate::Wait,
-        }
-    }
-
-    fn late_gate(&self, call: &Call<'_>) -> Gate {
-        let gates = self.admission.gates();
-        if gates.has(Gates::LOADING) {
-            return Gate::Refuse(Error::Loading);
-        }
-        if gates.has(Gates::UNSYNCED) && !call.row().flags.stale {
-            return Gate::Refuse(Error::MasterDown);
-        }
-        if !call.row().flags.write {
-            return Gate::Go;
-        }
-        let is_lost = |at| self.slots.is_lost(slot_of(call.args.get(at)));
-        if self.slots.are_on() && call.row().key_positions(&call.args).any(is_lost) {
-            return Gate::Refuse(Error::SlotMoved);
-        }
-        self.admission.write_gate(false)
-    }
-
-    fn slice_gate(&self, needs_memory: bool) -> Gate {
-        let waits = needs_memory && !self.admission.has_credit(self.context())
-            || self.is_log_full()
-            || self.admission.has_notification_backlog();
-        if waits { Gate::Wait } else { self.admission.write_gate(needs_memory) }
-    }
-
-    /// Only the host's log may decide that a key has expired where the keyspace is closed.
-    fn may_expire(&self) -> bool {
-        !self.admission.is_closed_to_workers()
-            && !self.admission.expiry_rests()
-            && !self.is_log_full()
-            && !self.admission.has_notification_backlog()
     }
 }
 

@@ -43,9 +43,12 @@ pub use slots::SlotCounts;
 pub use staging::{StagedKey, StagedShard, Staging};
 pub(in crate::engine) use watch::is_live;
 
+use super::call::Call;
 use super::context::Context;
-use super::shards::{HeldShard, ManyHeld, Shards};
+use super::shards::{HeldShard, Shards};
 use super::slot::ThreadSlot;
+use crate::command::Error;
+use crate::command::slot::slot_of;
 use crate::sync::Locked;
 
 /// The one end of every edit, and of every hold.
@@ -93,6 +96,55 @@ impl Ledger {
         self.admission.mode()
     }
 
+    /// Whether this may be done now. [`Intent`] says what is to be asked; nothing else decides it.
+    #[inline]
+    pub fn gate(&self, intent: Intent<'_>) -> Gate {
+        match intent {
+            Intent::OfPort(flags) if self.admission.is_free(flags) => Gate::Go,
+            Intent::OfPort(flags) => self.admission.judge(self.context(), flags),
+            Intent::OfHost(flags) => self.admission.host_gate(flags),
+            Intent::OfPortAlone(flags, ping) => self.admission.own_gate(flags, ping),
+            Intent::Write(needs_memory) => self.admission.write_gate(needs_memory),
+            Intent::Late(call) => self.late_gate(call),
+            Intent::Slice(needs_memory) => self.slice_gate(needs_memory),
+            Intent::Expiry if self.may_expire() => Gate::Go,
+            Intent::Expiry => Gate::Wait,
+        }
+    }
+
+    fn late_gate(&self, call: &Call<'_>) -> Gate {
+        let gates = self.admission.gates();
+        if gates.has(Gates::LOADING) {
+            return Gate::Refuse(Error::Loading);
+        }
+        if gates.has(Gates::UNSYNCED) && !call.row().flags.stale {
+            return Gate::Refuse(Error::MasterDown);
+        }
+        if !call.row().flags.write {
+            return Gate::Go;
+        }
+        let is_lost = |at| self.slots.is_lost(slot_of(call.args.get(at)));
+        if self.slots.are_on() && call.row().key_positions(&call.args).any(is_lost) {
+            return Gate::Refuse(Error::SlotMoved);
+        }
+        self.admission.write_gate(false)
+    }
+
+    fn slice_gate(&self, needs_memory: bool) -> Gate {
+        let waits = needs_memory && !self.has_credit()
+            || self.is_log_full()
+            || self.admission.has_notification_backlog();
+        if waits { Gate::Wait } else { self.admission.write_gate(needs_memory) }
+    }
+
+    /// Only the host's log may decide that a key has expired where the keyspace is closed.
+    fn may_expire(&self) -> bool {
+        !self.admission.is_closed_to_workers()
+            && !self.admission.expiry_rests()
+            && !self.is_log_full()
+            && !self.admission.has_notification_backlog()
+    }
+
     /// Sets the host's gates, and the mode that follows from them. The gates that workers set
     /// themselves are kept. The caller holds no token, but for those that an open unit has laid
     /// aside.
@@ -113,6 +165,11 @@ impl Ledger {
         if self.admission.grant_credit(credit) {
             self.context().wake_ports();
         }
+    }
+
+    /// Whether a write has credit left; if not, asks the main thread for more.
+    pub fn has_credit(&self) -> bool {
+        self.admission.has_credit(self.context())
     }
 
     /// Opens the gate for notifications again, if enough have been sent.
@@ -142,7 +199,13 @@ impl Ledger {
         }
     }
 
-    pub(super) fn release_many(&self, slot: &ThreadSlot, held: ManyHeld<'_>) {
+    /// Releases the tokens of several shards, in their order.
+    #[inline]
+    pub(super) fn release_many<'h>(
+        &self,
+        slot: &ThreadSlot,
+        held: impl IntoIterator<Item = (u32, HeldShard<'h>)>,
+    ) {
         for (shard, token) in held {
             self.release(slot, shard, token);
         }

@@ -255,10 +255,14 @@ impl<'a> HeldTogether<'a> {
         let (shard, held) = &mut self.held[place];
         (*shard, held)
     }
+}
 
-    /// All of them.
+impl<'a> IntoIterator for HeldTogether<'a> {
+    type Item = (u32, HeldShard<'a>);
+    type IntoIter = arrayvec::IntoIter<Self::Item, AHEAD>;
+
     #[inline]
-    pub(super) fn into_iter(self) -> impl Iterator<Item = (u32, HeldShard<'a>)> {
+    fn into_iter(self) -> Self::IntoIter {
         self.held.into_iter()
     }
 }

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn number(name: &str) -> usize {
-        COMMANDS.iter().position(|row| row.name == name).expect("a command")
+        crate::command::number_of(name).expect("a command")
     }
 
     /// Rules for some commands, and for keys as the host writes them.

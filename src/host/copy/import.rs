@@ -266,10 +266,8 @@ impl LockWork for Import {
         let previous = ctx.selected_db();
         ctx.select_db(self.db);
         let engine = &instance().engine;
-        while !self.is_done()
-            && (deadline.is_none() || engine.ledger.admission.has_credit(engine.context()))
-        {
-            if deadline.is_none() && !engine.ledger.admission.has_credit(engine.context()) {
+        while !self.is_done() && (deadline.is_none() || engine.ledger.has_credit()) {
+            if deadline.is_none() && !engine.ledger.has_credit() {
                 instance().gates.ask_host(ctx.locked());
             }
             if let Gate::Refuse(error) = engine.ledger.gate(Intent::Write(true)) {

@@ -51,7 +51,7 @@ pub fn before_cluster(command: Filtered<'_>) {
 
 /// The id of a node, and why the slot may not move there.
 fn refusal(id: &[u8], slot: u16, keys: u64) -> String {
-    let config = &instance().engine.config();
+    let config = instance().engine.config();
     let several = config.cluster == Cluster::ManyDatabases && config.databases > 1;
     let each = if several { " in each database" } else { "" };
     let id = String::from_utf8_lossy(id);
