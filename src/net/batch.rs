@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::context::Context;
+use super::caller::PortCaller;
 use super::resp::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use super::session::{Session, SessionRights};
 use super::shared::count;
@@ -260,11 +260,11 @@ impl<'i> CommandBatch<'i> {
 
     /// Goes on with a command that could not run here and now. Returns where it ends.
     #[cold]
-    pub fn go_on(&self, command: usize, outcome: Outcome, cx: &mut Context<'_>) -> usize {
-        let (engine, limits) = (cx.engine(), cx.limits);
-        let mut call = self.call(&self.commands[command], engine, cx.session.db, &limits);
-        cx.said = cx.output.len();
-        engine.go_on(cx.slot(), &mut call, outcome, cx);
+    pub fn go_on(&self, command: usize, outcome: Outcome, caller: &mut PortCaller<'_>) -> usize {
+        let (engine, limits) = (caller.engine(), caller.limits);
+        let mut call = self.call(&self.commands[command], engine, caller.session.db, &limits);
+        caller.said = caller.output.len();
+        engine.go_on(caller.slot(), &mut call, outcome, caller);
         self.end_of(command)
     }
 

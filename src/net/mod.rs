@@ -12,7 +12,7 @@
 //!
 //! A connection (`connection.rs`) is a socket, bytes that have come and not run, bytes that it has
 //! to say (`outgoing.rs`), and a session (`session.rs`): its user and its commands. Its client is
-//! what all workers may read (`client.rs`). Commands are functions of a context (`context.rs`): the
+//! what all workers may read (`client.rs`). Commands are functions of a caller (`caller.rs`): the
 //! worker, the session, the output.
 //!
 //! The host's main thread takes no part in this, and this layer does not use the module API.
@@ -20,10 +20,10 @@
 mod accept;
 mod backlog;
 mod batch;
+mod caller;
 mod client;
 mod commands;
 mod connection;
-mod context;
 mod dispatch;
 mod driver;
 mod exec_replies;

@@ -18,9 +18,9 @@ use arrayvec::ArrayVec;
 use slotmap::SlotMap;
 
 use super::batch::{CommandBatch, Stop, request_limits};
+use super::caller::PortCaller;
 use super::client::Key;
 use super::connection::Connection;
-use super::context::Context;
 use super::driver::{Driver, Sent};
 use super::exec_replies::say_exec_replies;
 use super::held::HeldConnections;
@@ -134,20 +134,21 @@ impl<D: Driver> Service<D> {
     fn run_member(&mut self, number: usize, connection: &mut Connection) -> TurnOutcome {
         let (said, session) = (self.outbox.bytes.len(), &mut connection.session);
         self.turn.alone.begin();
-        let mut cx = Context::new(&self.worker, &mut self.turn, session, &mut self.outbox.bytes);
+        let mut caller =
+            PortCaller::new(&self.worker, &mut self.turn, session, &mut self.outbox.bytes);
         match &self.members[number].input {
             Input::Received(input) => {
                 let bytes = &self.input[input.clone()];
-                let used = run(&mut cx, &mut self.args, bytes);
+                let used = run(&mut caller, &mut self.args, bytes);
                 connection.unread.add(&bytes[used..]);
             }
             Input::Unread => {
-                say_exec_replies(&mut cx);
-                if cx.session.is_muted() {
-                    cx.output.truncate(said);
+                say_exec_replies(&mut caller);
+                if caller.session.is_muted() {
+                    caller.output.truncate(said);
                 }
-                if cx.session.missing == 0 {
-                    let used = run(&mut cx, &mut self.args, connection.unread.bytes());
+                if caller.session.missing == 0 {
+                    let used = run(&mut caller, &mut self.args, connection.unread.bytes());
                     connection.unread.use_up(used);
                 }
             }
@@ -224,8 +225,8 @@ impl<D: Driver> Service<D> {
                 // This command could not run here and now.
                 let said = outbox.bytes.len();
                 let session = &mut connection.session;
-                let mut cx = Context::new(worker, turn, session, &mut outbox.bytes);
-                used = batch.go_on(done, outcome, &mut cx);
+                let mut caller = PortCaller::new(worker, turn, session, &mut outbox.bytes);
+                used = batch.go_on(done, outcome, &mut caller);
                 connection.outgoing.say(connection.key, said..outbox.bytes.len(), outbox);
             }
             connection.session.missing = usize::from(ran == end);

@@ -47,7 +47,7 @@ const LONGER: &[(&str, &str)] = &[];
 
 /// Statics of the host's layer, besides constant tables. The number only falls: the host's state
 /// becomes one struct.
-const HOST_STATICS: usize = 115;
+const HOST_STATICS: usize = 20;
 
 /// Type names of src/ with several meanings: how many, and why that is not misleading. No other
 /// name may be defined twice.
@@ -375,6 +375,9 @@ fn files_outside_of_the_crate_are_found() {
 /// The types that a file defines outside of functions and its own tests.
 fn types(text: &str) -> impl Iterator<Item = &str> {
     without_tests(text).lines().filter_map(|line| {
+        // Structs within a macro's braces are indented.
+        let inner = line.strip_prefix("    ").filter(|inner| inner.starts_with("pub struct "));
+        let line = inner.unwrap_or(line);
         let words = behind_visibility(line).split_whitespace();
         let mut words = words.skip_while(|word| *word == "unsafe");
         let is_type = !line.starts_with(char::is_whitespace)

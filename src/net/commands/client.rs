@@ -6,57 +6,57 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
 use crate::engine::Gates;
+use crate::net::caller::PortCaller;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
-use crate::net::context::Context;
 use crate::net::main_task::ask_main;
 use crate::net::named;
 use crate::net::session::{BUSY, INVALID_NAME, Replies, State, is_valid_name};
 use crate::net::shared::Shared;
 
 /// Runs one of CLIENT's subcommands.
-pub(super) fn client(cx: &mut Context<'_>, which: ClientCommand, args: &Args<'_>) {
-    let client = Arc::clone(&cx.session.client);
+pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &Args<'_>) {
+    let client = Arc::clone(&caller.session.client);
     match which {
-        ClientCommand::Id => cx.reply().integer(client.id as i64),
+        ClientCommand::Id => caller.reply().integer(client.id as i64),
         ClientCommand::GetName => {
             let names = client.names.lock();
-            let mut reply = cx.reply();
+            let mut reply = caller.reply();
             if names.name.is_empty() { reply.null() } else { reply.bulk(&names.name) }
         }
         ClientCommand::SetName => {
             let name = args.get(2);
             if !is_valid_name(name) {
-                return cx.reply().error(INVALID_NAME);
+                return caller.reply().error(INVALID_NAME);
             }
             client.names.lock().name = name.to_vec();
-            cx.reply().ok();
+            caller.reply().ok();
         }
-        ClientCommand::SetInfo => cx.say(set_info(&client, args)),
+        ClientCommand::SetInfo => caller.say(set_info(&client, args)),
         ClientCommand::Info | ClientCommand::List => {
-            show(cx, args);
-            match listed(cx, which, args) {
-                Ok(text) => cx.reply().verbatim(&text),
-                Err(text) => cx.reply().error(&text),
+            show(caller, args);
+            match listed(caller, which, args) {
+                Ok(text) => caller.reply().verbatim(&text),
+                Err(text) => caller.reply().error(&text),
             }
             client.condition.arguments.store(0, Ordering::Relaxed);
         }
-        ClientCommand::Kill => kill(cx, args),
+        ClientCommand::Kill => kill(caller, args),
         ClientCommand::NoEvict => {
             let on = on_or_off(args);
             if let Ok(on) = on {
                 client.condition.no_evict.store(on, Ordering::Relaxed);
             }
-            say(cx, args, on);
+            say(caller, args, on);
         }
-        ClientCommand::NoTouch => say(cx, args, on_or_off(args)),
+        ClientCommand::NoTouch => say(caller, args, on_or_off(args)),
         ClientCommand::ImportSource => {
-            let result = import_source(cx, args);
-            say(cx, args, result);
+            let result = import_source(caller, args);
+            say(caller, args, result);
         }
-        ClientCommand::Reply => reply_mode(cx, args),
+        ClientCommand::Reply => reply_mode(caller, args),
         ClientCommand::TrackingInfo => {
-            let mut reply = cx.reply();
+            let mut reply = caller.reply();
             reply.map(3);
             reply.bulk(b"flags");
             reply.set(1);
@@ -66,15 +66,15 @@ pub(super) fn client(cx: &mut Context<'_>, which: ClientCommand, args: &Args<'_>
             reply.bulk(b"prefixes");
             reply.array(0);
         }
-        ClientCommand::GetRedir => cx.reply().integer(NOT_TRACKING),
-        ClientCommand::Help => help(args, &mut cx.reply()),
+        ClientCommand::GetRedir => caller.reply().integer(NOT_TRACKING),
+        ClientCommand::Help => help(args, &mut caller.reply()),
     }
 }
 
 /// Publishes the condition of the client that asks, whose input is being run.
-fn show(cx: &Context<'_>, args: &Args<'_>) {
-    cx.session.show_condition();
-    let condition = &cx.session.client.condition;
+fn show(caller: &PortCaller<'_>, args: &Args<'_>) {
+    caller.session.show_condition();
+    let condition = &caller.session.client.condition;
     condition.unread.store(0, Ordering::Relaxed);
     condition.unread_memory.store(0, Ordering::Relaxed);
     let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
@@ -82,10 +82,14 @@ fn show(cx: &Context<'_>, args: &Args<'_>) {
 }
 
 /// The text of CLIENT LIST or CLIENT INFO.
-fn listed(cx: &Context<'_>, which: ClientCommand, args: &Args<'_>) -> Result<Vec<u8>, Vec<u8>> {
-    let shared = &cx.worker.shared;
+fn listed(
+    caller: &PortCaller<'_>,
+    which: ClientCommand,
+    args: &Args<'_>,
+) -> Result<Vec<u8>, Vec<u8>> {
+    let shared = &caller.worker.shared;
     let clients = if matches!(which, ClientCommand::Info) {
-        vec![Arc::clone(&cx.session.client)]
+        vec![Arc::clone(&caller.session.client)]
     } else if args.len() == 4 && args.is(2, "type") {
         if is_normal(args.get(3))? { shared.clients() } else { Vec::new() }
     } else if args.len() > 3 && args.is(2, "id") {
@@ -97,23 +101,23 @@ fn listed(cx: &Context<'_>, which: ClientCommand, args: &Args<'_>) -> Result<Vec
     } else {
         return Err(Error::Syntax.text("client", args));
     };
-    let now = shared.clock(cx.turn.now);
+    let now = shared.clock(caller.turn.now);
     let mut text = Vec::with_capacity(clients.len() * LINE_BYTES);
     clients.iter().for_each(|client| put_line(shared, client, now, &mut text));
     Ok(text)
 }
 
-fn kill(cx: &mut Context<'_>, args: &Args<'_>) {
-    let (shared, own) = (&cx.worker.shared, cx.session.client.id);
+fn kill(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    let (shared, own) = (&caller.worker.shared, caller.session.client.id);
     let filter = match Filter::read(args, own) {
         Ok(filter) => filter,
-        Err(text) => return cx.reply().error(&text),
+        Err(text) => return caller.reply().error(&text),
     };
     // The port knows the user of every connected client; for another name, the host is asked
     // whether the user exists.
-    if let Some(user) = filter.user.filter(|user| cx.engine().users.find(user).is_none()) {
+    if let Some(user) = filter.user.filter(|user| caller.engine().users.find(user).is_none()) {
         let user = user.to_vec();
-        return ask_main(cx, move |locked, _, host| {
+        return ask_main(caller, move |locked, _, host| {
             let there = host.map(|host| host.user(locked, &user).is_some());
             Box::new(move |session, output| match there {
                 Some(true) => session.reply(output).integer(0),
@@ -125,28 +129,28 @@ fn kill(cx: &mut Context<'_>, args: &Args<'_>) {
             })
         });
     }
-    let now = shared.clock(cx.turn.now);
+    let now = shared.clock(caller.turn.now);
     let mut killed = 0;
     for client in shared.clients().iter().filter(|client| filter.matches(shared, client, now)) {
         if client.id == own {
-            cx.session.state = State::Closing;
+            caller.session.state = State::Closing;
             killed += 1;
         } else if shared.kill(client) {
             killed += 1;
         }
     }
     match (filter.old_form, killed) {
-        (true, 0) => cx.reply().error(b"ERR No such client"),
-        (true, _) => cx.reply().ok(),
-        (false, killed) => cx.reply().integer(killed),
+        (true, 0) => caller.reply().error(b"ERR No such client"),
+        (true, _) => caller.reply().ok(),
+        (false, killed) => caller.reply().integer(killed),
     }
 }
 
 /// CLIENT GETREDIR's reply for a client without tracking.
 const NOT_TRACKING: i64 = -1;
 
-fn say<T>(cx: &mut Context<'_>, args: &Args<'_>, result: Result<T, Error>) {
-    cx.say(result.map(|_| ()).map_err(|error| error.text("client", args)));
+fn say<T>(caller: &mut PortCaller<'_>, args: &Args<'_>, result: Result<T, Error>) {
+    caller.say(result.map(|_| ()).map_err(|error| error.text("client", args)));
 }
 
 fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
@@ -158,26 +162,26 @@ fn on_or_off(args: &Args<'_>) -> Result<bool, Error> {
 }
 
 /// CLIENT IMPORT-SOURCE. As on Valkey, a client can become none at any time.
-fn import_source(cx: &mut Context<'_>, args: &Args<'_>) -> Result<(), Error> {
-    if !cx.engine().gates().has(Gates::IMPORTING) && !args.is(2, "off") {
+fn import_source(caller: &mut PortCaller<'_>, args: &Args<'_>) -> Result<(), Error> {
+    if !caller.engine().gates().has(Gates::IMPORTING) && !args.is(2, "off") {
         return Err(Error::NotImporting);
     }
-    cx.session.set_import_source(on_or_off(args)?);
+    caller.session.set_import_source(on_or_off(args)?);
     Ok(())
 }
 
-fn reply_mode(cx: &mut Context<'_>, args: &Args<'_>) {
+fn reply_mode(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     if args.is(2, "on") {
-        cx.session.set_replies(Replies::Wanted);
-        cx.reply().ok();
+        caller.session.set_replies(Replies::Wanted);
+        caller.reply().ok();
     } else if args.is(2, "off") {
-        cx.session.set_replies(Replies::Unwanted);
+        caller.session.set_replies(Replies::Unwanted);
     } else if args.is(2, "skip") {
-        if cx.session.wants_replies() {
-            cx.session.set_replies(Replies::SkipNext);
+        if caller.session.wants_replies() {
+            caller.session.set_replies(Replies::SkipNext);
         }
     } else {
-        cx.reply().error(&Error::Syntax.text("client", args));
+        caller.reply().error(&Error::Syntax.text("client", args));
     }
 }
 

@@ -5,40 +5,40 @@ use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
-use crate::net::context::Context;
+use crate::net::caller::PortCaller;
 use crate::net::main_task::ask_main;
 use crate::net::session::{BUSY, INVALID_NAME, Session, is_valid_name};
 
 /// `SELECT index`.
-pub(super) fn select(cx: &mut Context<'_>, args: &Args<'_>) {
-    let chosen = selected(cx.engine(), args).map(|db| cx.session.select(db));
-    cx.say(chosen);
+pub(super) fn select(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    let chosen = selected(caller.engine(), args).map(|db| caller.session.select(db));
+    caller.say(chosen);
 }
 
 /// `AUTH [user] password`.
-pub(super) fn auth(cx: &mut Context<'_>, args: &Args<'_>) {
-    if args.len() == 2 && cx.engine().users.default_is_open() {
-        return cx.reply().error(
+pub(super) fn auth(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    if args.len() == 2 && caller.engine().users.default_is_open() {
+        return caller.reply().error(
             b"ERR AUTH <password> called without any password configured for the default user. \
               Are you sure your configuration is correct?",
         );
     }
-    let Some((name, password)) = login_of(cx.engine(), PortCommand::Auth, args) else {
-        return cx.reply().error(&Error::Syntax.text("auth", args));
+    let Some((name, password)) = login_of(caller.engine(), PortCommand::Auth, args) else {
+        return caller.reply().error(&Error::Syntax.text("auth", args));
     };
-    log_in(cx, name, password, |session, output| session.reply(output).ok());
+    log_in(caller, name, password, |session, output| session.reply(output).ok());
 }
 
 /// Has the host check a name and password; calls `then` if they are right.
 fn log_in(
-    cx: &mut Context<'_>,
+    caller: &mut PortCaller<'_>,
     name: &[u8],
     password: &[u8],
     then: impl FnOnce(&mut Session, &mut Vec<u8>) + Send + 'static,
 ) {
     let (name, password): (Box<[u8]>, _) = (name.into(), PasswordSum::of(password));
-    let (shared, worker) = (Arc::clone(&cx.worker.shared), cx.worker.number);
-    ask_main(cx, move |locked, engine, host| {
+    let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
+    ask_main(caller, move |locked, engine, host| {
         let Some(host) = host else {
             return Box::new(|session, output| session.reply(output).error(BUSY));
         };
@@ -62,14 +62,14 @@ fn log_in(
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-pub(super) fn hello(cx: &mut Context<'_>, args: &Args<'_>) {
+pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let options = match HelloOptions::read(args) {
         Ok(options) => options,
-        Err(text) => return cx.reply().error(&text),
+        Err(text) => return caller.reply().error(&text),
     };
     let HelloOptions { resp3, name, wrong, .. } = options;
     let name: Option<Vec<u8>> = name.map(<[u8]>::to_vec);
-    let engine = Arc::clone(&cx.worker.shared.engine);
+    let engine = Arc::clone(&caller.worker.shared.engine);
     let answer = move |session: &mut Session, output: &mut Vec<u8>| {
         if let Some(name) = name {
             session.client.names.lock().name = name;
@@ -86,8 +86,8 @@ pub(super) fn hello(cx: &mut Context<'_>, args: &Args<'_>) {
         greet(&engine, session, output);
     };
     match options.login {
-        Some((user, password)) => log_in(cx, user, password, answer),
-        None => answer(cx.session, cx.output),
+        Some((user, password)) => log_in(caller, user, password, answer),
+        None => answer(caller.session, caller.output),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::command::{
     error_about, find, find_call, unknown_command,
 };
 use crate::engine::{Author, Call, Engine, Host, Locked};
-use crate::net::context::Context;
+use crate::net::caller::PortCaller;
 use crate::net::main_task::ask_main;
 use crate::net::session::{BUSY, NO_AUTH, Session, State};
 use crate::net::shared::Shared;
@@ -20,30 +20,30 @@ use crate::store::Now;
 /// `DEBUG POPULATE count prefix size`.
 pub(super) const POPULATE_ARGUMENTS_MAX: usize = 5;
 
-pub(super) fn time(cx: &mut Context<'_>) {
+pub(super) fn time(caller: &mut PortCaller<'_>) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut reply = cx.reply();
+    let mut reply = caller.reply();
     reply.array(2);
     reply.bulk(since.as_secs().to_string().as_bytes());
     reply.bulk(since.subsec_micros().to_string().as_bytes());
 }
 
 /// ACL WHOAMI.
-pub(super) fn who_am_i(cx: &mut Context<'_>) {
-    let name = cx.session.user.as_ref().map_or(&b""[..], |user| &user.name);
-    cx.session.reply(cx.output).bulk(name);
+pub(super) fn who_am_i(caller: &mut PortCaller<'_>) {
+    let name = caller.session.user.as_ref().map_or(&b""[..], |user| &user.name);
+    caller.session.reply(caller.output).bulk(name);
 }
 
 /// MODULE LIST.
-pub(super) fn modules(cx: &mut Context<'_>) {
-    let modules = cx.engine().context().outside.modules();
-    let mut reply = cx.reply();
+pub(super) fn modules(caller: &mut PortCaller<'_>) {
+    let modules = caller.engine().context().outside.modules();
+    let mut reply = caller.reply();
     if modules.is_empty() { reply.array(0) } else { modules.play(&mut reply) }
 }
 
 /// Answers with the host's reply to this command.
-pub(super) fn ask_host(cx: &mut Context<'_>, command: &'static CStr) {
-    ask_main(cx, move |locked, _, host| {
+pub(super) fn ask_host(caller: &mut PortCaller<'_>, command: &'static CStr) {
+    ask_main(caller, move |locked, _, host| {
         let transcript = host.map(|host| host.reply_to(locked, command));
         Box::new(move |session, output| {
             let mut reply = session.reply(output);
@@ -56,10 +56,10 @@ pub(super) fn ask_host(cx: &mut Context<'_>, command: &'static CStr) {
 }
 
 /// INFO, of the host and of midi.
-pub(super) fn info(cx: &mut Context<'_>, args: &Args<'_>) {
+pub(super) fn info(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let sections: Vec<Vec<u8>> = args.from(1).iter().map(|section| section.to_vec()).collect();
-    let shared = Arc::clone(&cx.worker.shared);
-    ask_main(cx, move |locked, _, host| {
+    let shared = Arc::clone(&caller.worker.shared);
+    ask_main(caller, move |locked, _, host| {
         let sections: Vec<&[u8]> = sections.iter().map(Vec::as_slice).collect();
         let text = host.map(|host| host.info(locked, &sections));
         Box::new(move |session, output| match text {
@@ -69,9 +69,9 @@ pub(super) fn info(cx: &mut Context<'_>, args: &Args<'_>) {
     });
 }
 
-pub(super) fn config_get(cx: &mut Context<'_>, args: &Args<'_>) {
+pub(super) fn config_get(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let patterns: Vec<Vec<u8>> = args.from(2).iter().map(|pattern| pattern.to_vec()).collect();
-    ask_main(cx, move |locked, _, host| {
+    ask_main(caller, move |locked, _, host| {
         let patterns: Vec<&[u8]> = patterns.iter().map(Vec::as_slice).collect();
         let found = host.map(|host| settings_of_the_port(locked, host, &patterns));
         Box::new(move |session, output| {
@@ -87,41 +87,41 @@ pub(super) fn config_get(cx: &mut Context<'_>, args: &Args<'_>) {
 }
 
 /// DEBUG POPULATE, which runs POPULATE; only the host has the other subcommands.
-pub(super) fn debug(cx: &mut Context<'_>, args: &Args<'_>) {
+pub(super) fn debug(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let populate = if args.is(1, "populate") { find(b"populate") } else { None };
     let Some(command) = populate else {
-        return cx.reply().error(&elsewhere(&full_name(args), HostCommand::OfServer));
+        return caller.reply().error(&elsewhere(&full_name(args), HostCommand::OfServer));
     };
     if args.len() < 3 || args.len() > POPULATE_ARGUMENTS_MAX {
         let before = "ERR unknown subcommand or wrong number of arguments for '";
         let text = error_about(before, args.get(1), "'. Try DEBUG HELP.");
-        return cx.reply().error(&text);
+        return caller.reply().error(&text);
     }
     let mut call = Call {
         command,
         args: Args::new(args.from(1)),
-        db: cx.session.db,
-        now: Now::lazy(cx.engine().config().clock),
-        limits: cx.limits,
+        db: caller.session.db,
+        now: Now::lazy(caller.engine().config().clock),
+        limits: caller.limits,
         prefix: "",
         author: Author::Nobody,
     };
-    cx.engine().run(cx.slot(), &mut call, cx);
+    caller.engine().run(caller.slot(), &mut call, caller);
 }
 
 /// Answers a command that the ports do not have: either that the host has it, or Redis's error for
 /// an unknown command.
-pub fn not_here(cx: &mut Context<'_>, args: &Args<'_>, is_subcommand: bool) {
+pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: bool) {
     // Lines of HTTP: a browser was made to send them, and no later line may run either.
     if args.is(0, "post") || args.is(0, "host:") {
-        return cx.session.state = State::Closing;
+        return caller.session.state = State::Closing;
     }
     let unknown = match is_subcommand {
         true => Error::UnknownSubcommand.text(&String::from_utf8_lossy(args.get(0)), args),
         false => unknown_command(args),
     };
     let name = full_name(args);
-    let known = cx.worker.shared.host_commands.get().map(|known| known.get(&name).copied());
+    let known = caller.worker.shared.host_commands.get().map(|known| known.get(&name).copied());
     let about = name.clone();
     let answer = move |there: Option<HostCommand>, session: &Session, output: &mut Vec<u8>| {
         let mut reply = session.reply(output);
@@ -132,10 +132,10 @@ pub fn not_here(cx: &mut Context<'_>, args: &Args<'_>, is_subcommand: bool) {
         }
     };
     if let Some(there) = known {
-        return answer(there, cx.session, cx.output);
+        return answer(there, caller.session, caller.output);
     }
-    let shared = Arc::clone(&cx.worker.shared);
-    ask_main(cx, move |locked, _, host| {
+    let shared = Arc::clone(&caller.worker.shared);
+    ask_main(caller, move |locked, _, host| {
         let commands = host.map(|host| host.commands(locked));
         Box::new(move |session, output| {
             let Some(commands) = commands else {

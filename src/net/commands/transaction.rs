@@ -19,7 +19,7 @@ use super::login::selected;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::engine::{Apart, Engine, Gate, Host, Intent, Locked, Taking};
 use crate::limits::MANY_TRIES;
-use crate::net::context::Context;
+use crate::net::caller::PortCaller;
 use crate::net::main_task::{ask_main, have_main_write};
 use crate::net::session::{BUSY, Session, State};
 use crate::net::shared::{Answer, PortCounts, count};
@@ -39,86 +39,86 @@ const NESTED: &[u8] = b"ERR MULTI calls can not be nested";
 const WATCH_IN_MULTI: &[u8] = b"ERR WATCH inside MULTI is not allowed";
 
 /// Queues a command for EXEC.
-pub fn queue(cx: &mut Context<'_>, named: Named, args: &Args<'_>) {
-    let most = cx.engine().settings().port.query_limit.load(Ordering::Relaxed);
-    let transaction = cx.session.transaction.get_or_insert_default();
+pub fn queue(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
+    let most = caller.engine().settings().port.query_limit.load(Ordering::Relaxed);
+    let transaction = caller.session.transaction.get_or_insert_default();
     if matches!(named.row().action, Action::Port(PortCommand::Select)) {
-        transaction.db = selected(cx.worker.engine(), args).ok().or(transaction.db);
+        transaction.db = selected(caller.worker.engine(), args).ok().or(transaction.db);
     }
     // Commands that will not run need not be kept.
     if !transaction.is_spoiled && !transaction.watching.is_lost() {
         transaction.add(named, args);
         if transaction.memory() > most {
-            cx.worker.note_limit();
-            return cx.session.state = State::Closing;
+            caller.worker.note_limit();
+            return caller.session.state = State::Closing;
         }
     }
-    cx.reply().simple("QUEUED");
+    caller.reply().simple("QUEUED");
 }
 
 /// MULTI.
-pub(super) fn multi(cx: &mut Context<'_>) {
-    if cx.session.in_multi {
-        return cx.reply().error(NESTED);
+pub(super) fn multi(caller: &mut PortCaller<'_>) {
+    if caller.session.in_multi {
+        return caller.reply().error(NESTED);
     }
-    let spare = &mut cx.turn.spare;
-    cx.session.transaction.get_or_insert_with(|| spare.take().unwrap_or_default());
-    cx.session.in_multi = true;
-    cx.reply().ok();
+    let spare = &mut caller.turn.spare;
+    caller.session.transaction.get_or_insert_with(|| spare.take().unwrap_or_default());
+    caller.session.in_multi = true;
+    caller.reply().ok();
 }
 
 /// DISCARD.
-pub(super) fn discard(cx: &mut Context<'_>) {
-    if !cx.session.in_multi {
-        return cx.reply().error(NOT_IN_MULTI[1]);
+pub(super) fn discard(caller: &mut PortCaller<'_>) {
+    if !caller.session.in_multi {
+        return caller.reply().error(NOT_IN_MULTI[1]);
     }
-    cx.session.leave_transaction();
-    cx.reply().ok();
+    caller.session.leave_transaction();
+    caller.reply().ok();
 }
 
 /// UNWATCH. Between MULTI and EXEC it is queued, so when it runs EXEC has ended the transaction.
-pub(super) fn unwatch(cx: &mut Context<'_>) {
-    cx.session.leave_transaction();
-    cx.reply().ok();
+pub(super) fn unwatch(caller: &mut PortCaller<'_>) {
+    caller.session.leave_transaction();
+    caller.reply().ok();
 }
 
 /// `WATCH key [key ...]`.
-pub(super) fn watch(cx: &mut Context<'_>, args: &Args<'_>) {
-    let (db, engine, slot) = (cx.session.db, cx.engine(), cx.slot());
-    if cx.session.in_multi {
-        return cx.reply().error(WATCH_IN_MULTI);
+pub(super) fn watch(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    let (db, engine, slot) = (caller.session.db, caller.engine(), caller.slot());
+    if caller.session.in_multi {
+        return caller.reply().error(WATCH_IN_MULTI);
     }
-    let transaction = cx.session.transaction.get_or_insert_default();
+    let transaction = caller.session.transaction.get_or_insert_default();
     let keys = args.from(1);
     if transaction.watching.is_lost() {
-        return cx.reply().ok();
+        return caller.reply().ok();
     }
     // Only at the first try: at a retry some of the keys are watched already.
     let is_new = transaction.tries == 0;
-    if is_new && transaction.watching.len() + keys.len() > cx.limits.max_atomic_keys {
-        let error = Error::TooManyKeys(cx.limits.max_atomic_keys);
-        return cx.reply().error(&error.text("watch", args));
+    if is_new && transaction.watching.len() + keys.len() > caller.limits.max_atomic_keys {
+        let error = Error::TooManyKeys(caller.limits.max_atomic_keys);
+        return caller.reply().error(&error.text("watch", args));
     }
     if engine.config().safemode || transaction.tries >= MANY_TRIES {
-        return watch_on_main(cx, keys);
+        return watch_on_main(caller, keys);
     }
     let watching = &mut transaction.watching;
     let mut observe = |key| engine.observe(slot, watching, db, key, Taking::WORKER);
     if !keys.iter().all(|key| observe(key)) {
         // Keys that are watched already stay watched.
         transaction.tries += 1;
-        return cx.session.state = State::Again;
+        return caller.session.state = State::Again;
     }
     transaction.tries = 0;
-    cx.reply().ok();
+    caller.reply().ok();
 }
 
-fn watch_on_main(cx: &mut Context<'_>, keys: &[&[u8]]) {
-    let db = cx.session.db;
+fn watch_on_main(caller: &mut PortCaller<'_>, keys: &[&[u8]]) {
+    let db = caller.session.db;
     let keys: Vec<Box<[u8]>> = keys.iter().map(|&key| key.into()).collect();
-    let transaction = cx.session.transaction.take().unwrap_or_default();
+    let transaction = caller.session.transaction.take().unwrap_or_default();
     let mut watching = transaction.watching;
-    ask_main(cx, move |locked, engine, _| {
+    ask_main(caller, move |locked, engine, _| {
         for key in &keys {
             let slot = engine.main_slot(locked);
             let _ = engine.observe(slot, &mut watching, db, key, Taking::Wait(locked));
@@ -131,52 +131,56 @@ fn watch_on_main(cx: &mut Context<'_>, keys: &[&[u8]]) {
 }
 
 /// EXEC.
-pub(super) fn exec(cx: &mut Context<'_>, args: &Args<'_>) {
-    if !cx.session.in_multi {
-        return cx.reply().error(NOT_IN_MULTI[0]);
+pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
+    if !caller.session.in_multi {
+        return caller.reply().error(NOT_IN_MULTI[0]);
     }
-    let flags = cx.session.transaction.as_ref().and_then(|transaction| transaction.flags);
-    match flags.map_or(Gate::Go, |flags| cx.engine().ledger.gate(Intent::OfPort(flags))) {
+    let flags = caller.session.transaction.as_ref().and_then(|transaction| transaction.flags);
+    match flags.map_or(Gate::Go, |flags| caller.engine().ledger.gate(Intent::OfPort(flags))) {
         Gate::Go => {}
-        Gate::Wait => return cx.session.state = State::Deferred,
+        Gate::Wait => return caller.session.state = State::Deferred,
         Gate::Refuse(error) => {
-            cx.session.leave_transaction();
-            return cx.reply().error(&aborted(&error.text("exec", args)));
+            caller.session.leave_transaction();
+            return caller.reply().error(&aborted(&error.text("exec", args)));
         }
     }
-    let Some(mut transaction) = cx.session.leave_transaction() else { return };
+    let Some(mut transaction) = caller.session.leave_transaction() else { return };
     if transaction.is_spoiled {
-        return cx.reply().error(SPOILED);
+        return caller.reply().error(SPOILED);
     }
     if transaction.watching.is_lost() {
-        return cx.reply().null_array();
+        return caller.reply().null_array();
     }
-    transaction.sees_passed = cx.session.sees_passed(cx.engine());
-    match try_exec(cx, &transaction) {
-        Tried::Done => cx.turn.spare = transaction.emptied(),
-        Tried::Apart(Apart::Changed) => cx.reply().null_array(),
+    transaction.sees_passed = caller.session.sees_passed(caller.engine());
+    match try_exec(caller, &transaction) {
+        Tried::Done => caller.turn.spare = transaction.emptied(),
+        Tried::Apart(Apart::Changed) => caller.reply().null_array(),
         Tried::Apart(Apart::Busy) => {
             transaction.tries += 1;
-            cx.session.transaction = Some(transaction);
-            cx.session.in_multi = true;
-            cx.session.state = State::Again;
+            caller.session.transaction = Some(transaction);
+            caller.session.in_multi = true;
+            caller.session.state = State::Again;
         }
-        Tried::Apart(Apart::NeedsMain) => exec_on_main(cx, transaction),
-        Tried::ExecReply(said) => {
-            begin_exec_replies(cx.worker.counts(), cx.session, transaction, said, cx.output)
-        }
+        Tried::Apart(Apart::NeedsMain) => exec_on_main(caller, transaction),
+        Tried::ExecReply(said) => begin_exec_replies(
+            caller.worker.counts(),
+            caller.session,
+            transaction,
+            said,
+            caller.output,
+        ),
     }
 }
 
 /// Runs a transaction on this worker, if it can.
-fn try_exec(cx: &mut Context<'_>, transaction: &Transaction) -> Tried {
-    let (engine, slot, session) = (cx.engine(), cx.slot(), &*cx.session);
+fn try_exec(caller: &mut PortCaller<'_>, transaction: &Transaction) -> Tried {
+    let (engine, slot, session) = (caller.engine(), caller.slot(), &*caller.session);
     if engine.config().safemode || transaction.tries >= MANY_TRIES {
         return Tried::Apart(Apart::NeedsMain);
     }
     let Some(user) = &session.user else { return Tried::Apart(Apart::NeedsMain) };
     let all = transaction.arguments();
-    let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, &cx.limits);
+    let mut plan = Plan::new(engine, None, transaction, &all, user, session.db, &caller.limits);
     if plan.is_for_main {
         return Tried::Apart(Apart::NeedsMain);
     }
@@ -190,20 +194,21 @@ fn try_exec(cx: &mut Context<'_>, transaction: &Transaction) -> Tried {
     let tried = if plan.has_own {
         Tried::ExecReply(plan.run(engine, |call, transcript| holding.run(call, transcript)))
     } else {
-        let mut reply = session.reply(cx.output);
+        let mut reply = session.reply(caller.output);
         plan.run_and_say(&mut reply, |call, reply| holding.run(call, reply));
         Tried::Done
     };
     holding.let_go();
-    refusals.into_iter().for_each(|refusal| cx.worker.note_refusal(|| refusal));
+    refusals.into_iter().for_each(|refusal| caller.worker.note_refusal(|| refusal));
     slot.ran_at_once(transaction.commands.len());
     tried
 }
 
 /// Has the main thread run a transaction as a unit.
-fn exec_on_main(cx: &mut Context<'_>, transaction: Box<Transaction>) {
-    let Some(user) = cx.session.user.clone() else { return };
-    let (db, limits, shared) = (cx.session.db, cx.limits, Arc::clone(&cx.worker.shared));
+fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
+    let Some(user) = caller.session.user.clone() else { return };
+    let (db, limits, shared) =
+        (caller.session.db, caller.limits, Arc::clone(&caller.worker.shared));
     let writes = transaction.flags.is_some_and(|flags| flags.write);
     let work = move |locked: Locked<'_>, engine: &Engine, host: Option<&dyn Host>| -> Answer {
         let Some(host) = host else {
@@ -219,7 +224,7 @@ fn exec_on_main(cx: &mut Context<'_>, transaction: Box<Transaction>) {
             Err(text) => session.reply(output).error(&text),
         })
     };
-    if writes { have_main_write(cx, work) } else { ask_main(cx, work) }
+    if writes { have_main_write(caller, work) } else { ask_main(caller, work) }
 }
 
 /// Writes the number of replies; `exec_replies.rs` writes the replies. Closes a connection if they

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Args, Error, PortCommand, Reply, parse_integer};
 use crate::engine::{Awaited, ReplicaWait, Waited};
-use crate::net::context::Context;
+use crate::net::caller::PortCaller;
 use crate::net::main_task::ask_main_later;
 use crate::net::session::{BUSY, Session, State};
 use crate::net::shared::PortMessage;
@@ -14,11 +14,11 @@ use crate::store::UnixMs;
 
 /// `WAIT numreplicas timeout`, or `WAITAOF numlocal numreplicas timeout`. In EXEC they do not
 /// block, but return what is the case.
-pub fn wait(cx: &mut Context<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
-    let now = (cx.engine().config().clock)();
+pub fn wait(caller: &mut PortCaller<'_>, which: PortCommand, args: &Args<'_>, blocks: bool) {
+    let now = (caller.engine().config().clock)();
     let asked = match which {
         PortCommand::WaitAof => match WaitArguments::of_aof(args, now) {
-            Err(error) => return cx.reply().error(&error.bare_text()),
+            Err(error) => return caller.reply().error(&error.bare_text()),
             asked => asked,
         },
         // A replica refuses it whatever its arguments.
@@ -26,17 +26,17 @@ pub fn wait(cx: &mut Context<'_>, which: PortCommand, args: &Args<'_>, blocks: b
     };
     if blocks {
         // What the connection has run in this turn comes before it.
-        let seen = cx.slot().take_seen();
-        cx.session.wait_for(seen);
+        let seen = caller.slot().take_seen();
+        caller.session.wait_for(seen);
     }
-    let session = &*cx.session;
+    let session = &*caller.session;
     if session.ended {
         // It sends no more, so it may have left.
         session.client.gone.store(true, Ordering::Relaxed);
     }
     let (position, offset) = (session.last_write.position, session.last_write.offset);
     let gone = Arc::clone(&session.client.gone);
-    ask_main_later(cx, move |locked, _, host, waiting| {
+    ask_main_later(caller, move |locked, _, host, waiting| {
         let answer = move |answer: Answered| {
             let tell = move |session: &mut Session, output: &mut Vec<u8>| {
                 tell(session, position, answer, output)

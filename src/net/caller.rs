@@ -19,7 +19,7 @@ use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
 use crate::store::Now;
 
 /// What a connection's commands run with.
-pub struct Context<'a> {
+pub struct PortCaller<'a> {
     /// The worker that runs them.
     pub worker: &'a PortWorker,
     /// The worker's turn.
@@ -34,7 +34,7 @@ pub struct Context<'a> {
     pub said: usize,
 }
 
-impl<'a> Context<'a> {
+impl<'a> PortCaller<'a> {
     /// For a connection whose replies begin at the end of `output`. Limits them to the bytes that
     /// may wait for it, plus what is written before the length is checked.
     #[inline]
@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
         let (settings, said) = (&worker.engine().settings(), output.len());
         let most = settings.port.most_output();
         session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
-        Context { worker, turn, session, limits: settings.limits(usize::MAX), output, said }
+        PortCaller { worker, turn, session, limits: settings.limits(usize::MAX), output, said }
     }
 
     /// The keyspace.
@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
     }
 }
 
-impl engine::Caller for Context<'_> {
+impl engine::Caller for PortCaller<'_> {
     type Reply<'r>
         = RespReply<'r>
     where
