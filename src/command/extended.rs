@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_and_what_is_not_finite() {
+    fn texts_that_are_no_numbers_or_not_finite() {
         for text in [
             "",
             " 1",

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_is_refused() {
+    fn payloads_of_other_types_are_refused() {
         for content in [
             &b""[..],
             b"\0",

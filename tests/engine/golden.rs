@@ -71,7 +71,7 @@ fn unpacked(mut file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_older_versions_wrote_is_read() {
+fn files_of_older_versions_are_read() {
     let files = fs::read_dir(path("")).expect("a folder");
     let names = files.map(|file| file.expect("a readable folder").file_name());
     let snapshots = names.filter(|name| name.to_string_lossy().starts_with("snapshot-"));
@@ -89,7 +89,7 @@ fn what_older_versions_wrote_is_read() {
 }
 
 #[test]
-fn what_is_written_now_is_read() {
+fn files_of_this_version_are_read() {
     let from = Loaded::new(8, 1, 10);
     filled(&from.engine, &expected());
     let strings = saved(&from.engine);

@@ -662,7 +662,7 @@ impl Tail {
 /// A run is in the tail before the first of its tokens is released: whoever holds all tokens finds
 /// all that was done in the tail, in the order in which it was done, and nothing else there.
 #[test]
-fn who_holds_all_tokens_sees_the_whole_tail() {
+fn the_holder_of_all_tokens_sees_the_whole_tail() {
     check(3, || {
         let keyspace = Arc::new(([Shard::new(), Shard::new()], Tail::default()));
         let writer = |from: usize| {

@@ -235,7 +235,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_was_saved_is_loaded(
+    fn saved_keys_are_loaded(
         keys in keyspace(300),
         from_shards in prop::sample::select(vec![1, 4, 64, 1024]),
         to_shards in prop::sample::select(vec![1, 2, 256]),
@@ -392,7 +392,7 @@ fn a_section_by_hand_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_said() {
+fn damage_is_refused_and_named() {
     let newer = loaded_as(&Loaded::new(1, 1, 1), 2, &[]).unwrap_err().to_string();
     let expected = "written by a newer midi (section version 2; this one reads up to 1)";
     assert_eq!(newer, expected);

@@ -258,7 +258,7 @@ fn a_small_change_of_a_large_value_is_a_small_record() {
 
 /// What one command of each kind becomes in the file.
 #[test]
-fn what_stands_in_the_file() {
+fn the_file_has_these_records() {
     let server = builder(Mode::Adaptive).start();
     let mut client = server.client();
     let mut seen = 0;

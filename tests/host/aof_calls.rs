@@ -42,7 +42,7 @@ fn run(client: &mut Client, flags: &str, lines: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_called_together_is_one_transaction() {
+fn commands_called_together_are_one_transaction() {
     for mode in Mode::ALL {
         let mut server = with_calls(builder(mode)).start();
         let mut client = server.client();

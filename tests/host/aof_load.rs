@@ -351,7 +351,7 @@ fn check_aof(server: &Server) {
 }
 
 #[test]
-fn what_cannot_be_replayed_ends_the_start() {
+fn records_that_cannot_be_replayed_end_the_start() {
     let mut server = empty();
     let whole = fs::read(aof(&server)).expect("the AOF");
     let raw = |bytes: &[u8]| [text(0, &[]), bytes.to_vec()].concat();

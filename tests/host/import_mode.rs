@@ -154,7 +154,7 @@ fn only_a_source_sees_what_has_expired() {
 }
 
 #[test]
-fn what_is_due_waits_for_the_end_of_the_import() {
+fn due_keys_wait_for_the_end_of_the_import() {
     for aof in ["no", "yes"] {
         let builder = Mode::Adaptive.builder().with_port().config(format!("appendonly {aof}"));
         let server = builder.start();

@@ -36,7 +36,7 @@ fn every_value_moves_with_its_expiry() {
 }
 
 #[test]
-fn what_does_not_enter_stays() {
+fn keys_that_are_not_copied_stay() {
     in_both_ways(|client, Way { copy, from, to }| {
         for key in ["a", "b", "c"] {
             client.ok(&format!("{from}SET {key} new"));

@@ -45,7 +45,7 @@ fn try_run(server: &Server, line: &str) -> Option<Value> {
 }
 
 #[test]
-fn what_is_more_than_may_wait_is_not_made() {
+fn replies_beyond_the_output_limit_are_not_made() {
     for mode in [Mode::Adaptive, Mode::Pool] {
         let server = server(mode, "normal 10mb 0 0");
         let mut other = server.client();

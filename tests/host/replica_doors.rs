@@ -322,7 +322,7 @@ fn a_newer_stream_is_refused_with_one_line() {
 }
 
 #[test]
-fn who_does_not_follow_serves_as_a_master() {
+fn a_replica_that_stopped_following_serves_as_a_master() {
     let master = master();
     let link = Link::to(master.number_of_host());
     let replica = replica(Mode::Adaptive, link.port());

@@ -226,7 +226,7 @@ fn a_forced_failover_that_is_given_up() {
 
 /// Who saw what is undone learns that it has changed, and the master goes on.
 #[test]
-fn who_saw_what_is_undone_learns_of_it() {
+fn clients_that_saw_undone_writes_learn_of_it() {
     let pair = pair_with_keys(&with_calls(builder(Mode::Adaptive)));
     let master = pair.master();
     let mut client = master.client();

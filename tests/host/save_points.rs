@@ -182,7 +182,7 @@ fn check_saved(mut server: Server) {
 
 /// Stock servers count nothing when a DEBUG command loads what they have, and from 0 after LOADAOF.
 #[test]
-fn what_debug_loads_counts_no_changes() {
+fn keys_that_debug_loads_count_as_no_changes() {
     for mode in Mode::ALL {
         let builder = mode.builder().with_port().config("appendonly yes").config("save 900 5000");
         let server = builder.start();

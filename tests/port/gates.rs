@@ -95,7 +95,7 @@ fn exec_behind(
 
 /// EXEC is refused as any of its commands would be.
 #[test]
-fn what_was_queued_before_a_gate_closed_is_refused_as_a_whole() {
+fn a_transaction_queued_before_a_gate_closed_is_refused_as_a_whole() {
     const GATES: [(&[&str], &[&str]); 4] = [
         (
             &["CONFIG SET replica-serve-stale-data no", "REPLICAOF 127.0.0.1 1"],

@@ -235,7 +235,7 @@ fn is_known_exception(row: &Command, sets: &[&str], knows_categories: bool) -> b
 
 /// On Redis 7.0 midi remembers a client's rights as long as its user is the same.
 #[test]
-fn who_is_another_user_has_other_rights() {
+fn another_user_has_other_rights() {
     for mode in Mode::ALL {
         let ported = Ported::start(mode.builder());
         let mut admin = ported.host();

@@ -51,7 +51,7 @@ fn the_beginning_of_a_command_takes_what_was_sent() {
 
 /// Announcing a length costs a client nothing.
 #[test]
-fn what_is_only_announced_takes_no_more_than_three_times_what_was_sent() {
+fn announced_arguments_take_no_more_than_three_times_the_bytes_sent() {
     let ported = Ported::start(Builder::new().load("threads 2"));
     let (mut host, mut client, mut reader) = (ported.host(), ported.client(), ported.client());
     let start = used(&mut host);

@@ -110,7 +110,7 @@ fn every_kind_of_change_is_seen() {
 }
 
 #[test]
-fn what_is_no_change_is_none() {
+fn commands_that_change_no_watched_key_do_not_fail_exec() {
     let harmless: &[(&str, &[&str])] = &[
         ("k", &["GET k", "MGET k a", "SET a 2", "MSET a 2 b 2", "DEL a b none", "INCR b"]),
         ("k", &["SELECT 1", "SET k 2", "DEL k"]),

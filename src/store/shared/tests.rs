@@ -102,7 +102,7 @@ fn no_room_is_lost_or_left_between_threads() {
 }
 
 #[test]
-fn what_the_log_keeps_takes_no_room_twice() {
+fn values_kept_by_the_log_take_no_room_twice() {
     let value = SharedValue::new(vec![1; BYTES]);
     let mut first = entry(&value);
     let copy = first.copy_as(b"copy");
