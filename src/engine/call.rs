@@ -1,6 +1,6 @@
 //! A call of a command, and the outcome of trying to run it.
 
-use crate::command::{Args, COMMANDS, Command, Error, Limits, Reply};
+use crate::command::{Args, COMMANDS, Command, Error, Limits, OwnedArgs, Reply};
 use crate::limits::{MAIN_SPINS, WORKER_SPINS};
 use crate::store::Now;
 use crate::sync::Locked;
@@ -55,6 +55,41 @@ impl Call<'_> {
     pub fn refuse(&self, error: Error, reply: &mut dyn Reply) {
         let name = format!("{}{}", self.prefix, self.row().name);
         reply.error(&error.text(&name, &self.args));
+    }
+}
+
+/// A call with arguments of its own, to be made again later: queued, or in the slices of a job.
+pub(super) struct KeptCall {
+    pub(super) command: usize,
+    /// Copied or kept; empty once a queued command has run.
+    pub(super) args: OwnedArgs,
+    pub(super) db: u32,
+    /// Whether its client sees keys whose expiry has passed.
+    pub(super) sees_passed: bool,
+    prefix: &'static str,
+}
+
+impl KeptCall {
+    /// A copy of a call. Arguments from `keep_bytes` on are kept instead of copied.
+    pub(super) fn of(call: &Call<'_>, keep_bytes: usize) -> Self {
+        KeptCall {
+            command: call.command,
+            args: call.args.to_owned(keep_bytes),
+            db: call.db,
+            sees_passed: call.now.sees_passed(),
+            prefix: call.prefix,
+        }
+    }
+
+    /// The call with these arguments.
+    pub(super) fn again<'a>(
+        &self,
+        args: Args<'a>,
+        now: Now,
+        limits: Limits,
+        author: Author,
+    ) -> Call<'a> {
+        Call { command: self.command, args, db: self.db, now, limits, prefix: self.prefix, author }
     }
 }
 

@@ -158,8 +158,8 @@ fn dispatch(engine: &Engine, sink: &mut dyn InfoSink) {
     let Some(main) = engine.ledger.books.slots().next() else { return };
     let pool = engine.settings().pool.load(Ordering::Relaxed);
     sink.field("dispatch", if pool { "pool" } else { "adaptive" });
-    sink.field("ran_at_once", &main.at_once().to_string());
-    sink.field("queued", &main.queued().to_string());
+    sink.field("ran_at_once", &main.at_once.get().to_string());
+    sink.field("queued", &main.queued.get().to_string());
     sink.field("queue_depth", &engine.ledger.books.queued_now().to_string());
 }
 
@@ -167,9 +167,9 @@ fn workers(engine: &Engine, sink: &mut dyn InfoSink) {
     for slot in engine.ledger.books.slots().skip(1) {
         let value = format!(
             "commands={},slices={},turns={}",
-            slot.ran_queued(),
-            slot.slices(),
-            slot.turns()
+            slot.ran_queued.get(),
+            slot.slices.get(),
+            slot.turns.get()
         );
         sink.field(&format!("worker{}", slot.number - 1), &value);
     }
@@ -189,9 +189,9 @@ fn jobs_section(engine: &Engine, sink: &mut dyn InfoSink) {
         let value = format!(
             "command={},db={},client={},door={},done={},total={},elapsed_ms={}",
             job.name,
-            job.db,
-            job.client,
-            job.door.name(),
+            job.owner.db,
+            job.owner.client,
+            job.owner.door.name(),
             job.done.load(Ordering::Relaxed),
             job.total.load(Ordering::Relaxed),
             job.elapsed().as_millis(),
@@ -314,10 +314,10 @@ fn list_jobs(engine: &Engine, reply: &mut dyn Reply) {
         number(reply, "id", job.id);
         reply.bulk(b"command");
         reply.bulk(job.name.as_bytes());
-        number(reply, "database", job.db.into());
-        number(reply, "client", job.client);
+        number(reply, "database", job.owner.db.into());
+        number(reply, "client", job.owner.client);
         reply.bulk(b"door");
-        reply.bulk(job.door.name().as_bytes());
+        reply.bulk(job.owner.door.name().as_bytes());
         number(reply, "done", job.done.load(Ordering::Relaxed));
         number(reply, "total", job.total.load(Ordering::Relaxed));
         number(reply, "elapsed", job.elapsed().as_millis() as u64);

@@ -232,23 +232,24 @@ impl<'a> Edit<'a> {
             self.keep_entry(found);
             return self.apply(kind, |table| table.overwrite(found, value, expire_at));
         }
-        let (hasher, hash, name) = (self.hasher, self.hash, self.name);
-        self.make_room();
-        self.done.keep(|| Before::Absent);
-        self.done.gained += 1;
-        self.apply(kind, |table| table.put(hasher, hash, Entry::new(name, value, expire_at)));
-        self.place.set(KeyState::Unknown);
+        let name = self.name;
+        self.insert(kind, || Entry::new(name, value, expire_at));
     }
 
     /// Sets an entry with the key's name, in place of any other.
     pub fn put(&mut self, entry: Entry) {
         debug_assert!(entry.key() == self.name);
-        let (hasher, hash) = (self.hasher, self.hash);
         self.remove();
+        self.insert(ChangeKind::Whole, || entry);
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, kind: ChangeKind, entry: impl FnOnce() -> Entry) {
+        let (hasher, hash) = (self.hasher, self.hash);
         self.make_room();
         self.done.keep(|| Before::Absent);
         self.done.gained += 1;
-        self.apply(ChangeKind::Whole, |table| table.put(hasher, hash, entry));
+        self.apply(kind, |table| table.put(hasher, hash, entry()));
         self.place.set(KeyState::Unknown);
     }
 

@@ -65,12 +65,7 @@ impl Store {
     /// The table of database `db`, for writing; made if there is none.
     #[inline]
     pub fn db(&mut self, db: u32) -> &mut Table {
-        if db == 0 { &mut self.first } else { self.other(db) }
-    }
-
-    fn other(&mut self, db: u32) -> &mut Table {
-        let at = self.place_made(db);
-        &mut self.others[at].1
+        self.db_and_watched(db).0
     }
 
     fn place_made(&mut self, db: u32) -> usize {
@@ -128,8 +123,8 @@ impl Store {
         if a == b {
             return;
         }
-        let (from_a, from_b) = (self.take_db(a), self.take_db(b));
-        self.put_db(b, from_a);
+        let from_a = self.take_db(a);
+        let from_b = self.replace_db(b, from_a);
         self.put_db(a, from_b);
     }
 

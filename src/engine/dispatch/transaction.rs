@@ -95,10 +95,7 @@ impl Engine {
     ) -> bool {
         let shard = self.shards().of_key(key);
         let Some(mut held) = self.shards().take(shard, taking) else { return false };
-        let now = slot.locked().map_or_else(
-            || Now::lazy(self.config().clock),
-            |locked| self.shards().main_now(locked),
-        );
+        let now = self.shards().now_on(slot);
         let due = self.ledger.live_until(slot, &mut held, db, key, &now);
         let flag = watching.flag.get_or_insert_default();
         if held.watched.observe(db, key, flag, self.ledger.most_watched()) {

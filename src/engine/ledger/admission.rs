@@ -179,7 +179,7 @@ impl Admission {
     pub fn waits_for_pause(&self, message: &ForMain) -> bool {
         self.are_workers_paused()
             && match message {
-                ForMain::Run(request) => COMMANDS[request.command].flags.write,
+                ForMain::Run(request) => COMMANDS[request.call.command].flags.write,
                 ForMain::Write(_) => true,
                 _ => false,
             }

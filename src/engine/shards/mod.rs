@@ -136,6 +136,11 @@ impl Shards {
         shard as usize % self.context.config.workers
     }
 
+    /// The worker that owns the shard of the key of this name.
+    pub(super) fn owner_of(&self, key: &[u8]) -> usize {
+        self.owner(self.of_key(key))
+    }
+
     #[inline]
     pub(super) fn take(&self, shard: u32, taking: Taking<'_>) -> Option<HeldShard<'_>> {
         let token = &self.get(shard).token;

@@ -16,7 +16,7 @@ mod visits;
 pub use lost::{remove_lost_keys, remove_lost_keys_now};
 pub use scan::ScanState;
 
-use super::work::{Slice, Task, Work};
+use super::work::{Slice, Work};
 use crate::command::{
     Action, Error, Long, LongKeys, OnAllKeys, PopulateArgs, Reply, ScanArgs, digested_db,
     flush_waits, key_pattern,
@@ -113,12 +113,8 @@ fn start_freeing(engine: &Engine, remains: Vec<Remains>, cached: bool) {
     }
 }
 
-/// A task whose reply is just `OK`.
-struct SayOk;
-
-impl Task for SayOk {
-    fn reply(&self, reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
-        reply.ok();
-        true
-    }
+/// The task of work whose reply is just `OK`.
+fn say_ok(reply: &mut dyn Reply, _: &Slice<'_>) -> bool {
+    reply.ok();
+    true
 }

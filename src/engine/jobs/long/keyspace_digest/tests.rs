@@ -94,7 +94,7 @@ impl Tested {
     }
 
     fn slice(&self) -> Slice<'_> {
-        Slice::short(&self.0, self.0.main_slot(LOCKED), None)
+        Slice::short(&self.0, self.0.worker_slot(0), None)
     }
 }
 
