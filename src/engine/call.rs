@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub now: Now,
     /// The limits that it must keep.
     pub limits: Limits,
-    /// What the door puts before the standard name, for error texts.
+    /// The door's prefix of the standard name, for error texts.
     pub prefix: &'static str,
     /// The client that makes its changes, for the host.
     pub author: Author,
@@ -109,7 +109,7 @@ impl Taking<'_> {
     pub const WORKER: Self = Taking::Try(WORKER_SPINS);
 }
 
-/// The outcome of an attempt. The dispatcher decides what is next for the call (`dispatch.rs`).
+/// The outcome of an attempt. The dispatcher decides how the call goes on (`dispatch/mod.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply is complete; it may be an error.
@@ -118,8 +118,8 @@ pub enum Outcome {
     Busy,
     /// The reply is too large for this thread. Nothing has been done.
     TooLarge,
-    /// This is long work: start a job, or run it to its end. The caller must take back what was
-    /// written to the reply.
+    /// This is long work: start a job, or run it to its end. The caller must take back the part of
+    /// the reply that was written.
     Long,
     /// It writes to a watched key, which only the main thread may do; or the keyspace was closed
     /// just before, and the main thread finds out why. Nothing has been done.

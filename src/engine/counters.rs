@@ -126,7 +126,7 @@ impl ThreadCounts {
         }
     }
 
-    /// Counts what a table gained or lost.
+    /// Counts the keys and bytes that a table gained or lost.
     pub(super) fn book(&self, db: u32, change: Census) {
         if change == Census::default() {
             return;

@@ -1,20 +1,20 @@
 //! The engine: a parsed call goes in, a reply comes out. It knows neither the host nor sockets.
 //!
 //! It is made of parts. Each part has its fields and its `impl`, and owns the part that it stands
-//! on: so it can call that one and those below, and no part above. What must go up is a returned
-//! value, or a message.
+//! on: so it can call that one and those below, and no part above. A returned value goes up, or a
+//! message.
 //!
 //! ```text
-//! Engine ─┬─ users             who may do what on the ports
+//! Engine ─┬─ users             the rights of users on the ports
 //!         ├─ jobs              long work in slices: what runs, how it is cut (long/)
-//!         └─ ledger            what must happen when an edit ends, and when a token is released
+//!         └─ ledger            how an edit ends, and what goes before the release of a token
 //!              └─ shards       who may touch a shard: tokens, units, mailboxes
 //!                   └─ context settings, the ways to other threads, to the host and to the ports
 //! ```
 //!
-//! `dispatch` is what works on the whole: whether a command runs now (`attempt`, `transaction`),
-//! and where and when otherwise; the loop of the workers (`worker`). `replay` puts back what a log
-//! has.
+//! `dispatch` works on the whole: it decides whether a command runs now (`attempt`, `transaction`),
+//! and where and when otherwise, and has the loop of the workers (`worker`). `replay` puts back the
+//! changes of a log.
 //!
 //! ```text
 //! door ─ Call ─► Engine::run ─ Engine::attempt ── token free ──► runs here, at once

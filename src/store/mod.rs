@@ -44,11 +44,11 @@ pub struct Store {
     others: Vec<(u32, Table)>,
     /// Keys whose changes are watched.
     pub watched: Watched,
-    /// What the log knows of the shard.
+    /// The log's notes about the shard.
     pub log: ShardLog,
 }
 
-/// What the log of writes knows of a shard.
+/// The notes of the log of writes about a shard.
 #[derive(Clone, Copy, Default)]
 pub struct ShardLog {
     /// The position of the last run that changed it; 0 for none.
@@ -84,7 +84,7 @@ impl Store {
         Some(&self.others[self.place(db).ok()?].1)
     }
 
-    /// What moves with database `db`: its count of expired keys does not.
+    /// The counts that move with database `db`: that of expired keys does not.
     pub fn census(&self, db: u32) -> Census {
         let census = self.table(db).map_or(Census::default(), Table::census);
         Census { expired: 0, ..census }

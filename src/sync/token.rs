@@ -72,7 +72,7 @@ pub struct WaitingRoom {
     call: Condvar,
 }
 
-/// What became of a message.
+/// The outcome of pushing a message.
 pub enum Pushed<'a, T, M> {
     /// It waits; the holder or the owner will run it.
     Queued,
@@ -80,7 +80,7 @@ pub enum Pushed<'a, T, M> {
     Taken(Held<'a, T, M>),
 }
 
-/// What became of a message that its sender must not run while others hold the shard.
+/// The outcome of leaving a message that its sender must not run while others hold the shard.
 pub enum Left<M> {
     /// It waits; the holder or the owner will run it.
     Queued,
@@ -92,7 +92,7 @@ pub enum Left<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "pending messages need the owner's attention"]
 pub enum Released {
-    /// Nothing is pending, or the token went to a waiter, which handles what is.
+    /// Nothing is pending, or the token went to a waiter, which handles the messages.
     Clean,
     /// Messages wait in the mailbox: notify the owner.
     Pending,
@@ -151,7 +151,7 @@ impl<T, M> Token<T, M> {
         self.try_take()
     }
 
-    /// Takes the token if no thread holds it, with whatever is pending.
+    /// Takes the token if no thread holds it, also with messages pending.
     pub fn try_take_with_pending(&self) -> Option<Held<'_, T, M>> {
         let take = |word| (word & HELD == 0).then_some(word | HELD);
         let taken = self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, take);

@@ -1,4 +1,4 @@
-//! What the engine and the ports ask of the host.
+//! The questions of the engine and the ports to the host.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub trait Host: Send + Sync {
     /// Whether this is the user's password.
     fn authenticate(&self, locked: Locked<'_>, user: &[u8], password: &PasswordSum) -> bool;
 
-    /// What a user may do; `None` if there is no such user.
+    /// A user and its rights; `None` if there is no such user.
     fn user(&self, locked: Locked<'_>, name: &[u8]) -> Option<User>;
 
     /// A user was refused something, for the host's own log of such cases. Also called when

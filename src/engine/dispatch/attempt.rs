@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Runs calls one after the other, each on one shard and all in one database, with all their
-    /// shards held together: what the later calls need is fetched from memory while the first ones
+    /// shards held together: the memory that the later calls need is fetched while the first ones
     /// run. Stops at the first call that is not done, when `is_enough` (asked after each call) says
     /// that the reply is long enough to let others have the shards, or when the host's memory
     /// credit is used up. Returns how many calls were done, and the outcome of the last one tried.

@@ -1,4 +1,4 @@
-//! Running jobs: their owners, their progress, and what stops them.
+//! Running jobs: their owners, their progress, and how they are stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Freeing what FLUSHDB and FLUSHALL took out, and notifying clients that may have cached it.
+//! Freeing the tables that FLUSHDB and FLUSHALL took out, and notifying clients that may have
+//! cached their keys.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ struct FreePart {
 }
 
 impl Part for FreePart {
-    /// What a flush took out is freed to the end, even if no client waits for it any more.
+    /// Flushed tables are freed to the end, even if no client waits any more.
     fn must_finish(&self) -> bool {
         true
     }

@@ -72,7 +72,7 @@ struct DigestPart {
     task: Arc<DigestTask>,
     shards: Visits<Place>,
     sums: Sums,
-    /// Room for what is hashed of a key.
+    /// A buffer for the bytes of a key that are hashed together.
     bytes: Vec<u8>,
 }
 
@@ -200,7 +200,7 @@ impl LargeKey {
     }
 }
 
-/// Replaces `bytes` with what is hashed of a key before its value.
+/// Replaces `bytes` with the bytes of a key that are hashed before its value.
 fn write_head(entry: &Entry, bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.push(match entry.value_type() {

@@ -71,7 +71,7 @@ impl Asked {
 struct MgetPart {
     asked: Arc<Asked>,
     stage: Stage,
-    /// Which round it is, from 1.
+    /// The number of this round, from 1.
     rounds: u8,
     found: Arc<Mutex<UnwrittenReply>>,
 }
@@ -86,7 +86,7 @@ enum Stage {
     OnMain(Arc<Mutex<Answer>>),
 }
 
-/// What the main thread answers.
+/// The answer of the main thread.
 enum Answer {
     NotYet,
     /// A script holds shards: try again.

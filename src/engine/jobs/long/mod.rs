@@ -37,7 +37,7 @@ pub fn is_long(call: &Call<'_>) -> bool {
 /// work is then to free the memory.
 ///
 /// # Errors
-/// What is wrong with the arguments.
+/// An error in the arguments.
 pub fn long_work(
     engine: &Engine,
     call: &Call<'_>,
@@ -93,13 +93,13 @@ fn flush(
     Ok(free::work(engine, Vec::new(), false))
 }
 
-/// Frees what a flush of the host took out, on the workers, bit by bit. The host itself notifies
-/// clients that cache its keys.
+/// Frees tables that a flush of the host took out, on the workers, bit by bit. The host itself
+/// notifies clients that cache its keys.
 pub fn free_later(engine: &Engine, remains: Vec<Remains>) {
     start_freeing(engine, remains, false);
 }
 
-/// Frees what logged flushes have taken out.
+/// Frees tables that logged flushes have taken out.
 pub(in crate::engine) fn free_flushed(engine: &Engine) {
     let tables = engine.ledger.log.take_flushed();
     let remains = tables.into_iter().map(Table::into_remains).collect();

@@ -93,7 +93,7 @@ impl Part for PopulatePart {
 }
 
 impl PopulatePart {
-    /// Draws numbers, or sorts what has been planned. False when nothing is left.
+    /// Draws numbers, or sorts the planned keys. False when nothing is left.
     fn draw(&mut self, engine: &Engine) -> bool {
         if !self.planned.is_empty() {
             self.sort(engine);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{HeldShard, Progress, Slice};
 
-/// Shards still to visit, each with where its visit goes on.
+/// Shards still to visit, each with the place at which its visit goes on.
 pub(super) struct Visits<T>(VecDeque<(u32, T)>);
 
 impl<T> Visits<T> {
@@ -13,7 +13,7 @@ impl<T> Visits<T> {
     }
 
     /// Visits shards until the slice is over; busy ones come later. `visit` gets a held shard and
-    /// where to go on in it, and returns where its next visit goes on, `None` if there is none.
+    /// the place to go on from, and returns the place for its next visit, `None` if there is none.
     pub(super) fn slice(
         &mut self,
         slice: &Slice<'_>,
