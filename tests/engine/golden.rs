@@ -22,7 +22,7 @@ struct Golden {
     name: &'static str,
     /// The version that the host would give.
     version: i32,
-    /// What it must load as.
+    /// The keys that it must load as.
     holds: fn() -> Keys,
 }
 

@@ -176,7 +176,7 @@ fn load_into(
     Ok((stats, Arc::into_inner(staging).expect("nobody else has it")))
 }
 
-/// What the strings load as, with one of their keys' databases to spare.
+/// The keys that the strings load as, with one of their keys' databases to spare.
 pub fn loaded(to: &Loaded, strings: &[Vec<u8>]) -> Result<Keys, LoadError> {
     loaded_as(to, VERSION, strings)
 }

@@ -25,7 +25,7 @@ pub fn calls(name: &str, flags: &str, lines: &[&str]) -> Vec<String> {
 const LINES: [&str; 5] =
     ["SET n 1", "MIDI.SET a 1", "MIDI.APPEND a x", "INCR n", "MIDI.MSET b 1 c 2"];
 
-/// What they are in the file.
+/// Their form in the file.
 const DONE: [&str; 8] =
     ["SET n 1", "MIDI.SET a 1", "MIDI.APPEND a x", "INCR n", "MULTI", "SET b 1", "SET c 2", "EXEC"];
 

@@ -192,7 +192,7 @@ fn records_of_two_shards_keep_the_order() {
     }
 }
 
-/// What a record does, in the plainest way.
+/// The effect of a record, in the plainest way.
 fn apply<'a>(record: &Record<'a>, keys: &mut BTreeMap<&'a [u8], Vec<u8>>) {
     match *record {
         Record::Set { key, value, .. } => drop(keys.insert(key, value.to_vec())),

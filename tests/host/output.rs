@@ -79,7 +79,7 @@ fn replies_beyond_the_output_limit_are_not_made() {
     }
 }
 
-/// Whatever clients of other classes may get.
+/// Other classes of clients may have other limits.
 #[test]
 fn a_value_is_not_copied_for_a_client_that_may_not_have_it() {
     for mode in [Mode::Adaptive, Mode::Pool] {

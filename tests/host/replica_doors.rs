@@ -1,5 +1,5 @@
-//! The promise: a replica answers reads of midi's keys through every door, and no writes. What its
-//! master may have changed without its knowledge it does not answer at all.
+//! The promise: a replica answers reads of midi's keys through every door, and no writes. It does
+//! not answer at all for keys that its master may have changed without its knowledge.
 
 use std::thread;
 use std::time::Duration;
@@ -248,7 +248,7 @@ fn a_restarted_replica_goes_on_from_its_file() {
     assert_eq!(digest(&replica.server), digest(&master.server));
 }
 
-/// What it had written after the promotion is gone, as with the host's own keys.
+/// Its writes after the promotion are gone, as with the host's own keys.
 #[test]
 fn an_old_master_gets_the_keys_of_the_new_one() {
     let old = master();

@@ -1,5 +1,5 @@
 //! The promise: WAIT on midi's port counts the replicas that have what the connection wrote, and
-//! answers in the host's words. What it has confirmed survives the master.
+//! answers in the host's words. Writes that it has confirmed survive the master.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const WRITES: [&[&str]; 9] = [
     &["FLUSHALL"],
 ];
 
-/// What a stopped replica has not confirmed is not counted, whatever has run it. The same
+/// Writes that a stopped replica has not confirmed are not counted, whatever has run them. The same
 /// connection, and one that has WAIT behind its write in a pipeline.
 #[test]
 fn it_counts_what_a_replica_has() {
@@ -74,8 +74,8 @@ fn it_counts_what_a_replica_has() {
     }
 }
 
-/// Who has written nothing has nothing to wait for; and a replica that is stopped has what was
-/// written before.
+/// A client that has written nothing has nothing to wait for; and a replica that is stopped has
+/// what was written before.
 #[test]
 fn it_waits_for_no_more_than_was_written() {
     let (pair, mut client) = pair(Mode::Adaptive);
@@ -247,8 +247,8 @@ fn a_demotion_ends_it() {
     }
 }
 
-/// What was written before the server was a replica may be lost, whatever the stream says in which
-/// it is a master again.
+/// Writes from before the server was a replica may be lost, whatever the stream says in which it is
+/// a master again.
 #[test]
 fn writes_before_a_demotion_are_not_confirmed() {
     let (pair, mut client) = pair(Mode::Adaptive);
@@ -469,7 +469,7 @@ fn confirmed_writes_survive_the_master() {
             .collect();
         beside_pair(&pair, &mut witnesses, |answers| {
             answers.wait_for(200);
-            // What the master writes from here on is lost, and not confirmed.
+            // The master's writes from here on are lost, and not confirmed.
             link.swallow();
             answers.wait_for_unconfirmed(6);
             kill(pair.master());

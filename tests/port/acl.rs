@@ -468,7 +468,7 @@ fn refusals_reach_the_hosts_list() {
     assert_eq!(entries, wanted);
 }
 
-/// What a user may do at the port is what it may do at the host, whatever the rules.
+/// A user has the same rights at the port as at the host, whatever the rules.
 #[test]
 fn random_rules_are_judged_as_by_the_host() {
     let ported = ported();

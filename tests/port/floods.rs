@@ -19,7 +19,7 @@ fn transaction(command: &str, times: usize) -> Vec<u8> {
     format!("MULTI\r\n{}EXEC\r\n", format!("{command}\r\n").repeat(times)).into_bytes()
 }
 
-/// What EXEC answers to this many commands.
+/// EXEC's answer to this many commands.
 #[track_caller]
 fn executed(client: &mut Client, times: usize) -> Vec<Value> {
     assert_eq!(client.read(), Value::ok());

@@ -76,7 +76,7 @@ fn a_replica_is_read_only_and_perhaps_stale() {
     host.ok("REPLICAOF NO ONE");
 }
 
-/// What EXEC answers to these commands if the gate was closed after they were queued.
+/// EXEC's answer to these commands if the gate was closed after they were queued.
 fn exec_behind(
     client: &mut Client,
     host: &mut Client,

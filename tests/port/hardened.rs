@@ -146,7 +146,8 @@ fn without_config_the_port_says_what_it_does_not_know() {
     assert_eq!(client.run("CONFIG GET maxclients"), Value::Array(vec![]));
 }
 
-/// What the server does not report is taken for what is strictest, or the server is asked to judge.
+/// midi takes a setting that the server does not report for the strictest, or asks the server to
+/// judge.
 #[test]
 fn without_config_the_port_lets_nothing_through_that_the_server_would_not() {
     let builder = Builder::new().config("rename-command CONFIG \"\"").config("hz 100");

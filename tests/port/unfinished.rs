@@ -6,7 +6,7 @@ use crate::common::port::Ported;
 use crate::common::{Builder, Client, Value, wait_until};
 
 const MIB: usize = 1 << 20;
-/// What each client sends of its value.
+/// The bytes that each client sends of its value.
 const SENT: usize = 9 * MIB;
 const CLIENTS: usize = 12;
 
@@ -27,7 +27,7 @@ fn unfinished(announced: usize) -> Vec<u8> {
     text
 }
 
-/// What the clients' beginnings of commands take, and that it is free again once they have left.
+/// Begun commands take little memory, which is free again once their clients have left.
 fn taken(connect: impl Fn() -> Client, host: &mut Client) -> usize {
     let start = used(host);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();

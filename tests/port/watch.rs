@@ -70,7 +70,7 @@ fn every_kind_of_change_is_seen() {
         ("none a k", &["SET k 4"]),
     ];
     for mode in Mode::ALL {
-        // What the host has watched once is remembered.
+        // A name that the host has watched once is remembered.
         let [ported, marked] = [mode.builder(), mode.builder()].map(Ported::start);
         for &(key, lines) in changes {
             let run = |client: &mut Client, prefix: &str| {
