@@ -38,8 +38,8 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    Config, Context, ForMain, Host, MainInbox, MainTask, MayLog, Outside, Port, PortConfig,
-    PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
+    Config, Context, ForMain, Host, HostLog, MainInbox, MainTask, Outside, Port, PortConfig,
+    PortSettings, PortTurn, Ports, Settings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};
@@ -49,9 +49,9 @@ pub use jobs::{
 };
 pub use ledger::{
     Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Log, LogCounts, Logged, Mode,
-    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging, Wrote, as_command,
+    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging,
 };
-pub use replay::{ReplayError, Replayed};
+pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use shards::{AllHeld, HeldShard, Shard, Shards};

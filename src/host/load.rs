@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::{self, Ctx, Level, RawCtx, RawString, log};
 use super::instance::{self, VERSION, instance};
-use super::persistence::{journal, report, section};
+use super::persistence::{hand_over, report, section};
 use super::questions::TheHost;
 use super::state::doing::ModuleStage;
 use super::string::HostString;
@@ -86,7 +86,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     let engine = Engine::new(engine_config, config::settings(), Box::new(|| waker.wake()));
     let engine = Arc::new(engine.map_err(|error| error.to_string())?);
     engine.context().outside.on_ask_host(|locked| instance().gates.ask_host(locked));
-    engine.context().outside.on_log(journal::may_log_here, Box::new(journal::write));
+    engine.context().outside.set_log(Box::new(hand_over::TheLog));
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.ledger.on_watched_change(watch::tell);

@@ -28,6 +28,13 @@ pub trait Task: Send + Sync {
     fn reply(&self, reply: &mut dyn Reply, slice: &Slice<'_>) -> bool;
 }
 
+/// Nobody waits for a reply.
+impl Task for () {
+    fn reply(&self, _: &mut dyn Reply, _: &Slice<'_>) -> bool {
+        true
+    }
+}
+
 /// One worker's part of a job.
 pub trait Part: Send {
     /// Works until the slice is over.

@@ -18,16 +18,18 @@
 
 mod counts;
 mod logged;
-mod open_run;
-mod spare;
+mod past;
+mod publish;
+mod run;
 mod tail;
+mod take_back;
 mod thread_log;
 
 #[cfg(test)]
 mod tests;
 
 pub use counts::LogCounts;
-pub use logged::{Logged, Wrote, as_command};
-pub(super) use open_run::{Change, ChangeOfAll, OpenRun};
+pub use logged::Logged;
+pub(super) use run::{Change, ChangeOfAll, OpenRun};
 pub use tail::Log;
 pub(in crate::engine) use thread_log::ThreadLog;

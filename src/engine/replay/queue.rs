@@ -27,15 +27,6 @@ struct QueueState {
     ended: bool,
 }
 
-/// What a share finds at a record of two shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meeting {
-    /// The other share is not here yet.
-    Wait,
-    /// It waits: the record is this share's to replay.
-    Last,
-}
-
 impl Queue {
     pub(super) fn new(shares: usize) -> Self {
         Queue(Mutex::new(QueueState {
@@ -91,10 +82,10 @@ impl Queue {
         }
     }
 
-    /// A share has got to this record of two shares.
-    pub(super) fn meet(&self, record: u64) -> Meeting {
-        let mut state = self.0.lock();
-        if state.waiting.insert(record) { Meeting::Wait } else { Meeting::Last }
+    /// A share has got to this record of two shares. True if the other one waits there: this one
+    /// replays the record. False if it is the first, and must wait.
+    pub(super) fn meet(&self, record: u64) -> bool {
+        !self.0.lock().waiting.insert(record)
     }
 
     /// The record has been replayed: the share that waits can go on.

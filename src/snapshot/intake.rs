@@ -122,8 +122,8 @@ impl Intake {
         state.frames.clear();
     }
 
-    /// Ends it: waits until no thread has a batch. What still waits is dropped. From then on nobody
-    /// has the staging from here.
+    /// Ends it: waits until no thread has a batch. Frames that still wait are dropped. From then
+    /// on nobody has the staging from here.
     ///
     /// # Errors
     /// The error that a thread met.
