@@ -24,10 +24,10 @@ use crate::engine::{Engine, Port, PortConfig, Waker, Workers};
 const HOSTS: &str = "Redis 7.0.6 or Valkey 7.2, or a later one";
 
 /// Each worker's part of the ports.
-pub type Shares = Vec<Box<dyn Port + Send>>;
+pub type PortParts = Vec<Box<dyn Port + Send>>;
 
 /// Opens the ports, or returns for the log why it cannot. The last argument counts a caught panic.
-pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<Shares, String>;
+pub type OpenPorts = fn(&Arc<Engine>, &PortConfig, fn()) -> Result<PortParts, String>;
 
 /// RedisModule_OnLoad.
 ///
@@ -90,7 +90,7 @@ fn load(ctx: Ctx<'_>, args: &[&[u8]], open_ports: OpenPorts) -> Result<(), Strin
     engine.users.mark_stale(ctx.locked());
     USERS.prepare(ctx);
     engine.ledger.on_watched_change(watch::tell);
-    engine.context().outside.meet_host(Box::new(TheHost::new(ctx)));
+    engine.context().outside.set_host(Box::new(TheHost::new(ctx)));
     instance().renamed.note_seen(ctx.locked());
     let ports = prepare_ports(ctx, &engine, open_ports)?;
     // Threads first: what is registered with the host cannot be taken back.
@@ -147,7 +147,7 @@ fn prepare_ports(
     ctx: Ctx<'_>,
     engine: &Arc<Engine>,
     open_ports: OpenPorts,
-) -> Result<Shares, String> {
+) -> Result<PortParts, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
         _ if !ports.are_wanted() => {}

@@ -63,7 +63,7 @@ impl Outside {
     }
 
     /// Sets the host, for main-thread tasks.
-    pub fn meet_host(&self, host: Box<dyn Host>) {
+    pub fn set_host(&self, host: Box<dyn Host>) {
         let _ = self.host.set(host);
     }
 
@@ -103,7 +103,7 @@ impl Outside {
     }
 
     /// Sets the ports, for INFO and for a forked child.
-    pub fn meet_ports(&self, ports: Box<dyn Ports>) {
+    pub fn set_ports(&self, ports: Box<dyn Ports>) {
         let _ = self.ports.set(ports);
     }
 

@@ -11,6 +11,7 @@ use crate::limits::LOAD_WAITING_BYTES;
 /// The texts, and how far the shares are.
 pub(super) struct Queue(Mutex<QueueState>);
 
+#[derive(Default)]
 struct QueueState {
     /// Texts that some share is not through with. Not crossbeam's queue: every share reads each.
     texts: VecDeque<Arc<Vec<u8>>>,
@@ -29,15 +30,7 @@ struct QueueState {
 
 impl Queue {
     pub(super) fn new(shares: usize) -> Self {
-        Queue(Mutex::new(QueueState {
-            texts: VecDeque::new(),
-            bytes: 0,
-            first: 0,
-            next: vec![0; shares],
-            waiting: BTreeSet::new(),
-            error: None,
-            ended: false,
-        }))
+        Queue(Mutex::new(QueueState { next: vec![0; shares], ..QueueState::default() }))
     }
 
     /// Whether a text of so many bytes must wait. One above the limit waits alone.

@@ -1,8 +1,6 @@
 //! Counters of the log, for INFO.
 
-use std::time::{Duration, Instant};
-
-use super::tail::PublishedRun;
+use std::time::Duration;
 
 /// What is known of the log, for INFO.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,21 +32,13 @@ pub struct LogCounts {
 }
 
 impl LogCounts {
-    /// A text of these runs was logged.
-    pub(super) fn add_batch(&mut self, batch: &[PublishedRun], text_bytes: usize) {
-        let now = Instant::now();
-        let waited: Duration = batch.iter().map(|published| now - published.at).sum();
-        let records = batch.iter().map(|published| u64::from(published.run.records)).sum();
-        self.add(batch.len() as u64, records, text_bytes);
-        self.until_logged_us += waited.as_micros() as u64;
-    }
-
-    /// A text of so many runs was logged.
-    pub(super) fn add(&mut self, runs: u64, records: u64, text_bytes: usize) {
+    /// A text of so many runs was logged, which have waited so long, added up.
+    pub(super) fn add(&mut self, runs: u64, records: u64, text_bytes: usize, waited: Duration) {
         self.batches += 1;
         self.runs += runs;
         self.records += records;
         self.text_bytes += text_bytes as u64;
+        self.until_logged_us += waited.as_micros() as u64;
     }
 
     /// More of the log became safe, this long after the host had it.

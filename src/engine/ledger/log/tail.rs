@@ -303,9 +303,9 @@ impl Log {
             return Ok((false, position));
         }
         self.logged.store(position, Ordering::Relaxed);
+        let (bytes, text_bytes) = (run.bytes(), run.text.len());
         let mut past = self.past.lock();
-        past.counts.add(1, 1, run.text.len());
-        let bytes = run.bytes();
+        past.counts.add(1, 1, text_bytes, Duration::ZERO);
         past.push(run, bytes);
         Ok((true, position))
     }
@@ -339,8 +339,12 @@ impl Log {
         self.logged.store(last, Ordering::Relaxed);
         let bytes = batch.iter().map(|published| published.bytes).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Workers try for this lock: so it is taken late.
+        let now = Instant::now();
+        let waited = batch.iter().map(|published| now - published.at).sum();
+        let records = batch.iter().map(|published| u64::from(published.run.records)).sum();
         let mut past = self.past.lock();
-        past.counts.add_batch(&batch, text_bytes);
+        past.counts.add(batch.len() as u64, records, text_bytes, waited);
         batch.into_iter().for_each(|published| past.push(published.run, published.bytes));
         (true, last)
     }
