@@ -1,4 +1,4 @@
-//! The host's log of writes, the AOF: how midi's writes get into it.
+//! Handing over: how midi's writes get into the host's AOF and replication stream.
 //!
 //! ```text
 //! host's door ── own effect, and the tail before it ──► RM_Replicate, in the command's context
@@ -11,6 +11,9 @@
 //! The host wraps several calls in MULTI and EXEC, and Redis, up to 8.6 at least, cannot repair a
 //! file that ends inside of these: it later drops what was appended. So a command that finds a tail
 //! logs it, and its own effect, as one MIDI.JOURNAL.
+//!
+//! `context` knows where a thread may log, `replicate` how. `before_pause` hands the tail over when
+//! clients are about to be paused, `always` has replies wait, `confirmed` is WAIT.
 
 pub mod always;
 pub mod before_pause;
@@ -47,8 +50,8 @@ pub fn before_sleep(ctx: Ctx<'_>) -> bool {
     engine.ledger.log.before_sleep() | left
 }
 
-/// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: what a command logs, the host
-/// takes when that command ends.
+/// Hands the tail over by calls of MIDI.JOURNAL, a part at a time: the host takes what a command
+/// logs when that command ends.
 pub fn hand_over(ctx: Ctx<'_>) {
     let log = &instance().engine.ledger.log;
     instance().hand_over.calls_journal.set(true);
@@ -62,18 +65,15 @@ pub fn hand_over(ctx: Ctx<'_>) {
     instance().hand_over.calls_journal.set(false);
 }
 
-fn is_handing_over() -> bool {
-    instance().hand_over.calls_journal.get()
-}
-
 /// If the host has called this command for [`hand_over`], logs a part of the tail.
 #[cold]
 pub fn hands_over(ctx: Ctx<'_>) -> bool {
-    if is_handing_over() {
+    let is_ours = instance().hand_over.calls_journal.get();
+    if is_ours {
         let _logging = Logging::begin(ctx);
         instance().engine.ledger.log_tail(ctx.locked());
     }
-    is_handing_over()
+    is_ours
 }
 
 /// Whether the tail is to be logged when this turn ends: not while a worker gathers more for it.
@@ -82,8 +82,8 @@ pub fn logs_in_this_turn() -> bool {
     bytes >= GATHERED_BYTES || bytes > 0 && instance().hand_over.tail_is_due.get()
 }
 
-/// A task of a port has ended. A command that moved keys of the host's has logged its own part:
-/// what its EXEC did after it belongs to that.
+/// A task of a port has ended. If a command in it moved keys of the host's, that has logged its own
+/// part, and the rest of its EXEC belongs to it.
 pub fn after_task(locked: Locked<'_>) {
     if let Some(_logging) = Logging::begin(instance().ctx(locked)) {
         instance().engine.ledger.log_rest_of_unit(locked);
