@@ -117,7 +117,7 @@ pub const LOAD_WAITING_BYTES: usize = 16 << 20;
 /// each of 1024 shards.
 pub const LOAD_BATCH_BYTES: usize = 2 << 20;
 /// The most keys that it puts into a shard before it lets others have it, and looks at the clock.
-pub const LOAD_RUN_KEYS: usize = 32;
+pub const LOAD_KEYS_AT_ONCE: usize = 32;
 
 /// How long a job may hold a shard, or a worker its turn, in one go.
 pub const SLICE: Duration = Duration::from_micros(50);

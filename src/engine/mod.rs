@@ -38,20 +38,20 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    Config, Context, ForMain, Host, MainInbox, MainTask, MayLog, Outside, Port, PortConfig,
-    PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
+    Config, Context, ForMain, Host, HostLog, MainInbox, MainTask, Outside, Port, PortConfig,
+    PortSettings, PortTurn, Ports, Settings, Workers,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};
 pub use jobs::{
     Job, JobDoor, JobOwner, JobReply, Jobs, Part, Progress, Slice, Task, Work, free_later,
-    long_work, remove_lost_keys, remove_lost_keys_now,
+    long_work, remove_lost_keys, remove_lost_keys_now, without_reply,
 };
 pub use ledger::{
     Admission, Books, ChangedBy, Gate, Gates, Intent, Ledger, Log, LogCounts, Logged, Mode,
-    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging, Wrote, as_command,
+    Notification, Notifications, SlotCounts, StagedKey, StagedShard, Staging,
 };
-pub use replay::{ReplayError, Replayed};
+pub use replay::{Replay, ReplayError, Replayed, TextError, is_for_here, replay_here};
 pub use replica_wait::{Awaited, ReplicaWait, Waited};
 pub use request::{HostClient, Origin, PortClient, Request};
 pub use shards::{AllHeld, HeldShard, Shard, Shards};

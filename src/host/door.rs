@@ -9,9 +9,8 @@ use super::blocked::Blocked;
 use super::copy::{self, Wait};
 use super::instance::instance;
 use super::kept::HostArgs;
-use super::persistence::always;
-use super::persistence::journal::{self, Logging};
-use super::persistence::replaying;
+use super::persistence::hand_over::{self, Logging, always};
+use super::persistence::replay;
 use super::register::Trampoline;
 use super::reply::HostReply;
 use super::slots::migration;
@@ -83,17 +82,17 @@ fn on_command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) -> c_int {
 fn command(number: usize, ctx: Ctx<'_>, argv: &[HostString<'_>]) {
     let (engine, row) = (&*instance().engine, COMMANDS[number]);
     if engine.gates().has(FROM_LOG) {
-        if journal::hands_over(ctx) {
+        if hand_over::hands_over(ctx) {
             return HostReply::new(ctx).ok();
         }
-        if replaying::run(number, ctx, argv) {
+        if replay::run(number, ctx, argv) {
             return;
         }
     }
     if keys::are_asked_for(row.keys) && keys::answer(ctx, row, argv) {
         return;
     }
-    if instance().slots.coming.get() && replaying::import(number, ctx, argv) {
+    if instance().slots.coming.get() && replay::import(number, ctx, argv) {
         return;
     }
     let inside = unit::is_inside(ctx);

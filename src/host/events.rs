@@ -6,10 +6,9 @@ use redis_module::raw;
 
 use super::api::{Ctx, Level, RawCtx, RawEvent, api, log, subscribe};
 use super::instance::instance;
-use super::persistence::journal::Logging;
-use super::persistence::{
-    base, confirmed, fork, journal, loading, quarantine, save_points, saving,
-};
+use super::persistence::hand_over::{self, Logging, confirmed};
+use super::persistence::replay::quarantine;
+use super::persistence::{base, fork, loading, save_points, saving};
 use super::slots::{lost, migration};
 use super::state::doing::ModuleStage;
 use super::state::persistence::LoadedFrom;
@@ -88,8 +87,8 @@ unsafe extern "C" fn on_wake(_: c_int, _: *mut c_void, _: c_int) {
 /// Whether to leave a wake-up unread: when this turn ends the tail is logged, and another turn must
 /// follow at once. If the last one that was left was of no use, the tail cannot be logged now.
 fn leaves_unread() -> bool {
-    let left = &instance().journal.left_unread;
-    let leaves = !left.get() && journal::logs_in_this_turn();
+    let left = &instance().hand_over.left_unread;
+    let leaves = !left.get() && hand_over::logs_in_this_turn();
     left.set(leaves);
     leaves
 }
@@ -163,10 +162,10 @@ fn after_sleep(ctx: Ctx<'_>) {
     // INFO, which a client may ask for now, counts the changes so far.
     save_points::add_changes(ctx);
     // Before what was logged is safe: who has a reply then finds the doors closed.
-    if journal::is_aof_to_be_looked_at() {
+    if hand_over::is_aof_to_be_looked_at() {
         here.gates.look_at_aof(ctx);
     }
-    journal::after_sleep(locked);
+    hand_over::after_sleep(locked);
     // Last: what is answered now counts on all of that.
     turn::turn(locked);
 }
@@ -217,14 +216,14 @@ fn before_sleep(ctx: Ctx<'_>) {
     });
     // The log after all that writes, the replies that wait for it after that, and replicas are
     // asked for what is in it.
-    let has_logged = journal::before_sleep(ctx);
+    let has_logged = hand_over::before_sleep(ctx);
     turn::answer_logged(engine, locked);
     let asks_replicas = confirmed::before_sleep(ctx);
     if !may_sleep || has_logged || asks_replicas {
         // More keeps coming, something is left over, replies wait for what has been logged, or a
         // timer is due.
         engine.context().main.awake(locked);
-        if !here.journal.left_unread.take() {
+        if !here.hand_over.left_unread.take() {
             engine.context().outside.wake_main();
         }
     }
@@ -276,7 +275,7 @@ fn on_role_change(ctx: Ctx<'_>, sub: u64) {
     }
     instance().gates.refresh(ctx);
     if sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        journal::drop_tail(ctx, "This server is a replica now");
+        hand_over::drop_tail(ctx, "This server is a replica now");
         confirmed::became_replica();
     }
 }
@@ -354,7 +353,7 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
         // what is loaded from it.
         here.doing.save_begins(false);
         here.gates.doing_changed(ctx);
-        journal::drop_tail(ctx, "DEBUG LOADAOF");
+        hand_over::drop_tail(ctx, "DEBUG LOADAOF");
     } else if !here.doing.reloads.get() {
         // The gates decide whether the flush is logged. That of DEBUG RELOAD comes after its save,
         // and the keyspace stays closed.

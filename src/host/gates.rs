@@ -20,7 +20,7 @@ use redis_module::raw;
 use super::api::Ctx;
 use super::instance::instance;
 use super::pause::Paused;
-use super::persistence::{journal, save_points};
+use super::persistence::{hand_over, save_points};
 use super::state::gates::HostGates;
 use super::{config, guarded};
 use crate::engine::{Gates, Locked};
@@ -114,7 +114,7 @@ impl HostGates {
     fn read_aof_status(&self, ctx: Ctx<'_>) {
         let has_failed = self.aof_has_failed(ctx);
         if has_failed && !self.aof_error.get() {
-            let errno = journal::error_number(ctx);
+            let errno = hand_over::error_number(ctx);
             instance().engine.ledger.admission.aof_errno.store(errno, Ordering::Relaxed);
         }
         self.aof_error.set(has_failed);
@@ -134,7 +134,7 @@ impl HostGates {
 
     /// What the host does not report is taken for what lets the least through.
     fn read_settings(&self, ctx: Ctx<'_>) {
-        journal::settings_are(
+        hand_over::settings_are(
             ctx,
             config::syncs_always(ctx),
             ctx.config_text(c"no-appendfsync-on-rewrite").map(|text| text != b"no"),

@@ -127,7 +127,7 @@ fn journal_fields(engine: &Engine, sink: &mut dyn InfoSink) {
     number("position", last);
     number("logged_position", logged);
     number("safe_position", safe);
-    let skips = *instance().journal.skips_fsyncs.lock();
+    let skips = *instance().hand_over.skips_fsyncs.lock();
     let skips = skips.map_or("unknown", |skips| if skips { "yes" } else { "no" });
     sink.field("journal_skips_fsyncs_beside_children", skips);
     sink.field("journal_reads_wait", if engine.ledger.log.reads_wait() { "yes" } else { "no" });

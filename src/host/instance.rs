@@ -12,8 +12,8 @@
 //! * `kept::DROPS` and `lock::LOCK`: workers write to them, so they stand apart from what the main
 //!   thread reads in each turn.
 //! * `users::USERS`: its parts ask this host themselves.
-//! * of one thread: where it may log (`journal`), the tokens that it holds while it forks (`fork`),
-//!   whether it is the main thread (`kept`), when it last looked at the AOF (`journal`).
+//! * of one thread: where it may log (`hand_over`), the tokens that it holds while it forks
+//!   (`fork`), whether it is the main thread (`kept`).
 
 use std::ffi::c_int;
 use std::ops::Deref;
@@ -37,7 +37,7 @@ use super::state::doing::{Doing, ModuleStage};
 use super::state::gates::HostGates;
 use super::state::messages::Messages;
 use super::state::persistence::{
-    FileWritten, Forks, Journal, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
+    FileWritten, Forks, HandOver, LoadState, Quarantine, ReplayedTexts, SavePoints, Saves, Sync,
     Waits,
 };
 use super::state::slots::SlotMoves;
@@ -74,7 +74,7 @@ part! {
         pub messages: Messages = Messages::new(),
         pub budget: Budget = Budget::new(),
         /// The log of writes, and the replication backlog.
-        pub journal: Journal = Journal::new(),
+        pub hand_over: HandOver = HandOver::new(),
         pub backlog: HostBacklog = HostBacklog::new(),
         /// Forks, and saves, here and in children.
         pub forks: Forks = Forks::new(),

@@ -54,7 +54,7 @@ part! {
         turns_left: Gauge = Gauge::new(0),
         /// Whether clients were paused before the last EXEC began.
         pub was_on_before_exec: Flag = Flag::new(false),
-        /// How many of the next EXECs may have a command that pauses clients: for `handover`.
+        /// How many of the next EXECs may have a command that pauses clients: for `before_pause`.
         pub execs: Gauge = Gauge::new(0),
     }
 }

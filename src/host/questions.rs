@@ -9,7 +9,7 @@ use redis_module::raw;
 use super::acl::log_refusal;
 use super::api::{Answer, Ctx};
 use super::instance::instance;
-use super::persistence::confirmed;
+use super::persistence::hand_over::confirmed;
 use super::users::{self, USERS};
 use super::{PREFIX, info, modules, own_commands};
 use crate::command::{DoorCommand, Error, HostCommand, Transcript};

@@ -70,7 +70,7 @@ pub fn open(
         engine
             .context()
             .outside
-            .meet_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
+            .set_ports(Box::new(Closed(config.obstacle.filter(|_| config.are_wanted()))));
         return Ok(Vec::new());
     }
     let first_descriptor = engine.settings().port.first_descriptor.load(Ordering::Relaxed) as i32;
@@ -80,7 +80,7 @@ pub fn open(
         listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report =
         Open { shared: Arc::downgrade(&shared), backend: Epoll::NAME, listeners: descriptors };
-    engine.context().outside.meet_ports(Box::new(report));
+    engine.context().outside.set_ports(Box::new(report));
     let mut ports: Vec<Box<dyn Port + Send>> = Vec::new();
     for (worker, listeners) in listeners.into_iter().enumerate() {
         let driver = Epoll::new(engine.context().workers.waker(worker), first_descriptor);

@@ -13,7 +13,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use midi::journal::snapshot::VERSION;
+use midi::snapshot::VERSION;
 
 use super::snapshots::{Keys, Loaded, filled, loaded_as, saved};
 

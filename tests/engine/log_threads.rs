@@ -11,9 +11,10 @@ use std::thread;
 
 use midi::command::{Args, Cluster, Transcript, find};
 use midi::engine::{
-    AllHeld, Author, Call, Config, Engine, Gates, Locked, Outcome, Settings, Taking, Workers, Wrote,
+    AllHeld, Author, Call, Config, Engine, Gates, HostLog, Locked, Logged, Outcome, Settings,
+    Taking, Workers,
 };
-use midi::journal::replay::{Replay, replay_here};
+use midi::engine::{Replay, replay_here};
 use midi::store::{Now, Origin, UnixMs};
 use parking_lot::Mutex;
 
@@ -116,18 +117,26 @@ fn run(engine: &Engine, worker: usize, db: u32, line: &[String]) {
     }
 }
 
+/// The host's log.
+struct Texts(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl HostLog for Texts {
+    fn may_log(&self, _: Locked<'_>) -> bool {
+        true
+    }
+
+    fn write(&self, _: Locked<'_>, logged: Logged<'_>) -> bool {
+        self.0.lock().push(logged.text().into_owned());
+        true
+    }
+}
+
 #[test]
 fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     const STEPS: usize = 4000;
     let texts = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
     let (writes, log) = (engine(WRITERS, Gates::AOF_ON), Arc::clone(&texts));
-    writes.context().outside.on_log(
-        |_| true,
-        Box::new(move |_, logged| {
-            log.lock().push(logged.text().into_owned());
-            Wrote::Taken
-        }),
-    );
+    writes.context().outside.set_log(Box::new(Texts(log)));
     let (reader, mut read) = (engine(1, Gates::LOADING), 0);
     let (running, stopped) = (AtomicUsize::new(WRITERS), AtomicBool::new(false));
     let (mut looks, mut with_tail) = (0, 0);

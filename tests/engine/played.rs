@@ -113,7 +113,7 @@ impl Opened {
             Engine::new(config, settings(), Box::new(move || wake.wake())).expect("eventfds");
         let engine = Arc::new(engine);
         engine.ledger.set_gates(locked(), Gates::OPEN);
-        engine.context().outside.meet_host(Box::new(Played { refused: AtomicUsize::new(0) }));
+        engine.context().outside.set_host(Box::new(Played { refused: AtomicUsize::new(0) }));
         engine.users.find_or_look(locked(), DEFAULT_USER, everything).expect("a user");
         read_users(&engine);
         let port = free_port();

@@ -11,8 +11,8 @@ use midi::command::Cluster;
 use midi::engine::{
     Config, Engine, Gates, Locked, Settings, StagedKey, Staging, Workers, free_later,
 };
-use midi::journal::snapshot::{Fault, LoadError, LoadStats, SaveStats, VERSION, load, save};
-use midi::journal::snapshot::{Sink, Source};
+use midi::snapshot::{Fault, LoadError, LoadStats, SaveStats, SavedAs, VERSION, load, save};
+use midi::snapshot::{Sink, Source};
 use midi::store::{Census, Origin, SharedValue, Store, UnixMs, Value};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -160,7 +160,7 @@ impl Source for Strings<'_> {
 pub fn saved(engine: &Engine) -> Vec<Vec<u8>> {
     let (mut list, mut last) = (List::default(), SaveStats::default());
     let mut lend = |shard, look: &mut dyn FnMut(&Store)| visit(engine, shard, look);
-    let stats = save(engine, &mut lend, &mut list, &mut |stats| last = stats);
+    let stats = save(engine, SavedAs::Section, &mut lend, &mut list, &mut |stats| last = stats);
     assert_eq!(stats, last, "the progress ends with the whole");
     list.0
 }

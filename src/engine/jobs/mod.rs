@@ -14,7 +14,7 @@ use crate::engine::context::Settings;
 
 pub use long::{ScanState, free_later, long_work, remove_lost_keys, remove_lost_keys_now};
 pub(super) use long::{free_flushed, is_long};
-pub use work::{Part, Slice, Task, Work};
+pub use work::{Part, Slice, Task, Work, without_reply};
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,11 @@ impl<F: Fn(&mut dyn Reply, &Slice<'_>) -> bool + Send + Sync> Task for F {
     }
 }
 
+/// The task of work that nobody waits for.
+pub fn without_reply(_: &mut dyn Reply, _: &Slice<'_>) -> bool {
+    true
+}
+
 /// One worker's part of a job.
 pub trait Part: Send {
     /// Works until the slice is over.

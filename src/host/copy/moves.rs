@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::super::api::{Ctx, Level, log};
 use super::super::instance::instance;
 use super::super::pause;
-use super::super::persistence::journal::{self, Logging};
+use super::super::persistence::hand_over::{self, Logging};
 use crate::command::{Error, ImportArgs};
 use crate::engine::Mode;
 
@@ -29,7 +29,7 @@ pub fn is_paused(ctx: Ctx<'_>, deadline: Option<Instant>) -> Result<bool, Error>
 /// the parts could get into the stream without each other.
 pub fn check_caller(args: &ImportArgs, ctx: Ctx<'_>) -> Result<(), Error> {
     let is_logged = instance().engine.mode() != Mode::Fast;
-    if !args.moves || !is_logged || !journal::is_called_by_module(ctx) {
+    if !args.moves || !is_logged || !hand_over::is_called_by_module(ctx) {
         return Ok(());
     }
     let text = "Another module cannot call MIDI.IMPORT or MIDI.EXPORT with MOVE while writes are \

@@ -17,7 +17,7 @@ use super::super::api::{Ctx, Level, RawCtx, RawEvent, log, subscribe};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::keys::has_migrations;
-use super::super::persistence::{fork, journal};
+use super::super::persistence::{fork, hand_over};
 use super::super::string::OwnString;
 use super::lost;
 use crate::command::slot::slot_of;
@@ -75,7 +75,7 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
             instance().slots.leaving.set(false);
             // The new owner has what was logged before the pause, which is not over yet.
             lost::are_gone(each_of(&slots));
-            journal::drop_tail(ctx, "Slots have moved to another node");
+            hand_over::drop_tail(ctx, "Slots have moved to another node");
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_MODULE_PROPAGATE => {
             if let Err(reason) = send_keys(ctx, &slots) {
