@@ -6,8 +6,8 @@ use super::bitmap::bit_offset;
 use super::bits::{Field, Overflow};
 use super::string::ELEMENT_BYTES;
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey,
-    Reply, Run, arg, parse_integer, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, Limits, OneKey, Reply,
+    Run, arg, docs, parse_integer, word,
 };
 use crate::limits::PART_NAME_BYTES;
 use crate::store::{Origin, ValueParts};
@@ -43,16 +43,14 @@ pub(super) static BITFIELD: Command = Command {
     keys: Keys::Fields,
     categories: "write bitmap slow",
     group: "bitmap",
-    docs: Docs {
-        summary: "Reads, writes and adds to numbers of any width at any bit of a key's value.",
-        complexity: "O(1) for each operation, if the value does not grow",
-        args: &[
+    docs: docs("Reads, writes and adds to numbers of any width at any bit of a key's value.")
+        .costs("O(1) for each operation, if the value does not grow")
+        .takes(&[
             KEY,
             arg("operation", ArgKind::OneOf(&[GET, arg("write", ArgKind::Block(WRITE))]))
                 .optional()
                 .multiple(),
-        ],
-    },
+        ]),
     action: Action::OneKey(Run::Edit(bitfield)),
     ..Command::USUAL
 };
@@ -64,11 +62,9 @@ pub(super) static BITFIELD_RO: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "read bitmap fast",
     group: "bitmap",
-    docs: Docs {
-        summary: "Reads numbers of any width at any bit of a key's value.",
-        complexity: "O(1) for each operation",
-        args: &[KEY, GET.optional().multiple()],
-    },
+    docs: docs("Reads numbers of any width at any bit of a key's value.")
+        .costs("O(1) for each operation")
+        .takes(&[KEY, GET.optional().multiple()]),
     action: Action::OneKey(Run::Read(bitfield_ro)),
     ..Command::USUAL
 };

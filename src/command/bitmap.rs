@@ -9,7 +9,7 @@ use super::range::with_made;
 use super::record::{Record, Words};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Limits, LoggedAs,
-    ManyKeys, OneKey, Reply, Run, arg, parse_integer, word,
+    ManyKeys, OneKey, Reply, Run, arg, docs, parse_integer, word,
 };
 use crate::store::{Origin, StringRef};
 
@@ -44,11 +44,8 @@ pub(super) static GETBIT: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "read bitmap fast",
     group: "bitmap",
-    docs: Docs {
-        summary: "Returns one bit of a key's value; bits beyond its end are 0.",
-        complexity: "O(1)",
-        args: &[KEY, OFFSET],
-    },
+    docs: docs("Returns one bit of a key's value; bits beyond its end are 0.")
+        .takes(&[KEY, OFFSET]),
     action: Action::OneKey(Run::Read(getbit)),
     ..Command::USUAL
 };
@@ -60,11 +57,9 @@ pub(super) static BITCOUNT: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "read bitmap slow",
     group: "bitmap",
-    docs: Docs {
-        summary: "Counts the bits of a key's value, or of a part of it, that are 1.",
-        complexity: "O(N), N being the length of the part",
-        args: &[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()],
-    },
+    docs: docs("Counts the bits of a key's value, or of a part of it, that are 1.")
+        .costs("O(N), N being the length of the part")
+        .takes(&[KEY, arg("range", ArgKind::Block(&[START, END, UNIT])).optional()]),
     action: Action::OneKey(Run::Read(bitcount)),
     ..Command::USUAL
 };
@@ -76,10 +71,9 @@ pub(super) static BITPOS: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "read bitmap slow",
     group: "bitmap",
-    docs: Docs {
-        summary: "Finds the first bit of a key's value, or of a part of it, that is 0 or 1.",
-        complexity: "O(N), N being the length of the part",
-        args: &[
+    docs: docs("Finds the first bit of a key's value, or of a part of it, that is 0 or 1.")
+        .costs("O(N), N being the length of the part")
+        .takes(&[
             KEY,
             arg("bit", ArgKind::Integer),
             arg(
@@ -87,8 +81,7 @@ pub(super) static BITPOS: Command = Command {
                 ArgKind::Block(&[START, arg("end-unit", ArgKind::Block(&[END, UNIT])).optional()]),
             )
             .optional(),
-        ],
-    },
+        ]),
     action: Action::OneKey(Run::Read(bitpos)),
     ..Command::USUAL
 };

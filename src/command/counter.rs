@@ -2,8 +2,8 @@
 
 use super::extended::Extended;
 use super::{
-    Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply, Run,
-    arg, parse_integer,
+    Access, Action, Arg, ArgKind, Command, Error, Event, Flags, Keys, OneKey, Reply, Run, arg,
+    docs, parse_integer,
 };
 use crate::store::{Origin, Value};
 
@@ -23,7 +23,7 @@ const fn row(
         keys: Keys::One(Access::ReadOverwrite),
         categories: "write string fast",
         group: "string",
-        docs: Docs { summary, complexity: "O(1)", args },
+        docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
         ..Command::USUAL
     }

@@ -4,8 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys,
-    Limits, OneKey, Reply, Run, arg,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Limits,
+    OneKey, Reply, Run, arg, docs,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -26,11 +26,9 @@ pub(super) static DIGEST: Command = Command {
     categories: "read string fast",
     group: "string",
     twins: &["digest", "get"],
-    docs: Docs {
-        summary: "Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.",
-        complexity: "O(N), N being the length of the value",
-        args: &[KEY],
-    },
+    docs: docs("Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.")
+        .costs("O(N), N being the length of the value")
+        .takes(&[KEY]),
     action: Action::OneKey(Run::Read(digest)),
     ..Command::USUAL
 };
@@ -53,12 +51,11 @@ pub(super) static DELEX: Command = Command {
     categories: "write string fast",
     group: "string",
     twins: &["delex", "getdel"],
-    docs: Docs {
-        summary: "Deletes a key, if its value, or the hash of its value, is or is not the given \
-                  one.",
-        complexity: "O(N), N being the length of the value; O(1) without a condition",
-        args: &[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()],
-    },
+    docs: docs(
+        "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
+    )
+    .costs("O(N), N being the length of the value; O(1) without a condition")
+    .takes(&[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()]),
     action: Action::OneKey(Run::Edit(delex)),
     ..Command::USUAL
 };
@@ -71,11 +68,9 @@ pub(super) static DELIFEQ: Command = Command {
     categories: "write string fast",
     group: "string",
     twins: &["delifeq", "delex", "getdel"],
-    docs: Docs {
-        summary: "Deletes a key if its value is the given one.",
-        complexity: "O(N), N being the length of the value",
-        args: &[KEY, arg("value", ArgKind::String)],
-    },
+    docs: docs("Deletes a key if its value is the given one.")
+        .costs("O(N), N being the length of the value")
+        .takes(&[KEY, arg("value", ArgKind::String)]),
     action: Action::OneKey(Run::Edit(delifeq)),
     ..Command::USUAL
 };

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::string::{EXPIRY, ExpiryOption, get};
 use super::{
-    Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, OneKey, Reply,
-    Run, arg, word,
+    Access, Action, Arg, ArgKind, Args, Command, Error, Event, Flags, Keys, OneKey, Reply, Run,
+    arg, docs, word,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -20,11 +20,7 @@ pub(super) static GETDEL: Command = Command {
     keys: Keys::One(Access::Take),
     categories: "write string fast",
     group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key and deletes the key.",
-        complexity: "O(1)",
-        args: &[KEY],
-    },
+    docs: docs("Returns the value of a key and deletes the key.").takes(&[KEY]),
     action: Action::OneKey(Run::Edit(getdel)),
     ..Command::USUAL
 };
@@ -36,11 +32,8 @@ pub(super) static GETEX: Command = Command {
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
     group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key and optionally changes its expiry.",
-        complexity: "O(1)",
-        args: &[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()],
-    },
+    docs: docs("Returns the value of a key and optionally changes its expiry.")
+        .takes(&[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()]),
     action: Action::OneKey(Run::Edit(getex)),
     ..Command::USUAL
 };

@@ -3,7 +3,7 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, Error, Event, Flags, Keys, Long, OneKey,
-    Reply, Run, arg, has_many_keys, tips, word,
+    Reply, Run, arg, docs, has_many_keys, tips, word,
 };
 use crate::store::UnixMs;
 
@@ -20,11 +20,7 @@ pub(super) static DEL: Command = Command {
     categories: "keyspace write slow",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Deletes keys.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
+    docs: docs("Deletes keys.").costs("O(N), N being the number of keys").takes(KEYS),
     action: Action::EachKey(Run::Edit(del)),
     ..Command::USUAL
 };
@@ -37,11 +33,9 @@ pub(super) static UNLINK: Command = Command {
     categories: "keyspace write fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Deletes keys; the same as DEL, since midi's values are freed in constant time.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
+    docs: docs("Deletes keys; the same as DEL, since midi's values are freed in constant time.")
+        .costs("O(N), N being the number of keys")
+        .takes(KEYS),
     action: Action::EachKey(Run::Edit(del)),
     ..Command::USUAL
 };
@@ -54,11 +48,9 @@ pub(super) static EXISTS: Command = Command {
     categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Counts how many of the keys exist; one named twice counts twice.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
+    docs: docs("Counts how many of the keys exist; one named twice counts twice.")
+        .costs("O(N), N being the number of keys")
+        .takes(KEYS),
     action: Action::EachKey(Run::Read(exists)),
     ..Command::USUAL
 };
@@ -71,12 +63,11 @@ pub(super) static TOUCH: Command = Command {
     categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
-    docs: Docs {
-        summary: "Counts how many of the keys exist, as EXISTS does; midi keeps no access times \
-                  yet.",
-        complexity: "O(N), N being the number of keys",
-        args: KEYS,
-    },
+    docs: docs(
+        "Counts how many of the keys exist, as EXISTS does; midi keeps no access times yet.",
+    )
+    .costs("O(N), N being the number of keys")
+    .takes(KEYS),
     action: Action::EachKey(Run::Read(exists)),
     ..Command::USUAL
 };
@@ -87,11 +78,7 @@ pub(super) static TYPE: Command = Command {
     flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
     categories: "keyspace read fast",
-    docs: Docs {
-        summary: "Returns the type of a key's value: string, or none.",
-        complexity: "O(1)",
-        args: KEY,
-    },
+    docs: docs("Returns the type of a key's value: string, or none.").takes(KEY),
     action: Action::OneKey(Run::Read(type_of)),
     ..Command::USUAL
 };
@@ -102,15 +89,11 @@ pub(super) static EXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets a key's time to live in seconds.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("seconds", ArgKind::Integer),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
+    docs: docs("Sets a key's time to live in seconds.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("seconds", ArgKind::Integer),
+        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(expire)),
     ..Command::USUAL
 };
@@ -121,15 +104,11 @@ pub(super) static PEXPIRE: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets a key's time to live in milliseconds.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("milliseconds", ArgKind::Integer),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
+    docs: docs("Sets a key's time to live in milliseconds.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("milliseconds", ArgKind::Integer),
+        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(pexpire)),
     ..Command::USUAL
 };
@@ -140,15 +119,11 @@ pub(super) static EXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets when a key expires, in seconds since 1970.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("unix-time-seconds", ArgKind::UnixTime),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
+    docs: docs("Sets when a key expires, in seconds since 1970.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("unix-time-seconds", ArgKind::UnixTime),
+        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(expireat)),
     ..Command::USUAL
 };
@@ -159,15 +134,11 @@ pub(super) static PEXPIREAT: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Sets when a key expires, in milliseconds since 1970.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("unix-time-milliseconds", ArgKind::UnixTime),
-            arg("condition", ArgKind::OneOf(CONDITION)).optional(),
-        ],
-    },
+    docs: docs("Sets when a key expires, in milliseconds since 1970.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("unix-time-milliseconds", ArgKind::UnixTime),
+        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(pexpireat)),
     ..Command::USUAL
 };
@@ -179,11 +150,8 @@ pub(super) static TTL: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
-    docs: Docs {
-        summary: "Returns a key's time to live in seconds: -1 without one, -2 without the key.",
-        complexity: "O(1)",
-        args: KEY,
-    },
+    docs: docs("Returns a key's time to live in seconds: -1 without one, -2 without the key.")
+        .takes(KEY),
     action: Action::OneKey(Run::Read(ttl)),
     ..Command::USUAL
 };
@@ -195,12 +163,8 @@ pub(super) static PTTL: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
-    docs: Docs {
-        summary: "Returns a key's time to live in milliseconds: -1 without one, -2 without the \
-                  key.",
-        complexity: "O(1)",
-        args: KEY,
-    },
+    docs: docs("Returns a key's time to live in milliseconds: -1 without one, -2 without the key.")
+        .takes(KEY),
     action: Action::OneKey(Run::Read(pttl)),
     ..Command::USUAL
 };
@@ -243,7 +207,7 @@ pub(super) static PERSIST: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
     categories: "keyspace write fast",
-    docs: Docs { summary: "Removes a key's time to live.", complexity: "O(1)", args: KEY },
+    docs: docs("Removes a key's time to live.").takes(KEY),
     action: Action::OneKey(Run::Edit(persist)),
     ..Command::USUAL
 };

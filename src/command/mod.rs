@@ -71,7 +71,7 @@ pub use table::{
     withdraw,
 };
 
-use docs::{arg, word};
+use docs::{arg, docs, word};
 use keys::ByOptions;
 use row::{Subcommands, has_many_keys};
 use spec::tips;

@@ -3,8 +3,8 @@
 use super::all_keys::row;
 use super::glob::KeySet;
 use super::{
-    Access, Action, ArgKind, Args, Command, Docs, Error, Flags, Limits, Long, OnAllKeys, Walk,
-    WalkStep, arg,
+    Access, Action, ArgKind, Args, Command, Error, Flags, Limits, Long, OnAllKeys, Walk, WalkStep,
+    arg, docs,
 };
 
 /// What is done to each key.
@@ -19,16 +19,13 @@ pub(super) static POPULATE: Command = Command {
         -2,
         Flags { write: true, deny_oom: true, ..Flags::NONE },
         "keyspace write slow dangerous",
-        Docs {
-            summary: "Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all \
-                      cores.",
-            complexity: "O(N), N being the number of keys",
-            args: &[
+        docs("Makes keys prefix:0, prefix:1 and so on, as DEBUG POPULATE does, on all cores.")
+            .costs("O(N), N being the number of keys")
+            .takes(&[
                 arg("count", ArgKind::Integer),
                 arg("prefix", ArgKind::String).optional(),
                 arg("size", ArgKind::Integer).optional(),
-            ],
-        },
+            ]),
         Action::AllKeys(OnAllKeys::Populate),
     )
 };

@@ -2,7 +2,7 @@
 
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, Limits, OneKey, Reply,
-    Run, arg,
+    Run, arg, docs,
 };
 use crate::limits::{GROWING_BYTES, GROWTH_DIVISOR};
 use crate::store::{Origin, SharedValue, Value, ValuePart};
@@ -18,11 +18,9 @@ pub(super) static APPEND: Command = Command {
     keys: Keys::One(Access::Extend),
     categories: "write string fast",
     group: "string",
-    docs: Docs {
-        summary: "Appends bytes to a key's value; creates the key if it does not exist.",
-        complexity: "O(1) for each byte appended, on average",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Appends bytes to a key's value; creates the key if it does not exist.")
+        .costs("O(1) for each byte appended, on average")
+        .takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(append)),
     ..Command::USUAL
 };
@@ -34,11 +32,7 @@ pub(super) static STRLEN: Command = Command {
     keys: Keys::One(Access::Look),
     categories: "read string fast",
     group: "string",
-    docs: Docs {
-        summary: "Returns the length of a key's value in bytes.",
-        complexity: "O(1)",
-        args: &[KEY],
-    },
+    docs: docs("Returns the length of a key's value in bytes.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(strlen)),
     ..Command::USUAL
 };
@@ -51,7 +45,7 @@ const fn get_range(name: &'static str, summary: &'static str) -> Command {
         keys: Keys::One(Access::Read),
         categories: "read string slow",
         group: "string",
-        docs: Docs { summary, complexity: "O(N), N being the length of the part", args: RANGE },
+        docs: docs(summary).costs("O(N), N being the length of the part").takes(RANGE),
         action: Action::OneKey(Run::Read(getrange)),
         ..Command::USUAL
     }

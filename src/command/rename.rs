@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use super::record::Record;
 use super::{
     Access, Action, Arg, ArgKind, Args, Cluster, Command, Docs, Error, Event, Flags, Keys,
-    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, word,
+    LoggedAs, ManyKeys, OtherDbs, Reply, Run, arg, docs, word,
 };
 use crate::store::{Edit, Entry};
 
@@ -17,11 +17,8 @@ pub(super) static RENAME: Command = Command {
     flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Overwrite),
     categories: "keyspace write slow",
-    docs: Docs {
-        summary: "Renames a key, and replaces the key that has the new name, at one moment.",
-        complexity: "O(1)",
-        args: RENAMED,
-    },
+    docs: docs("Renames a key, and replaces the key that has the new name, at one moment.")
+        .takes(RENAMED),
     logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(rename)),
     ..Command::USUAL
@@ -33,11 +30,7 @@ pub(super) static RENAMENX: Command = Command {
     flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::Two(Access::Take, Access::Insert),
     categories: "keyspace write fast",
-    docs: Docs {
-        summary: "Renames a key if no key has the new name, at one moment.",
-        complexity: "O(1)",
-        args: RENAMED,
-    },
+    docs: docs("Renames a key if no key has the new name, at one moment.").takes(RENAMED),
     logged_as: LoggedAs::Itself(renamed),
     action: Action::ManyKeys(Run::Edit(renamenx)),
     ..Command::USUAL
@@ -73,11 +66,8 @@ pub(super) static MOVE: Command = Command {
     keys: Keys::One(Access::ReadOverwrite),
     categories: "keyspace write fast",
     other_dbs: OtherDbs::Named(moved_to),
-    docs: Docs {
-        summary: "Moves a key to another database if it is not there yet.",
-        complexity: "O(1)",
-        args: &[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)],
-    },
+    docs: docs("Moves a key to another database if it is not there yet.")
+        .takes(&[arg("key", ArgKind::Key), arg("db", ArgKind::Integer)]),
     logged_as: LoggedAs::Itself(moved),
     action: Action::ManyKeys(Run::Edit(move_key)),
     ..Command::USUAL

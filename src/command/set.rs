@@ -5,7 +5,7 @@ use super::keys::pair_count;
 use super::string::{EXISTENCE, ExpiryOption, PAIR, SET_EXPIRY, SetOptions, get};
 use super::{
     Access, Action, Arg, ArgKind, Command, Docs, Error, Event, Flags, Keys, ManyKeys, OneKey,
-    Reply, Run, arg, tips,
+    Reply, Run, arg, docs, tips,
 };
 use crate::store::{UnixMs, Value};
 
@@ -19,11 +19,7 @@ pub(super) static SETNX: Command = Command {
     keys: Keys::One(Access::Insert),
     categories: "write string fast",
     group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key if the key does not exist.",
-        complexity: "O(1)",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Sets the value of a key if the key does not exist.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(setnx)),
     ..Command::USUAL
 };
@@ -41,7 +37,7 @@ const fn set_expiring(
         keys: Keys::One(Access::Overwrite),
         categories: "write string slow",
         group: "string",
-        docs: Docs { summary, complexity: "O(1)", args },
+        docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
         ..Command::USUAL
     }
@@ -68,11 +64,7 @@ pub(super) static GETSET: Command = Command {
     keys: Keys::One(Access::ReadOverwrite),
     categories: "write string fast",
     group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key and returns the old value.",
-        complexity: "O(1)",
-        args: &[KEY, VALUE],
-    },
+    docs: docs("Sets the value of a key and returns the old value.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(getset)),
     ..Command::USUAL
 };
@@ -85,11 +77,9 @@ pub(super) static MSETNX: Command = Command {
     categories: "write string slow",
     group: "string",
     tips: &[tips::MULTI_SHARD, tips::LEAST],
-    docs: Docs {
-        summary: "Sets the values of several keys at one moment if none of the keys exists.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
-    },
+    docs: docs("Sets the values of several keys at one moment if none of the keys exists.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
     action: Action::ManyKeys(Run::Edit(msetnx)),
     ..Command::USUAL
 };

@@ -2,8 +2,8 @@
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Docs, Error, Event, Flags, Keys, Long,
-    LongKeys, ManyKeys, OneKey, Reply, Run, arg, tips, word,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Long,
+    LongKeys, ManyKeys, OneKey, Reply, Run, arg, docs, tips, word,
 };
 use crate::limits::MGET_FREE_BYTES;
 use crate::store::{Now, SharedValue, StringRef, UnixMs, Value};
@@ -34,11 +34,7 @@ pub(super) static GET: Command = Command {
     keys: Keys::One(Access::Read),
     categories: "read string fast",
     group: "string",
-    docs: Docs {
-        summary: "Returns the value of a key.",
-        complexity: "O(1)",
-        args: &[arg("key", ArgKind::Key)],
-    },
+    docs: docs("Returns the value of a key.").takes(&[arg("key", ArgKind::Key)]),
     action: Action::OneKey(Run::Read(get)),
     ..Command::USUAL
 };
@@ -61,17 +57,13 @@ pub(super) static SET: Command = Command {
     }),
     categories: "write string slow",
     group: "string",
-    docs: Docs {
-        summary: "Sets the value of a key, optionally on conditions and with an expiry.",
-        complexity: "O(1)",
-        args: &[
-            arg("key", ArgKind::Key),
-            arg("value", ArgKind::String),
-            arg("condition", ArgKind::OneOf(SET_CONDITION)).optional(),
-            word("get", "GET").optional(),
-            arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
-        ],
-    },
+    docs: docs("Sets the value of a key, optionally on conditions and with an expiry.").takes(&[
+        arg("key", ArgKind::Key),
+        arg("value", ArgKind::String),
+        arg("condition", ArgKind::OneOf(SET_CONDITION)).optional(),
+        word("get", "GET").optional(),
+        arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
+    ]),
     action: Action::OneKey(Run::Edit(set)),
     ..Command::USUAL
 };
@@ -85,11 +77,9 @@ pub(super) static MGET: Command = Command {
     group: "string",
     tips: &[tips::MULTI_SHARD],
     long: Long::FoundAlone(LongKeys::Mget),
-    docs: Docs {
-        summary: "Returns the values of several keys, as they are at one moment.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("key", ArgKind::Key).multiple()],
-    },
+    docs: docs("Returns the values of several keys, as they are at one moment.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("key", ArgKind::Key).multiple()]),
     action: Action::ManyKeys(Run::Read(mget)),
     ..Command::USUAL
 };
@@ -102,11 +92,9 @@ pub(super) static MSET: Command = Command {
     categories: "write string slow",
     group: "string",
     tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
-    docs: Docs {
-        summary: "Sets the values of several keys at one moment.",
-        complexity: "O(N), N being the number of keys",
-        args: &[arg("data", ArgKind::Block(PAIR)).multiple()],
-    },
+    docs: docs("Sets the values of several keys at one moment.")
+        .costs("O(N), N being the number of keys")
+        .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
     action: Action::ManyKeys(Run::Edit(mset)),
     ..Command::USUAL
 };
