@@ -39,10 +39,7 @@ const WRITE: &[Arg] = &[
 pub(super) static BITFIELD: Command = Command {
     name: "bitfield",
     arity: -2,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Fields,
-    categories: "write bitmap slow",
-    group: "bitmap",
     docs: docs("Reads, writes and adds to numbers of any width at any bit of a key's value.")
         .costs("O(1) for each operation, if the value does not grow")
         .takes(&[
@@ -52,21 +49,18 @@ pub(super) static BITFIELD: Command = Command {
                 .multiple(),
         ]),
     action: Action::OneKey(Run::Edit(bitfield)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static BITFIELD_RO: Command = Command {
     name: "bitfield_ro",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read bitmap fast",
-    group: "bitmap",
     docs: docs("Reads numbers of any width at any bit of a key's value.")
         .costs("O(1) for each operation")
         .takes(&[KEY, GET.optional().multiple()]),
     action: Action::OneKey(Run::Read(bitfield_ro)),
-    ..Command::USUAL
+    ..Command::on_bitmaps(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 /// One operation.

@@ -19,13 +19,10 @@ const fn row(
     Command {
         name,
         arity,
-        flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
         keys: Keys::One(Access::ReadOverwrite),
-        categories: "write string fast",
-        group: "string",
         docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
-        ..Command::USUAL
+        ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
     }
 }
 

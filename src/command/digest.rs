@@ -21,22 +21,18 @@ pub(super) const COMPARISONS: [Arg; 4] = [
 pub(super) static DIGEST: Command = Command {
     name: "digest",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read string fast",
-    group: "string",
     twins: &["digest", "get"],
     docs: docs("Returns the XXH3 hash of a key's value, as 16 hexadecimal digits.")
         .costs("O(N), N being the length of the value")
         .takes(&[KEY]),
     action: Action::OneKey(Run::Read(digest)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static DELEX: Command = Command {
     name: "delex",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::ByOptions(ByOptions {
         most: Access::Take,
         plain: Access::Remove,
@@ -48,8 +44,6 @@ pub(super) static DELEX: Command = Command {
         ],
         first: 2,
     }),
-    categories: "write string fast",
-    group: "string",
     twins: &["delex", "getdel"],
     docs: docs(
         "Deletes a key, if its value, or the hash of its value, is or is not the given one.",
@@ -57,22 +51,19 @@ pub(super) static DELEX: Command = Command {
     .costs("O(N), N being the length of the value; O(1) without a condition")
     .takes(&[KEY, arg("condition", ArgKind::OneOf(&COMPARISONS)).optional()]),
     action: Action::OneKey(Run::Edit(delex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static DELIFEQ: Command = Command {
     name: "delifeq",
     arity: 3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Remove),
-    categories: "write string fast",
-    group: "string",
     twins: &["delifeq", "delex", "getdel"],
     docs: docs("Deletes a key if its value is the given one.")
         .costs("O(N), N being the length of the value")
         .takes(&[KEY, arg("value", ArgKind::String)]),
     action: Action::OneKey(Run::Edit(delifeq)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn digest(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

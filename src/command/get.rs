@@ -16,26 +16,20 @@ const GETEX_EXPIRY: &[Arg] =
 pub(super) static GETDEL: Command = Command {
     name: "getdel",
     arity: 2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Take),
-    categories: "write string fast",
-    group: "string",
     docs: docs("Returns the value of a key and deletes the key.").takes(&[KEY]),
     action: Action::OneKey(Run::Edit(getdel)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static GETEX: Command = Command {
     name: "getex",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
     docs: docs("Returns the value of a key and optionally changes its expiry.")
         .takes(&[KEY, arg("expiration", ArgKind::OneOf(GETEX_EXPIRY)).optional()]),
     action: Action::OneKey(Run::Edit(getex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

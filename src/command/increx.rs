@@ -13,10 +13,7 @@ use crate::store::{Origin, Value};
 pub(super) static INCREX: Command = Command {
     name: "increx",
     arity: -2,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
     // What it does, SET can do with GET and its expiry.
     twins: &["increx", "set"],
     docs: Docs {
@@ -51,7 +48,7 @@ pub(super) static INCREX: Command = Command {
         ],
     },
     action: Action::OneKey(Run::Edit(increx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 fn increx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

@@ -7,60 +7,56 @@ use super::{
 };
 use crate::store::UnixMs;
 
-const KEY: &[Arg] = &[arg("key", ArgKind::Key)];
-const KEYS: &[Arg] = &[arg("key", ArgKind::Key).multiple()];
+const KEY: Arg = arg("key", ArgKind::Key);
+const KEYS: &[Arg] = &[KEY.multiple()];
 
-const CONDITION: &[Arg] = &[word("nx", "NX"), word("xx", "XX"), word("gt", "GT"), word("lt", "LT")];
+const CONDITION: Arg = arg(
+    "condition",
+    ArgKind::OneOf(&[word("nx", "NX"), word("xx", "XX"), word("gt", "GT"), word("lt", "LT")]),
+)
+.optional();
 
 pub(super) static DEL: Command = Command {
     name: "del",
     arity: -2,
-    flags: Flags { write: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
-    categories: "keyspace write slow",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: docs("Deletes keys.").costs("O(N), N being the number of keys").takes(KEYS),
     action: Action::EachKey(Run::Edit(del)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, ..Flags::NONE })
 };
 
 pub(super) static UNLINK: Command = Command {
     name: "unlink",
     arity: -2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Remove),
-    categories: "keyspace write fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: docs("Deletes keys; the same as DEL, since midi's values are freed in constant time.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
     action: Action::EachKey(Run::Edit(del)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXISTS: Command = Command {
     name: "exists",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
-    categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: docs("Counts how many of the keys exist; one named twice counts twice.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
     action: Action::EachKey(Run::Read(exists)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TOUCH: Command = Command {
     name: "touch",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Look),
-    categories: "keyspace read fast",
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: docs(
@@ -69,147 +65,127 @@ pub(super) static TOUCH: Command = Command {
     .costs("O(N), N being the number of keys")
     .takes(KEYS),
     action: Action::EachKey(Run::Read(exists)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TYPE: Command = Command {
     name: "type",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Look),
-    categories: "keyspace read fast",
-    docs: docs("Returns the type of a key's value: string, or none.").takes(KEY),
+    docs: docs("Returns the type of a key's value: string, or none.").takes(&[KEY]),
     action: Action::OneKey(Run::Read(type_of)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIRE: Command = Command {
     name: "expire",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
     docs: docs("Sets a key's time to live in seconds.").takes(&[
-        arg("key", ArgKind::Key),
+        KEY,
         arg("seconds", ArgKind::Integer),
-        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        CONDITION,
     ]),
     action: Action::OneKey(Run::Edit(expire)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIRE: Command = Command {
     name: "pexpire",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
     docs: docs("Sets a key's time to live in milliseconds.").takes(&[
-        arg("key", ArgKind::Key),
+        KEY,
         arg("milliseconds", ArgKind::Integer),
-        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        CONDITION,
     ]),
     action: Action::OneKey(Run::Edit(pexpire)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIREAT: Command = Command {
     name: "expireat",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
     docs: docs("Sets when a key expires, in seconds since 1970.").takes(&[
-        arg("key", ArgKind::Key),
+        KEY,
         arg("unix-time-seconds", ArgKind::UnixTime),
-        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        CONDITION,
     ]),
     action: Action::OneKey(Run::Edit(expireat)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIREAT: Command = Command {
     name: "pexpireat",
     arity: -3,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
     docs: docs("Sets when a key expires, in milliseconds since 1970.").takes(&[
-        arg("key", ArgKind::Key),
+        KEY,
         arg("unix-time-milliseconds", ArgKind::UnixTime),
-        arg("condition", ArgKind::OneOf(CONDITION)).optional(),
+        CONDITION,
     ]),
     action: Action::OneKey(Run::Edit(pexpireat)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static TTL: Command = Command {
     name: "ttl",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
     docs: docs("Returns a key's time to live in seconds: -1 without one, -2 without the key.")
-        .takes(KEY),
+        .takes(&[KEY]),
     action: Action::OneKey(Run::Read(ttl)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PTTL: Command = Command {
     name: "pttl",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     tips: &[tips::ANY_OUTPUT],
     docs: docs("Returns a key's time to live in milliseconds: -1 without one, -2 without the key.")
-        .takes(KEY),
+        .takes(&[KEY]),
     action: Action::OneKey(Run::Read(pttl)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static EXPIRETIME: Command = Command {
     name: "expiretime",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns when a key expires, in seconds since 1970: -1 for never, -2 without the \
                   key.",
         complexity: "O(1)",
-        args: KEY,
+        args: &[KEY],
     },
     action: Action::OneKey(Run::Read(expiretime)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PEXPIRETIME: Command = Command {
     name: "pexpiretime",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "keyspace read fast",
     docs: Docs {
         summary: "Returns when a key expires, in milliseconds since 1970: -1 for never, -2 without \
                   the key.",
         complexity: "O(1)",
-        args: KEY,
+        args: &[KEY],
     },
     action: Action::OneKey(Run::Read(pexpiretime)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static PERSIST: Command = Command {
     name: "persist",
     arity: 2,
-    flags: Flags { write: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Update),
-    categories: "keyspace write fast",
-    docs: docs("Removes a key's time to live.").takes(KEY),
+    docs: docs("Removes a key's time to live.").takes(&[KEY]),
     action: Action::OneKey(Run::Edit(persist)),
-    ..Command::USUAL
+    ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
 fn del(cx: &mut OneKey<'_>) -> bool {

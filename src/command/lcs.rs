@@ -18,10 +18,7 @@ const LEAST: Arg = arg("len", ArgKind::Integer).token("MINMATCHLEN");
 pub(super) static LCS: Command = Command {
     name: "lcs",
     arity: -3,
-    flags: Flags { readonly: true, ..Flags::NONE },
     keys: Keys::Two(Access::Read, Access::Read),
-    categories: "read string slow",
-    group: "string",
     long: Long::Found(LongKeys::Lcs),
     docs: Docs {
         summary: "Finds the longest common subsequence of two values; other commands go on \
@@ -37,7 +34,7 @@ pub(super) static LCS: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Read(lcs)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, ..Flags::NONE })
 };
 
 fn lcs(cx: &ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

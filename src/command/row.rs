@@ -72,6 +72,35 @@ impl Command {
         docs: Docs { summary: "", complexity: "", args: &[] },
         action: Action::Port(PortCommand::Container),
     };
+
+    /// The defaults of a command on keys whatever their values.
+    pub(super) const fn on_keys(flags: Flags) -> Command {
+        let reads = ["keyspace read slow", "keyspace read fast"];
+        Command::on("generic", reads, ["keyspace write slow", "keyspace write fast"], flags)
+    }
+
+    /// The defaults of a command on strings.
+    pub(super) const fn on_strings(flags: Flags) -> Command {
+        let reads = ["read string slow", "read string fast"];
+        Command::on("string", reads, ["write string slow", "write string fast"], flags)
+    }
+
+    /// The defaults of a command on the bits of strings.
+    pub(super) const fn on_bitmaps(flags: Flags) -> Command {
+        let reads = ["read bitmap slow", "read bitmap fast"];
+        Command::on("bitmap", reads, ["write bitmap slow", "write bitmap fast"], flags)
+    }
+
+    /// The defaults of a group: a command's ACL categories follow from its flags.
+    const fn on(
+        group: &'static str,
+        reads: [&'static str; 2],
+        writes: [&'static str; 2],
+        flags: Flags,
+    ) -> Command {
+        let of_flags = if flags.write { writes } else { reads };
+        Command { categories: of_flags[flags.fast as usize], flags, group, ..Command::USUAL }
+    }
 }
 
 /// How the log has a command.

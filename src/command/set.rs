@@ -15,13 +15,10 @@ const VALUE: Arg = arg("value", ArgKind::String);
 pub(super) static SETNX: Command = Command {
     name: "setnx",
     arity: 3,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Insert),
-    categories: "write string fast",
-    group: "string",
     docs: docs("Sets the value of a key if the key does not exist.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(setnx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 const fn set_expiring(
@@ -33,13 +30,10 @@ const fn set_expiring(
     Command {
         name,
         arity: 4,
-        flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
         keys: Keys::One(Access::Overwrite),
-        categories: "write string slow",
-        group: "string",
         docs: docs(summary).takes(args),
         action: Action::OneKey(Run::Edit(action)),
-        ..Command::USUAL
+        ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
     }
 }
 
@@ -60,37 +54,28 @@ pub(super) static PSETEX: Command = set_expiring(
 pub(super) static GETSET: Command = Command {
     name: "getset",
     arity: 3,
-    flags: Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::ReadOverwrite),
-    categories: "write string fast",
-    group: "string",
     docs: docs("Sets the value of a key and returns the old value.").takes(&[KEY, VALUE]),
     action: Action::OneKey(Run::Edit(getset)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static MSETNX: Command = Command {
     name: "msetnx",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Insert),
-    categories: "write string slow",
-    group: "string",
     tips: &[tips::MULTI_SHARD, tips::LEAST],
     docs: docs("Sets the values of several keys at one moment if none of the keys exists.")
         .costs("O(N), N being the number of keys")
         .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
     action: Action::ManyKeys(Run::Edit(msetnx)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MSETEX: Command = Command {
     name: "msetex",
     arity: -4,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::CountedPairs(Access::Overwrite),
-    categories: "write string slow",
-    group: "string",
     twins: &["msetex", "mset"],
     docs: Docs {
         summary: "Sets the values of several keys at one moment, on conditions and with an expiry \
@@ -104,7 +89,7 @@ pub(super) static MSETEX: Command = Command {
         ],
     },
     action: Action::ManyKeys(Run::Edit(msetex)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 fn setnx(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {

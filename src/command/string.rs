@@ -30,19 +30,15 @@ pub(super) const PAIR: &[Arg] = &[arg("key", ArgKind::Key), arg("value", ArgKind
 pub(super) static GET: Command = Command {
     name: "get",
     arity: 2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::One(Access::Read),
-    categories: "read string fast",
-    group: "string",
     docs: docs("Returns the value of a key.").takes(&[arg("key", ArgKind::Key)]),
     action: Action::OneKey(Run::Read(get)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static SET: Command = Command {
     name: "set",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::ByOptions(ByOptions {
         most: Access::ReadOverwrite,
         plain: Access::Overwrite,
@@ -55,8 +51,6 @@ pub(super) static SET: Command = Command {
         ],
         first: 3,
     }),
-    categories: "write string slow",
-    group: "string",
     docs: docs("Sets the value of a key, optionally on conditions and with an expiry.").takes(&[
         arg("key", ArgKind::Key),
         arg("value", ArgKind::String),
@@ -65,38 +59,32 @@ pub(super) static SET: Command = Command {
         arg("expiration", ArgKind::OneOf(SET_EXPIRY)).optional(),
     ]),
     action: Action::OneKey(Run::Edit(set)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 pub(super) static MGET: Command = Command {
     name: "mget",
     arity: -2,
-    flags: Flags { readonly: true, fast: true, ..Flags::NONE },
     keys: Keys::All(Access::Read),
-    categories: "read string fast",
-    group: "string",
     tips: &[tips::MULTI_SHARD],
     long: Long::FoundAlone(LongKeys::Mget),
     docs: docs("Returns the values of several keys, as they are at one moment.")
         .costs("O(N), N being the number of keys")
         .takes(&[arg("key", ArgKind::Key).multiple()]),
     action: Action::ManyKeys(Run::Read(mget)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
 pub(super) static MSET: Command = Command {
     name: "mset",
     arity: -3,
-    flags: Flags { write: true, deny_oom: true, ..Flags::NONE },
     keys: Keys::Pairs(Access::Overwrite),
-    categories: "write string slow",
-    group: "string",
     tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
     docs: docs("Sets the values of several keys at one moment.")
         .costs("O(N), N being the number of keys")
         .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
     action: Action::ManyKeys(Run::Edit(mset)),
-    ..Command::USUAL
+    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 impl OneKey<'_> {
