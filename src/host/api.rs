@@ -164,12 +164,18 @@ impl Ctx<'_> {
         }
     }
 
+    /// Calls `run` with database `db` selected.
+    pub fn in_db<R>(self, db: u32, run: impl FnOnce() -> R) -> R {
+        let previous = self.selected_db();
+        self.select_db(db);
+        let result = run();
+        self.select_db(previous);
+        result
+    }
+
     /// Whether database `db` exists.
     pub fn has_db(self, db: u32) -> bool {
-        let before = self.selected_db();
-        let there = self.select_db(db);
-        self.select_db(before);
-        there
+        self.in_db(self.selected_db(), || self.select_db(db))
     }
 
     /// Notifies the host that `key` has changed in `db`, for WATCH and tracking.
@@ -179,34 +185,23 @@ impl Ctx<'_> {
 
     /// Notifies the host that `key` has changed in each of `databases`, for WATCH and tracking.
     pub fn signal_modified_in(self, databases: &[u32], key: &[u8]) {
-        let Some(&first) = databases.first() else { return };
-        self.with_name(first, key, |name| {
-            for &db in databases {
-                self.select_db(db);
-                // SAFETY: a valid context and a live name.
-                unsafe { api!(RedisModule_SignalModifiedKey)(self.raw(), name.raw()) };
-            }
-        });
+        let name = OwnString::new(key);
+        for &db in databases {
+            // SAFETY: a valid context and a live name.
+            self.in_db(db, || unsafe {
+                api!(RedisModule_SignalModifiedKey)(self.raw(), name.get().raw())
+            });
+        }
     }
 
     /// Publishes a keyspace notification if the host's settings ask for it.
     pub fn notify(self, db: u32, key: &[u8], class: u32, event: &CStr) {
+        let name = OwnString::new(key);
         // SAFETY: as above; the event's name ends with NUL.
-        self.with_name(db, key, |name| unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent)(
-                self.raw(),
-                class as c_int,
-                event.as_ptr(),
-                name.raw(),
-            );
+        self.in_db(db, || unsafe {
+            let (class, name) = (class as c_int, name.get().raw());
+            api!(RedisModule_NotifyKeyspaceEvent)(self.raw(), class, event.as_ptr(), name)
         });
-    }
-
-    fn with_name(self, db: u32, key: &[u8], tell: impl FnOnce(HostString<'_>)) {
-        let previous = self.selected_db();
-        self.select_db(db);
-        tell(OwnString::new(key).get());
-        self.select_db(previous);
     }
 
     /// Whether `notify-keyspace-events` enables any event.
