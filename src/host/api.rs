@@ -4,6 +4,7 @@
 //! there, so the wrappers rely on them; each newer one is checked where it is used.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
@@ -288,28 +289,21 @@ impl Ctx<'_> {
     /// an empty argument; empty if it is not refused.
     pub fn refusal_of(self, command: &CStr) -> Vec<u8> {
         // SAFETY: the format has the host check what it checks before a script's command, reply
-        // with errors, and take one C string; the reply is copied before it is freed.
-        unsafe {
+        // with errors, and take one C string.
+        let answer = unsafe {
             let (format, argument) = (c"SEc".as_ptr(), c"".as_ptr());
-            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
-            let answer = Answer::of(reply);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
-            answer.error().unwrap_or_default()
-        }
+            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument))
+        };
+        answer.error().unwrap_or_default()
     }
 
     /// Has the host run a command of a module, and log what that logs at once, if nothing else is
     /// running.
     pub fn call_logging(self, command: &CStr) {
-        // SAFETY: the format has the host log, and take one C string; the reply is freed.
+        // SAFETY: the format has the host log, and take one C string.
         unsafe {
             let (format, argument) = (c"!c".as_ptr(), c"".as_ptr());
-            let reply = api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
+            Answer::of(api!(RedisModule_Call)(self.raw(), command.as_ptr(), format, argument));
         }
     }
 
@@ -317,21 +311,11 @@ impl Ctx<'_> {
     pub fn call(self, command: &CStr, args: &[&[u8]]) -> Answer {
         let strings: Vec<_> = args.iter().map(|&arg| OwnString::new(arg)).collect();
         let words: Vec<HostString<'_>> = strings.iter().map(OwnString::get).collect();
-        // SAFETY: the format names a vector and its length, which the host only reads; the reply is
-        // copied before it is freed.
+        // SAFETY: the format names a vector and its length, which the host only reads.
         unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.raw(),
-                command.as_ptr(),
-                c"v".as_ptr(),
-                words.as_ptr(),
-                words.len(),
-            );
-            let answer = Answer::of(reply);
-            if !reply.is_null() {
-                api!(RedisModule_FreeCallReply)(reply);
-            }
-            answer
+            let (command, format) = (command.as_ptr(), c"v".as_ptr());
+            let call = api!(RedisModule_Call);
+            Answer::of(call(self.raw(), command, format, words.as_ptr(), words.len()))
         }
     }
 }
@@ -403,12 +387,18 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Copies a reply, and frees it.
+    ///
     /// # Safety
-    /// `reply` must be live or null.
+    /// As for [`take_reply`].
     unsafe fn of(reply: *mut raw::RedisModuleCallReply) -> Self {
-        if reply.is_null() {
-            return Answer::Other;
-        }
+        // SAFETY: the caller's promise.
+        unsafe { take_reply(reply, |reply| Answer::copy(reply)) }.unwrap_or(Answer::Other)
+    }
+
+    /// # Safety
+    /// `reply` must be live.
+    unsafe fn copy(reply: *mut raw::RedisModuleCallReply) -> Self {
         // SAFETY: the caller's promise; an array's elements live as long as the array.
         unsafe {
             match api!(RedisModule_CallReplyType)(reply) as isize {
@@ -418,9 +408,8 @@ impl Answer {
                 }
                 raw::REDISMODULE_REPLY_ARRAY => {
                     let elements = 0..api!(RedisModule_CallReplyLength)(reply);
-                    let element =
-                        |at| Answer::of(api!(RedisModule_CallReplyArrayElement)(reply, at));
-                    Answer::List(elements.map(element).collect())
+                    let element = |at| api!(RedisModule_CallReplyArrayElement)(reply, at);
+                    Answer::List(elements.map(|at| Answer::copy(element(at))).collect())
                 }
                 raw::REDISMODULE_REPLY_ERROR => Answer::Error(reply_text(reply).to_vec()),
                 _ => Answer::Other,
@@ -442,6 +431,23 @@ impl Answer {
     pub fn list(self) -> Vec<Answer> {
         if let Answer::List(list) = self { list } else { Vec::new() }
     }
+}
+
+/// Calls `read` with the reply of a call, and frees the reply. `None` if there is none: the call
+/// could not be made.
+///
+/// # Safety
+/// `reply` must be live or null; nobody may use it afterwards.
+pub unsafe fn take_reply<R>(
+    reply: *mut raw::RedisModuleCallReply,
+    read: impl FnOnce(*mut raw::RedisModuleCallReply) -> R,
+) -> Option<R> {
+    let result = NonNull::new(reply).map(|reply| read(reply.as_ptr()));
+    if result.is_some() {
+        // SAFETY: the caller vouches for the reply, which is freed once.
+        unsafe { api!(RedisModule_FreeCallReply)(reply) };
+    }
+    result
 }
 
 /// The text of a reply that is a string or an error; empty for any other kind.

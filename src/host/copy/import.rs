@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redis_module::raw;
 
-use super::super::api::{Ctx, RawCtx, RawString, api, reply_text};
+use super::super::api::{Ctx, RawCtx, RawString, api, reply_text, take_reply};
 use super::super::guarded;
 use super::super::instance::instance;
 use super::super::lock::LockWork;
@@ -169,14 +169,8 @@ impl Import {
         let Some(value) = value else { return };
         match native::delete(ctx, name) {
             Ok(true) => {
-                engine.ledger.put(
-                    locked,
-                    self.copy.db,
-                    key,
-                    Value::Inline(&value),
-                    expire_at,
-                    true,
-                );
+                let (db, value) = (self.copy.db, Value::Inline(&value));
+                engine.ledger.put(locked, db, key, value, expire_at, true);
                 self.copy.counts.copied += 1;
             }
             Ok(false) => {} // It expired a moment ago.
@@ -212,20 +206,18 @@ fn with_value_in_place(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&
 
 /// False if the host does not let us call GET.
 fn with_value_of_get(ctx: Ctx<'_>, name: HostString<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
-    // SAFETY: the lock is held; the format names one string; the reply's text lives until the reply
-    // is freed.
-    unsafe {
+    // SAFETY: the lock is held; the format names one string; the reply's text lives as long as it.
+    let answered = unsafe {
         let reply = api!(RedisModule_Call)(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), name.raw());
-        if reply.is_null() {
-            return false;
-        }
-        let kind = api!(RedisModule_CallReplyType)(reply) as isize;
-        if kind == raw::REDISMODULE_REPLY_STRING {
-            put(reply_text(reply));
-        }
-        api!(RedisModule_FreeCallReply)(reply);
-        kind != raw::REDISMODULE_REPLY_ERROR
-    }
+        take_reply(reply, |reply| {
+            let kind = api!(RedisModule_CallReplyType)(reply) as isize;
+            if kind == raw::REDISMODULE_REPLY_STRING {
+                put(reply_text(reply));
+            }
+            kind != raw::REDISMODULE_REPLY_ERROR
+        })
+    };
+    answered.unwrap_or(false)
 }
 
 impl LockWork for Import {
