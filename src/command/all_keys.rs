@@ -235,7 +235,7 @@ pub(super) static HELP: Command = Command {
 };
 
 /// Makes a pattern of an argument. Fails if it is longer than the limit, from its first star or
-/// class on: that part may be tried at each byte of a key, what is in front of it is tried once.
+/// class on: that part may be tried at each byte of a key, the part before it is tried once.
 pub fn key_pattern(text: &[u8], limits: &Limits) -> Result<Pattern, Error> {
     let repeated = text.iter().position(|byte| matches!(byte, b'*' | b'[')).unwrap_or(text.len());
     if text.len() - repeated > limits.max_pattern_bytes {
@@ -254,7 +254,7 @@ fn moves(args: &Args<'_>) -> bool {
     (2..args.len()).any(|at| args.is(at, "move"))
 }
 
-/// What IMPORT does to a key. The last step is MOVE's.
+/// IMPORT's steps at each key. The last one is MOVE's.
 fn import_steps(args: &Args<'_>) -> &'static [WalkStep] {
     const STEPS: &[WalkStep] = &[
         WalkStep { command: "get", access: Access::Read },
@@ -264,7 +264,7 @@ fn import_steps(args: &Args<'_>) -> &'static [WalkStep] {
     if moves(args) { STEPS } else { &STEPS[..2] }
 }
 
-/// What EXPORT does to a key. The last step is MOVE's.
+/// EXPORT's steps at each key. The last one is MOVE's.
 fn export_steps(args: &Args<'_>) -> &'static [WalkStep] {
     const STEPS: &[WalkStep] = &[
         WalkStep { command: "midi.get", access: Access::Read },

@@ -69,7 +69,7 @@ struct FieldStep {
     field: Field,
     /// The offset of its first bit.
     at: u64,
-    /// What it writes; `None` for GET.
+    /// Its write; `None` for GET.
     write: Option<Write>,
 }
 

@@ -14,7 +14,7 @@ pub(super) static INCREX: Command = Command {
     name: "increx",
     arity: -2,
     keys: Keys::One(Access::ReadOverwrite),
-    // What it does, SET can do with GET and its expiry.
+    // SET with GET and an expiry can do the same.
     twins: &["increx", "set"],
     docs: Docs {
         summary: "Adds a number to the value of a key, within bounds if wanted, and optionally \
@@ -220,7 +220,7 @@ impl Addend for Finite {
     }
 }
 
-/// What becomes of the expiry of the key.
+/// The fate of the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expiry {
     Stays,

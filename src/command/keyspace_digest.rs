@@ -7,7 +7,7 @@ use super::{
     WalkStep, arg, docs, tips,
 };
 
-/// What is done to each key.
+/// The step at each key.
 const READ: &[WalkStep] = &[WalkStep { command: "midi.get", access: Access::Read }];
 
 pub(super) static KEYSPACEDIGEST: Command = Command {

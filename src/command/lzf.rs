@@ -6,7 +6,7 @@
 //! 111DDDDD LLLLLLLL DDDDDDDD   copy L + 9 bytes from D + 1 back
 //! ```
 //!
-//! What is packed, and how, is up to the packer. This one decides as Redis's does, so that both
+//! The format leaves the choice of matches to the packer. This one decides as Redis's does, so both
 //! produce the same bytes: where it looks for an earlier match, which positions it remembers, how
 //! far it goes at the end. Redis's may find a little more, because it does not clear the table that
 //! an earlier call left.

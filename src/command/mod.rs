@@ -100,7 +100,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// None: what was written once is written again.
+    /// None: the log repeats writes that were within the limits once.
     pub const NONE: Limits = Limits {
         max_pattern_bytes: usize::MAX,
         max_key_bytes: usize::MAX,

@@ -7,7 +7,7 @@ use super::{
     arg, docs,
 };
 
-/// What is done to each key.
+/// The step at each key.
 const SET: &[WalkStep] = &[WalkStep { command: "midi.set", access: Access::Overwrite }];
 
 pub(super) static POPULATE: Command = Command {
@@ -42,7 +42,7 @@ pub struct PopulateArgs {
 /// DEBUG POPULATE prints keys into a buffer of 128 bytes, its end mark included.
 const POPULATE_KEY_BYTES: usize = 127;
 
-/// What POPULATE's keys begin with. As in Redis, a NUL ends it.
+/// The beginning of POPULATE's keys. As in Redis, a NUL ends it.
 fn populate_prefix<'a>(args: &Args<'a>) -> &'a [u8] {
     let prefix = if args.len() > 2 { args.get(2) } else { b"key" };
     prefix.split(|&byte| byte == 0).next().unwrap_or_default()

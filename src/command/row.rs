@@ -18,13 +18,13 @@ pub struct Command {
     pub arity: i32,
     /// Which doors have it, and under which names.
     pub doors: Doors,
-    /// What the host and the ports must know before running it.
+    /// Its properties that the host and the ports must know before they run it.
     pub flags: Flags,
     /// Which arguments are keys, and what happens to them.
     pub keys: Keys,
     /// The databases that it touches besides the client's.
     pub other_dbs: OtherDbs,
-    /// What it does to keys that no argument names.
+    /// Its way over keys that no argument names.
     pub walk: Option<&'static Walk>,
     /// ACL categories, as the host spells them, without `@`.
     pub categories: &'static str,
@@ -193,17 +193,17 @@ pub enum OtherDbs {
     All,
 }
 
-/// What a command does to keys that it finds itself.
+/// A command's way over keys that it finds itself.
 pub struct Walk {
     /// The keys that it may find.
     pub keys: for<'a> fn(&Args<'a>) -> KeySet<'a>,
     /// The argument that names them.
     pub argument: usize,
-    /// What it does to each of them.
+    /// Its steps at each of them.
     pub steps: fn(&Args<'_>) -> &'static [WalkStep],
 }
 
-/// What a walk does to a key: as much as a command whose rights it needs.
+/// A step of a walk at a key: as much as the command whose rights it needs.
 pub struct WalkStep {
     /// The command, as users' rules name it: the host's own without `midi.`.
     pub command: &'static str,

@@ -1,4 +1,4 @@
-//! What midi reports about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. All of it comes from
+//! The reports of midi about itself: INFO, MIDI.INFO, MIDI.JOBS, MIDI.HELP. All of it comes from
 //! counters: no token is taken, and no thread waits.
 
 use std::ffi::c_int;

@@ -28,8 +28,8 @@ const TURNS_AFTER_PAUSE: u64 = 3;
 pub enum Paused {
     /// They are not.
     No,
-    /// They were: what waited for the end of the pause may still have to be executed, and newer
-    /// hosts do not filter it then.
+    /// They were: commands that waited for the end of the pause may still have to be executed, and
+    /// newer hosts do not filter them then.
     Lately,
     /// Writes are, as far as is known. A module that logs something now ends the host.
     Writes,
@@ -38,7 +38,7 @@ pub enum Paused {
 }
 
 part! {
-    /// What is known of pauses.
+    /// The state of pauses, as far as it is known.
     pub struct Pause {
         /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
         said: Flag = Flag::new(false),
@@ -50,7 +50,7 @@ part! {
         executed: Gauge = Gauge::new(0),
         /// Whether a pause, if there is one, may be for reads too.
         of_all: Flag = Flag::new(false),
-        /// Turns left until what waited for the end of a pause has been executed; 0 without one.
+        /// Turns left until commands that waited for the end of a pause have run; 0 without one.
         turns_left: Gauge = Gauge::new(0),
         /// Whether clients were paused before the last EXEC began.
         pub was_on_before_exec: Flag = Flag::new(false),
@@ -105,7 +105,8 @@ impl Pause {
         self.was_lately()
     }
 
-    /// The main loop is about to sleep: what was sent has been executed, queued or refused.
+    /// The main loop is about to sleep: commands that were sent have been executed, queued or
+    /// refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
         if self.said.take() {
@@ -113,8 +114,8 @@ impl Pause {
         }
     }
 
-    /// What was sent counts if clients are paused and the host has executed a CLIENT PAUSE since
-    /// the last check.
+    /// A CLIENT PAUSE that was sent counts if clients are paused and the host has executed one
+    /// since the last check.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
         let of_all = self.said_of_all.replace(false);
@@ -136,7 +137,7 @@ impl Pause {
         }
     }
 
-    /// As [`Pause::now`], for the gates. What was known of a pause that is over is forgotten.
+    /// As [`Pause::now`], for the gates. Forgets the kind of a pause that is over.
     pub fn look(&self, locked: Locked<'_>) -> Paused {
         let now = self.now(locked);
         if now < Paused::Writes {

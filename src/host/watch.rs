@@ -157,7 +157,7 @@ unsafe extern "C" fn on_client(ctx: *mut RawCtx, _: RawEvent, sub: u64, data: *m
     }
 }
 
-/// The main loop is about to sleep: what was sent has been executed or refused.
+/// The main loop is about to sleep: every WATCH that was sent has been executed or refused.
 pub fn before_sleep(locked: Locked<'_>) {
     let (watches, may_wait) = (&instance().watches, instance().pause.was_lately());
     if watches.said.get() {

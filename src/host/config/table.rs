@@ -126,7 +126,7 @@ pub struct Switch {
     pub value: AtomicBool,
     /// As [`Number::live`].
     pub live: Option<fn(&Settings) -> &AtomicBool>,
-    /// What the log says when it is set to the second one, if that is of no use at the moment.
+    /// The log line when it is set to the second one, if that is of no use at the moment.
     pub notice: fn(&Engine) -> Option<&'static str>,
 }
 
@@ -171,7 +171,7 @@ pub struct Text {
     pub told: AtomicPtr<RawString>,
     /// Whether a text is a valid value.
     pub valid: fn(&str) -> bool,
-    /// What CONFIG answers to one that is not.
+    /// CONFIG's answer to one that is not.
     pub error: &'static str,
 }
 

@@ -100,7 +100,7 @@ impl<C: Copying> Task for CopyTask<C> {
     }
 }
 
-/// Who asks for a copy, and how they can be answered.
+/// The caller of a copy, and the way to answer it.
 pub struct Asker<'a> {
     /// A context that holds the lock.
     pub ctx: Ctx<'a>,

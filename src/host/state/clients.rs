@@ -1,4 +1,4 @@
-//! What is known of the host's clients: units, WATCH, client-side caching, limits.
+//! The host's clients: units, WATCH, client-side caching, limits.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
@@ -68,7 +68,7 @@ part! {
         /// Whether this turn's check for tracking clients is over. Some hosts run commands after
         /// that, and answer them at once.
         pub turn_is_over: Flag = Flag::new(false),
-        /// Whether a client may have sent CLIENT TRACKING since the host was last asked who tracks.
+        /// Whether a client may have sent CLIENT TRACKING since the host was last asked about it.
         pub asked_for: Flag = Flag::new(false),
         /// Changes by clients that wait for their replies.
         pub waiting: LazyLock<Mutex<PendingChanges>> = LazyLock::new(Mutex::default),
