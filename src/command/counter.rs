@@ -26,15 +26,20 @@ const fn row(
     }
 }
 
-pub(super) static INCR: Command =
-    row("incr", 2, "Adds one to the integer value of a key; 0 if there is no key.", &[KEY], incr);
+pub(super) static INCR: Command = row(
+    "incr",
+    2,
+    "Adds one to the integer value of a key; 0 if there is no key.",
+    &[KEY],
+    |cx, reply| add(cx, reply, 1),
+);
 
 pub(super) static DECR: Command = row(
     "decr",
     2,
     "Subtracts one from the integer value of a key; 0 if there is no key.",
     &[KEY],
-    decr,
+    |cx, reply| add(cx, reply, -1),
 );
 
 pub(super) static INCRBY: Command = row(
@@ -60,14 +65,6 @@ pub(super) static INCRBYFLOAT: Command = row(
     &[KEY, arg("increment", ArgKind::Double)],
     incrbyfloat,
 );
-
-fn incr(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    add(cx, reply, 1)
-}
-
-fn decr(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    add(cx, reply, -1)
-}
 
 fn incrby(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let increment = cx.args.integer(2)?;

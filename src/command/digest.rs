@@ -4,8 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Event, Flags, Keys, Limits,
-    OneKey, Reply, Run, arg, docs,
+    Access, Action, Arg, ArgKind, Args, ByOptions, Command, Error, Flags, Keys, Limits, OneKey,
+    Reply, Run, arg, docs,
 };
 
 const KEY: Arg = arg("key", ArgKind::Key);
@@ -93,8 +93,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         due = Comparison::parse(&cx.args, 2).ok_or(Error::InvalidComparison)?.holds_for(cx)?;
     }
     if due {
-        cx.key.remove();
-        cx.tell(Event::DEL);
+        cx.delete();
     }
     reply.integer(i64::from(due));
     Ok(())
@@ -103,8 +102,7 @@ fn delex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
 fn delifeq(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let same = Comparison { argument: 2, by_digest: false, equal: true }.holds_for(cx)?;
     if same {
-        cx.key.remove();
-        cx.tell(Event::DEL);
+        cx.delete();
     }
     reply.integer(i64::from(same));
     Ok(())

@@ -76,9 +76,7 @@ fn restore(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let base = if options.absolute { 0 } else { cx.now().ms() };
     let expire_at = (ttl > 0).then(|| base.saturating_add(ttl));
     if expire_at.is_some_and(|at| cx.now().deletes(at)) {
-        if cx.key.remove() {
-            cx.tell(Event::DEL);
-        }
+        cx.delete();
         reply.ok();
         return Ok(());
     }

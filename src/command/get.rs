@@ -34,9 +34,7 @@ pub(super) static GETEX: Command = Command {
 
 fn getdel(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     get(cx, reply)?;
-    if cx.key.remove() {
-        cx.tell(Event::DEL);
-    }
+    cx.delete();
     Ok(())
 }
 
@@ -62,10 +60,7 @@ fn getex(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let expire_at = expire_at?;
     get(cx, reply)?;
     match expire_at {
-        Some(at) if cx.now().deletes(at) => {
-            cx.key.remove();
-            cx.tell(Event::DEL);
-        }
+        Some(at) if cx.now().deletes(at) => _ = cx.delete(),
         Some(_) => {
             cx.key.expire_at(expire_at);
             cx.tell(Event::EXPIRE);

@@ -279,9 +279,7 @@ fn answer<N: Addend>(reply: &mut dyn Reply, value: N, added: N) {
 fn store<N: Addend>(cx: &mut OneKey<'_>, value: N, expiry: Expiry) -> Result<(), Error> {
     match expiry {
         Expiry::At(at) if cx.now().deletes(at) => {
-            if cx.key.remove() {
-                cx.tell(Event::DEL);
-            }
+            cx.delete();
             return Ok(());
         }
         _ => value.store(cx)?,

@@ -23,7 +23,7 @@ pub(super) static DEL: Command = Command {
     tips: &[tips::MULTI_SHARD, tips::SUM],
     long: Long::If(has_many_keys),
     docs: docs("Deletes keys.").costs("O(N), N being the number of keys").takes(KEYS),
-    action: Action::EachKey(Run::Edit(del)),
+    action: Action::EachKey(Run::Edit(|cx| cx.delete())),
     ..Command::on_keys(Flags { write: true, ..Flags::NONE })
 };
 
@@ -36,7 +36,7 @@ pub(super) static UNLINK: Command = Command {
     docs: docs("Deletes keys; the same as DEL, since midi's values are freed in constant time.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Edit(del)),
+    action: Action::EachKey(Run::Edit(|cx| cx.delete())),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -49,7 +49,7 @@ pub(super) static EXISTS: Command = Command {
     docs: docs("Counts how many of the keys exist; one named twice counts twice.")
         .costs("O(N), N being the number of keys")
         .takes(KEYS),
-    action: Action::EachKey(Run::Read(exists)),
+    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -64,7 +64,7 @@ pub(super) static TOUCH: Command = Command {
     )
     .costs("O(N), N being the number of keys")
     .takes(KEYS),
-    action: Action::EachKey(Run::Read(exists)),
+    action: Action::EachKey(Run::Read(|cx| cx.key.is_there())),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -86,7 +86,7 @@ pub(super) static EXPIRE: Command = Command {
         arg("seconds", ArgKind::Integer),
         CONDITION,
     ]),
-    action: Action::OneKey(Run::Edit(expire)),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, true, 1000))),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -99,7 +99,7 @@ pub(super) static PEXPIRE: Command = Command {
         arg("milliseconds", ArgKind::Integer),
         CONDITION,
     ]),
-    action: Action::OneKey(Run::Edit(pexpire)),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, true, 1))),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -112,7 +112,7 @@ pub(super) static EXPIREAT: Command = Command {
         arg("unix-time-seconds", ArgKind::UnixTime),
         CONDITION,
     ]),
-    action: Action::OneKey(Run::Edit(expireat)),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, false, 1000))),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -125,7 +125,7 @@ pub(super) static PEXPIREAT: Command = Command {
         arg("unix-time-milliseconds", ArgKind::UnixTime),
         CONDITION,
     ]),
-    action: Action::OneKey(Run::Edit(pexpireat)),
+    action: Action::OneKey(Run::Edit(|cx, reply| expire(cx, reply, false, 1))),
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
@@ -136,7 +136,7 @@ pub(super) static TTL: Command = Command {
     tips: &[tips::ANY_OUTPUT],
     docs: docs("Returns a key's time to live in seconds: -1 without one, -2 without the key.")
         .takes(&[KEY]),
-    action: Action::OneKey(Run::Read(ttl)),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx).map(seconds)))),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -147,7 +147,7 @@ pub(super) static PTTL: Command = Command {
     tips: &[tips::ANY_OUTPUT],
     docs: docs("Returns a key's time to live in milliseconds: -1 without one, -2 without the key.")
         .takes(&[KEY]),
-    action: Action::OneKey(Run::Read(pttl)),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, time_to_live(cx)))),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -161,7 +161,7 @@ pub(super) static EXPIRETIME: Command = Command {
         complexity: "O(1)",
         args: &[KEY],
     },
-    action: Action::OneKey(Run::Read(expiretime)),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx).map(seconds)))),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -175,7 +175,7 @@ pub(super) static PEXPIRETIME: Command = Command {
         complexity: "O(1)",
         args: &[KEY],
     },
-    action: Action::OneKey(Run::Read(pexpiretime)),
+    action: Action::OneKey(Run::Read(|cx, reply| answer(reply, expire_at(cx)))),
     ..Command::on_keys(Flags { readonly: true, fast: true, ..Flags::NONE })
 };
 
@@ -188,40 +188,14 @@ pub(super) static PERSIST: Command = Command {
     ..Command::on_keys(Flags { write: true, fast: true, ..Flags::NONE })
 };
 
-fn del(cx: &mut OneKey<'_>) -> bool {
-    let removed = cx.key.remove();
-    if removed {
-        cx.tell(Event::DEL);
-    }
-    removed
-}
-
-fn exists(cx: &OneKey<'_>) -> bool {
-    cx.key.is_there()
-}
-
 fn type_of(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     reply.simple(cx.key.read().map_or("none", |entry| entry.value_type().name()));
     Ok(())
 }
 
-fn ttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(time_to_live(cx).map_or_else(|code| code, seconds));
-    Ok(())
-}
-
-fn pttl(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(time_to_live(cx).unwrap_or_else(|code| code));
-    Ok(())
-}
-
-fn expiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(expire_at(cx).map_or_else(|code| code, seconds));
-    Ok(())
-}
-
-fn pexpiretime(cx: &OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    reply.integer(expire_at(cx).unwrap_or_else(|code| code));
+/// Replies with a time, or with the code of its absence.
+fn answer(reply: &mut dyn Reply, time: Result<i64, i64>) -> Result<(), Error> {
+    reply.integer(time.unwrap_or_else(|code| code));
     Ok(())
 }
 
@@ -251,32 +225,16 @@ fn persist(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     Ok(())
 }
 
-fn expire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now().ms();
-    expire_generic(cx, reply, now, 1000)
-}
-
-fn pexpire(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    let now = cx.now().ms();
-    expire_generic(cx, reply, now, 1)
-}
-
-fn expireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 0, 1000)
-}
-
-fn pexpireat(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    expire_generic(cx, reply, 0, 1)
-}
-
-/// The number counts from `base` on. A time that is not in the future deletes the key at once,
-/// although an expiring key exists to the end of its last millisecond.
-fn expire_generic(
+/// The number counts from now on, if it is `relative`, or from 1970. A time that is not in the
+/// future deletes the key at once, although an expiring key exists to the end of its last
+/// millisecond.
+fn expire(
     cx: &mut OneKey<'_>,
     reply: &mut dyn Reply,
-    base: UnixMs,
+    relative: bool,
     unit_ms: i64,
 ) -> Result<(), Error> {
+    let base = if relative { cx.now().ms() } else { 0 };
     let conditions = Conditions::parse(&cx.args)?;
     let number = cx.args.integer(2)?;
     let at = number
@@ -286,8 +244,7 @@ fn expire_generic(
     let allowed = cx.key.read().is_some_and(|entry| conditions.allow(entry.expire_at(), at));
     if allowed {
         if cx.now().deletes(at) {
-            cx.key.remove();
-            cx.tell(Event::DEL);
+            cx.delete();
         } else {
             // Valkey keeps a key that is imported with an expiry before 1970 as of 1970.
             cx.key.expire_at(Some(at.max(0)));

@@ -152,9 +152,7 @@ impl Limits {
         }
         Ok(())
     }
-}
 
-impl Limits {
     /// Refuses to touch more bytes of values than this thread may, as [`Limits::reply`] refuses to
     /// return them.
     #[inline]
@@ -186,6 +184,15 @@ impl<'a> OneKey<'a> {
     #[inline]
     fn tell(&mut self, event: Event) {
         self.events.note(0, event);
+    }
+
+    /// Removes the key. False if it did not exist.
+    fn delete(&mut self) -> bool {
+        let removed = self.key.remove();
+        if removed {
+            self.tell(Event::DEL);
+        }
+        removed
     }
 }
 

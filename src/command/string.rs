@@ -1,4 +1,4 @@
-//! GET, SET and their multi-key forms, after Redis's t_string.c.
+//! GET, SET and MGET, after Redis's t_string.c.
 
 use super::digest::{COMPARISONS, Comparison};
 use super::{
@@ -73,18 +73,6 @@ pub(super) static MGET: Command = Command {
         .takes(&[arg("key", ArgKind::Key).multiple()]),
     action: Action::ManyKeys(Run::Read(mget)),
     ..Command::on_strings(Flags { readonly: true, fast: true, ..Flags::NONE })
-};
-
-pub(super) static MSET: Command = Command {
-    name: "mset",
-    arity: -3,
-    keys: Keys::Pairs(Access::Overwrite),
-    tips: &[tips::MULTI_SHARD, tips::ALL_SUCCEEDED],
-    docs: docs("Sets the values of several keys at one moment.")
-        .costs("O(N), N being the number of keys")
-        .takes(&[arg("data", ArgKind::Block(PAIR)).multiple()]),
-    action: Action::ManyKeys(Run::Edit(mset)),
-    ..Command::on_strings(Flags { write: true, deny_oom: true, ..Flags::NONE })
 };
 
 impl OneKey<'_> {
@@ -194,29 +182,11 @@ impl ManyKeys<'_> {
     }
 }
 
-fn mset(cx: &mut ManyKeys<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
-    cx.whole_pairs()?;
-    let pairs = cx.args.from(1).chunks_exact(2);
-    for pair in pairs.clone() {
-        cx.limits.key(pair[0])?;
-        cx.limits.value(pair[1].len())?;
-    }
-    for (number, pair) in pairs.enumerate() {
-        let kept = cx.args.keep(2 + 2 * number, cx.limits.keep_bytes);
-        let value = kept.as_ref().map_or(Value::Inline(pair[1]), Value::Shared);
-        cx.edit(number).set(value, None);
-        cx.tell(number, Event::SET);
-    }
-    reply.ok();
-    Ok(())
-}
-
 fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let options =
         if cx.args.len() == 3 { SetOptions::default() } else { SetOptions::parse(&cx.args, 3)? };
     let expire_at = options.expiry.map(|expiry| expiry.at(&cx.args, cx.now())).transpose()?;
-    cx.limits.key(cx.key.name())?;
-    cx.limits.value(cx.args.get(2).len())?;
+    cx.check_set(2)?;
 
     let allowed = options.allow(cx)?;
     if options.get {
@@ -229,18 +199,33 @@ fn set(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
         return Ok(());
     }
 
-    let kept = cx.args.keep(2, cx.limits.keep_bytes);
-    let value = kept.as_ref().map_or(Value::Inline(cx.args.get(2)), Value::Shared);
-    let kept_expiry = if options.keep_ttl { cx.key.expiry() } else { None };
-    cx.key.set(value, expire_at.or(kept_expiry));
-    cx.tell(Event::SET);
-    if expire_at.is_some() {
-        cx.tell(Event::EXPIRE);
-    }
+    cx.set(2, expire_at, options.keep_ttl);
     if !options.get {
         reply.ok();
     }
     Ok(())
+}
+
+impl OneKey<'_> {
+    /// Refuses a key that is too long, or a value at index `argument` that is.
+    #[inline]
+    pub(super) fn check_set(&self, argument: usize) -> Result<(), Error> {
+        self.limits.key(self.key.name())?;
+        self.limits.value(self.args.get(argument).len())
+    }
+
+    /// Sets the key to the value at index `argument`. Without an expiry the old one may stay.
+    #[inline]
+    pub(super) fn set(&mut self, argument: usize, expire_at: Option<UnixMs>, keep_ttl: bool) {
+        let kept = self.args.keep(argument, self.limits.keep_bytes);
+        let value = kept.as_ref().map_or(Value::Inline(self.args.get(argument)), Value::Shared);
+        let kept_expiry = if keep_ttl { self.key.expiry() } else { None };
+        self.key.set(value, expire_at.or(kept_expiry));
+        self.tell(Event::SET);
+        if expire_at.is_some() {
+            self.tell(Event::EXPIRE);
+        }
+    }
 }
 
 /// SET's options, as Redis 7.0 accepts them, with the comparisons of 8.4.
