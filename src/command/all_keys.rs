@@ -3,6 +3,7 @@
 
 use arrayvec::ArrayVec;
 
+use super::args::split_sign;
 use super::glob::{KeySet, Pattern};
 use super::{
     Access, Action, Arg, ArgKind, Args, Command, Docs, DoorCommand, Doors, Error, Flags, Limits,
@@ -351,11 +352,7 @@ impl ScanArgs {
 /// space in front is not allowed, and a NUL ends the number.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    let (digits, negative) = match text {
-        [b'-', digits @ ..] => (digits, true),
-        [b'+', digits @ ..] => (digits, false),
-        digits => (digits, false),
-    };
+    let (negative, digits) = split_sign(text);
     if digits.is_empty() && digits.len() != text.len() {
         return None;
     }

@@ -84,7 +84,7 @@ struct Write {
 type Steps = SmallVec<[FieldStep; 4]>;
 
 /// The results of the steps; `None` is a number that was not written because it did not fit.
-type Said = SmallVec<[Option<i64>; 4]>;
+type Answers = SmallVec<[Option<i64>; 4]>;
 
 fn bitfield(cx: &mut OneKey<'_>, reply: &mut dyn Reply) -> Result<(), Error> {
     let steps = parse(&cx.args, cx.limits)?;
@@ -107,7 +107,7 @@ fn read(cx: &OneKey<'_>, steps: &Steps, reply: &mut dyn Reply) -> Result<(), Err
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let value = cx.string()?;
     let bytes = value.as_ref().map_or(&[][..], |value| value.bytes());
-    say(&steps.iter().map(|step| Some(step.field.read(bytes, step.at))).collect(), reply);
+    write_answers(&steps.iter().map(|step| Some(step.field.read(bytes, step.at))).collect(), reply);
     Ok(())
 }
 
@@ -121,12 +121,12 @@ fn write(
     cx.limits.reply(steps.len() * ELEMENT_BYTES)?;
     let grows = cx.string()?.is_none_or(|value| value.len() < len);
     cx.limits.value(len)?;
-    let mut said = Said::new();
+    let mut answers = Answers::new();
     let mut changed = false;
     cx.change_bytes(&written_parts(steps), |bytes| {
         for step in steps {
             let (answer, changes) = step.take(bytes, grows);
-            said.push(answer);
+            answers.push(answer);
             changed |= changes;
         }
         changed
@@ -136,7 +136,7 @@ fn write(
     if changed {
         cx.tell(Event::SETBIT);
     }
-    say(&said, reply);
+    write_answers(&answers, reply);
     Ok(())
 }
 
@@ -161,9 +161,9 @@ fn written_parts(steps: &Steps) -> ValueParts {
     parts
 }
 
-fn say(said: &Said, reply: &mut dyn Reply) {
-    reply.array(said.len());
-    for answer in said {
+fn write_answers(answers: &Answers, reply: &mut dyn Reply) {
+    reply.array(answers.len());
+    for answer in answers {
         match answer {
             Some(number) => reply.integer(*number),
             None => reply.null(),

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_far_below_saturates_as_in_redis() {
+    fn far_too_small_numbers_saturate_as_in_redis() {
         for (signed, bits, number, expected) in [
             (true, 8, i64::MIN + 128, -128),
             (true, 8, i64::MIN + 127, 127),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_covers() {
+    fn patterns_cover_others() {
         for (rule, keys, covered) in [
             ("app:*", "app:*", true),
             ("app:*", "app:1", true),

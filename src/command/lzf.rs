@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packed_text_is_refused() {
+    fn damaged_bytes_are_refused() {
         for packed in [
             &[0][..],
             &[3, b'a', b'b', b'c'],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_the_length_holds() {
+    fn lengths_keep_to_their_bound() {
         let longest = [&[0, b'a'][..], &[0xe0, 255, 0].repeat(50)].concat();
         assert_eq!(unpack(&longest, 1 + 50 * MAX_LENGTH).map(|text| text.len()), Some(13_201));
         assert!(may_unpack_to(longest.len(), 13_201));

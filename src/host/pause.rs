@@ -41,11 +41,11 @@ part! {
     /// The state of pauses, as far as it is known.
     pub struct Pause {
         /// Whether any client has sent CLIENT PAUSE in this turn of the main loop.
-        said: Flag = Flag::new(false),
+        sent: Flag = Flag::new(false),
         /// Whether any of these is not for writes only.
-        said_of_all: Flag = Flag::new(false),
+        sent_of_all: Flag = Flag::new(false),
         /// Whether any client ever sent one that is not for writes only.
-        ever_said: Flag = Flag::new(false),
+        ever_sent: Flag = Flag::new(false),
         /// How many CLIENT PAUSEs of any kind the host had executed when it was last asked.
         executed: Gauge = Gauge::new(0),
         /// Whether a pause, if there is one, may be for reads too.
@@ -77,20 +77,20 @@ impl Pause {
     /// A CLIENT PAUSE is about to be executed, queued or refused: any client can send it, even one
     /// that has not logged in. A filter learns no more than that, and the host does not report
     /// which kind is in force.
-    pub fn said(&self, kind: &[u8]) {
-        self.said.set(true);
+    pub fn before_pause(&self, kind: &[u8]) {
+        self.sent.set(true);
         if !kind.eq_ignore_ascii_case(b"write") {
-            self.said_of_all.set(true);
-            self.ever_said.set(true);
+            self.sent_of_all.set(true);
+            self.ever_sent.set(true);
         }
     }
 
     /// An EXEC is about to be executed: a CLIENT PAUSE may have been queued in it. Only where
     /// writes are logged does it matter whether clients are paused already.
     pub fn before_exec(&self, locked: Locked<'_>, is_logged: bool) {
-        if self.ever_said.get() {
-            self.said.set(true);
-            self.said_of_all.set(true);
+        if self.ever_sent.get() {
+            self.sent.set(true);
+            self.sent_of_all.set(true);
         }
         if is_logged {
             self.was_on_before_exec.set(is_on(locked));
@@ -109,7 +109,7 @@ impl Pause {
     /// refused.
     #[inline]
     pub fn before_sleep(&self, ctx: Ctx<'_>) {
-        if self.said.take() {
+        if self.sent.take() {
             self.look_into(ctx);
         }
     }
@@ -118,7 +118,7 @@ impl Pause {
     /// since the last check.
     #[cold]
     fn look_into(&self, ctx: Ctx<'_>) {
-        let of_all = self.said_of_all.replace(false);
+        let of_all = self.sent_of_all.replace(false);
         if !is_on(ctx.locked()) {
             return;
         }

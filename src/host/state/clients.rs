@@ -23,7 +23,7 @@ part! {
     /// For `watch`.
     pub struct Watches {
         /// Whether a WATCH has been sent since the marks were last counted.
-        pub said: Flag = Flag::new(false),
+        pub sent: Flag = Flag::new(false),
         /// The WATCHes of this turn of the main loop.
         pub turn: LazyLock<Mutex<WatchTurn>> = LazyLock::new(Mutex::default),
         /// Whether any name waits, readable without the lock.
@@ -48,7 +48,7 @@ pub struct WatchTurn {
     /// Whether the host has been asked before the end of the turn.
     pub has_asked: bool,
     /// WATCHes since the host was last asked.
-    pub said: u64,
+    pub sent: u64,
     /// The host's counts at that time.
     pub counts: WatchCounts,
 }
