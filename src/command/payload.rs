@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_other_types_are_refused() {
+    fn other_content_is_refused() {
         for content in [
             &b""[..],
             b"\0",

@@ -1,4 +1,20 @@
 //! The host door: MIDI.* commands on the host's own port.
+//!
+//! ```text
+//! OnLoad   command::rows_of_host ─ register: name, flags, keys, categories, docs ─► the host
+//!
+//! a call   the host ─► on::<N>, N being the row's number
+//!           └ on_command
+//!              └ command ─┬ a record of its AOF or its master's ─► replaying
+//!                         ├ a question for keys ─► keys::answer
+//!                         ├ arity, rights that the host does not judge (users::at_door), gates
+//!                         └ Engine::run ─┬ a reply at once ─► reply::HostReply
+//!                                        ├ a worker or a job ─► blocked::Blocked
+//!                                        └ IMPORT, EXPORT, JOBS, INFO, HELP ─► own_commands
+//! ```
+//!
+//! The host looks up the name, so `rename-command` is none of the door's business: see `renamed`
+//! for the ports and the command filter.
 
 use std::ffi::c_int;
 

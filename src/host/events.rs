@@ -161,22 +161,23 @@ fn after_sleep(ctx: Ctx<'_>) {
     here.tracking.turn_is_over.set(false);
     // INFO, which a client may ask for now, counts the changes so far.
     save_points::add_changes(ctx);
-    // Before what was logged is safe: who has a reply then finds the doors closed.
+    // Before writes that were logged become safe: a client that has its reply then finds the doors
+    // closed.
     if hand_over::is_aof_to_be_looked_at() {
         here.gates.look_at_aof(ctx);
     }
     hand_over::after_sleep(locked);
-    // Last: what is answered now counts on all of that.
+    // Last: the answers that leave now count on all of that.
     turn::turn(locked);
 }
 
-/// The steps before the main loop sleeps. The replies of this turn leave after it, and what is
-/// logged in it the host writes and syncs before that. Each line says why it stands where it does.
+/// The steps before the main loop sleeps. The host sends the replies of this turn afterwards, and
+/// before that writes and syncs what these steps log. Each line says why it stands where it does.
 fn before_sleep(ctx: Ctx<'_>) {
     let (here, locked) = (instance(), ctx.locked());
     let engine = &*here.engine;
-    // First of all the gates, for what is written below: clients are paused by now, or will not be,
-    // and a save without a fork is over.
+    // First of all the gates, for the writes below: clients are paused by now, or will not be, and
+    // a save without a fork is over.
     if here.doing.hands_over.take() {
         here.gates.look(ctx);
     }
@@ -214,14 +215,13 @@ fn before_sleep(ctx: Ctx<'_>) {
         turn::turn(locked);
         false
     });
-    // The log after all that writes, the replies that wait for it after that, and replicas are
-    // asked for what is in it.
+    // The log after all that writes, the replies that wait for it after that, and then replicas are
+    // asked whether they have it.
     let has_logged = hand_over::before_sleep(ctx);
     turn::answer_logged(engine, locked);
     let asks_replicas = confirmed::before_sleep(ctx);
     if !may_sleep || has_logged || asks_replicas {
-        // More keeps coming, something is left over, replies wait for what has been logged, or a
-        // timer is due.
+        // More keeps coming, something is left over, replies wait for the log, or a timer is due.
         engine.context().main.awake(locked);
         if !here.hand_over.left_unread.take() {
             engine.context().outside.wake_main();
@@ -343,14 +343,14 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
     let (here, locked) = (instance(), ctx.locked());
     // In a unit the shards that are taken from here on are the unit's.
     unit::is_inside(ctx);
-    // What has been loaded is flushed, too.
+    // Keys that have just been loaded are flushed, too.
     loading::take_effect(locked);
     // Keys and changes are counted while they are there.
     loading::before_flush(ctx);
     saving::before_load();
     if here.doing.loads_aof.get() {
-        // What is not logged yet, or is written from here on, would get into the AOF, but is not in
-        // what is loaded from it.
+        // The log's tail, and writes from here on, would get into the AOF, but the AOF that is
+        // loaded does not have them.
         here.doing.save_begins(false);
         here.gates.doing_changed(ctx);
         hand_over::drop_tail(ctx, "DEBUG LOADAOF");
@@ -360,7 +360,7 @@ fn on_flush(ctx: Ctx<'_>, db: c_int) {
         here.gates.check(ctx);
     }
     let _logging = Logging::begin(ctx);
-    // Last: what is freed then is in no table.
+    // Last: the entries that are freed then are in no table.
     let remains = here.engine.ledger.flush(locked, u32::try_from(db).ok(), ChangedBy::Host);
     free_later(&here.engine, remains);
 }

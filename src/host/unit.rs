@@ -96,7 +96,7 @@ fn before_client(command: Filtered<'_>) {
     if subcommand.eq_ignore_ascii_case(b"tracking") {
         notifications::tracking_begins(command.locked());
     } else if subcommand.eq_ignore_ascii_case(b"pause") {
-        instance().pause.said(command.arg(3));
+        instance().pause.before_pause(command.arg(3));
         before_pause::before_pause(command);
     } else if subcommand.eq_ignore_ascii_case(b"import-source") {
         import_source::may_change();

@@ -5,7 +5,7 @@
 //!  MIGRATE_STARTED ─ fork ─ child: MIDI.SET of each key ────────────► run past gates and limits
 //!                    │      then the host's keys
 //!                    writes: each record as a command with its key ─► as above, afterwards
-//!  MIGRATE_COMPLETED (writes are paused): what is not logged is taken back, its clients are told
+//!  MIGRATE_COMPLETED (writes are paused): the log's tail is taken back, its clients are told
 //!  trim ─ the keys are removed, and logged as DELs
 //! ```
 
@@ -73,7 +73,7 @@ unsafe extern "C" fn on_migration(ctx: *mut RawCtx, _: RawEvent, sub: u64, data:
         }
         raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_COMPLETED => {
             instance().slots.leaving.set(false);
-            // The new owner has what was logged before the pause, which is not over yet.
+            // The new owner has the log up to the pause, which is not over yet.
             lost::are_gone(each_of(&slots));
             hand_over::drop_tail(ctx, "Slots have moved to another node");
         }
