@@ -73,6 +73,13 @@ fn content_of(engine: &Engine) -> Keys {
     keys
 }
 
+/// The keys that are not the same in both.
+fn differing(one: &Keys, other: &Keys) -> Vec<String> {
+    let keys = one.keys().chain(other.keys()).filter(|key| one.get(key) != other.get(key));
+    let shown = |key: &(u32, Vec<u8>)| format!("{key:?}\n{:?}\n{:?}", one.get(key), other.get(key));
+    keys.map(shown).collect()
+}
+
 /// A random command that changes a few keys.
 fn line(random: &mut fastrand::Rng) -> Vec<String> {
     let mut key = || format!("key:{}", random.u32(..40));
@@ -174,12 +181,17 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
                 replay_here(&reader, locked(), text).expect("good records");
             }
             read = texts.lock().len();
-            let is_same = without == content_of(&reader) && again == before;
+            let replayed = content_of(&reader);
             looks += 1;
             with_tail += usize::from(runs > 0);
-            if !is_same {
+            if without != replayed || again != before {
                 stopped.store(true, Ordering::Relaxed);
-                panic!("at look {looks}, with {runs} runs in the tail");
+                let without = differing(&without, &replayed);
+                let again = differing(&before, &again);
+                panic!(
+                    "at look {looks}, with {runs} runs in the tail: without the tail, and as \
+                     replayed: {without:#?}; before and again: {again:#?}"
+                );
             }
         }
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
