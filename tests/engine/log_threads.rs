@@ -214,3 +214,33 @@ fn the_keyspace_without_the_tail_is_what_the_log_holds() {
     again.context().workers.stop();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
+
+/// The record of a COPY names its source: a later write to that must come later in the log, too,
+/// whichever of the two shards is released first.
+#[test]
+fn a_source_cannot_change_before_its_copy_is_logged() {
+    const COPIES: usize = 60_000;
+    let texts = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
+    let (writes, log) = (engine(2, Gates::AOF_ON), Arc::clone(&texts));
+    writes.context().outside.set_log(Box::new(Texts(log)));
+    let line = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                run(&writes, 0, 0, &line(&["set", "source", &number.to_string()]));
+            }
+        });
+        for number in 0..COPIES {
+            run(&writes, 1, 0, &line(&["copy", "source", &format!("copy:{number}")]));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    while writes.ledger.log_tail(locked()) {}
+    let reader = engine(1, Gates::LOADING);
+    for text in texts.lock().iter() {
+        replay_here(&reader, locked(), text).expect("good records");
+    }
+    let differences = differing(&content_of(&writes), &content_of(&reader));
+    assert!(differences.is_empty(), "{} copies differ: {:#?}", differences.len(), differences[0]);
+}

@@ -120,9 +120,9 @@ impl Ledger {
         true
     }
 
-    /// Publishes the run that is under way; returns its position. If an earlier release has
-    /// published it already, returns that one.
-    fn publish(&self, slot: &ThreadSlot) -> u64 {
+    /// Publishes the run that is under way; returns its position. If it has been published already,
+    /// returns that one.
+    pub(in crate::engine::ledger) fn publish(&self, slot: &ThreadSlot) -> u64 {
         let mut open = slot.log.run.lock();
         if open.is_empty() {
             return open.position;
