@@ -198,8 +198,8 @@ impl Ledger {
     }
 
     /// Releases the tokens of several shards, in their order. The run is published before the first
-    /// of them, changed or not: a record that is a command (COPY, BITOP) reads its sources when it is
-    /// replayed, so no later change of a source may come before it in the log.
+    /// of them, changed or not: a record that is a command (COPY, BITOP) reads its sources when it
+    /// is replayed, so no later change of a source may come before it in the log.
     #[inline]
     pub(super) fn release_many<'h>(
         &self,

@@ -96,7 +96,7 @@ pub fn drop_tail(ctx: Ctx<'_>, reason: &str) {
     let lost = instance().engine.ledger.drop_tail(ctx.locked());
     if lost > 0 {
         let text = format!(
-            "{reason}: {lost} runs of writes that were not logged yet were taken back. Their \
+            "{reason}: midi takes back the writes that are not in the log yet ({lost} runs). Their \
              clients are answered -UNBLOCKED."
         );
         log_line(ctx, Level::Warning, &text);
