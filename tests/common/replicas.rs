@@ -70,7 +70,8 @@ pub fn full_syncs(servers: &[&Server]) -> i64 {
 
 /// Runs of writes that this server has taken back for good, as its log says.
 pub fn undone(server: &Server) -> u64 {
-    const BEFORE: &str = "This server is a replica now: ";
+    const BEFORE: &str = "This server is a replica now: midi takes back the writes that are not in \
+                          the log yet (";
     let log = server.log();
     let counts = log.lines().filter_map(|line| line.split_once(BEFORE)?.1.split(' ').next());
     counts.map(|count| count.parse::<u64>().expect("a number")).sum()
