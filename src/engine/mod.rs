@@ -38,8 +38,8 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    Config, Context, ForMain, Host, MainInbox, MainTask, MayLog, Outside, Port, PortConfig,
-    PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
+    Config, Context, ForMain, Host, ListenAt, ListenerRow, MainInbox, MainTask, MayLog, Outside,
+    Port, PortConfig, PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};

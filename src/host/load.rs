@@ -150,7 +150,7 @@ fn prepare_ports(
 ) -> Result<Shares, String> {
     let ports = config::port_config(ctx);
     match ports.obstacle {
-        _ if !ports.are_wanted() => {}
+        None if ports.listeners.is_empty() => {}
         None => {
             warn_of_ports(ctx, &ports);
             renamed::note_for_ports(ctx);
@@ -171,7 +171,7 @@ fn prepare_ports(
 
 /// Warns of what the ports cannot do with this configuration.
 fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
-    if ports.port != 0 && ports.bind.is_empty() {
+    if config::is_port_without_address(ports) {
         log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
     }
     if !config::are_told(ctx) {

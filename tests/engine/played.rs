@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use crate::common::{free_port, now_ms};
 use midi::command::{COMMANDS, Cluster, DoorCommand, HostCommand, Transcript};
 use midi::engine::{
-    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply, Locked,
-    PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait, Rules, Settings, User, Waited,
-    Waker, Workers,
+    Awaited, Call, Commands, Config, DEFAULT_USER, Engine, Gates, Host, JobOwner, JobReply,
+    ListenAt, ListenerRow, Locked, PasswordSum, PortConfig, PortSettings, Refusal, ReplicaWait,
+    Rules, Settings, User, Waited, Waker, Workers,
 };
 use midi::net;
 
@@ -118,8 +118,10 @@ impl Opened {
         read_users(&engine);
         let port = free_port();
         let wanted = PortConfig {
-            port,
-            bind: vec!["127.0.0.1".into()],
+            listeners: vec![ListenerRow {
+                setting: "port",
+                at: ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] },
+            }],
             backlog: 511,
             ..PortConfig::default()
         };

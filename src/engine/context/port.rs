@@ -45,26 +45,41 @@ pub trait Ports: Send + Sync {
 /// How the ports are opened. It cannot change while they are open.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {
-    /// `midi.port`; 0 opens none.
-    pub port: u16,
-    /// Addresses to listen on, as the host's `bind` writes them: `*` is all, and one that begins
-    /// with `-` may be unavailable. An empty list opens no TCP port.
-    pub bind: Vec<String>,
-    /// `midi.unixsocket`; empty opens none.
-    pub unixsocket: String,
-    /// `midi.unixsocketperm`, a file mode; 0 keeps the mode that the umask gives.
-    pub unixsocketperm: u32,
+    /// What they listen on.
+    pub listeners: Vec<ListenerRow>,
     /// The kernel's limit of connections that wait to be accepted.
     pub backlog: i32,
     /// Why no port may be opened, if there is a reason.
     pub obstacle: Option<&'static str>,
 }
 
-impl PortConfig {
-    /// Whether the settings ask for any port, whatever the obstacle.
-    pub fn are_wanted(&self) -> bool {
-        self.port != 0 || !self.unixsocket.is_empty()
-    }
+/// Something that the ports listen on.
+#[derive(Clone, Debug)]
+pub struct ListenerRow {
+    /// The setting that asks for it, without `midi.`, for messages.
+    pub setting: &'static str,
+    /// Where.
+    pub at: ListenAt,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug)]
+pub enum ListenAt {
+    /// A TCP port.
+    Tcp {
+        /// Its number.
+        port: u16,
+        /// The addresses, as the host's `bind` writes them: `*` is all, and one that begins with
+        /// `-` may be unavailable.
+        bind: Vec<String>,
+    },
+    /// A Unix socket.
+    Unix {
+        /// Its path.
+        path: String,
+        /// A file mode; 0 keeps the mode that the umask gives.
+        mode: u32,
+    },
 }
 
 /// Settings of the ports that can change at any time.

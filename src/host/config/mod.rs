@@ -11,7 +11,7 @@ use redis_module::raw;
 
 use super::api::{Ctx, c_text};
 use crate::command::Cluster;
-use crate::engine::{Config, PortConfig, Settings};
+use crate::engine::{Config, ListenAt, ListenerRow, PortConfig, Settings};
 use table::{
     ASSUME_APPENDFSYNC, BIND, LIKE_THE_HOST, NUMBERS, PROTECTED, SAFEMODE, SWITCHES, UNIXSOCKET,
     UNIXSOCKETPERM, file_mode, numbered,
@@ -109,22 +109,39 @@ pub fn settings() -> Settings {
 /// Why the TCP port is not opened: the host listens on no address itself.
 pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
 
+/// Whether `midi.port` asks for a port that has no address.
+pub fn is_port_without_address(ports: &PortConfig) -> bool {
+    is_port_wanted() && !ports.listeners.iter().any(|row| row.setting == "port")
+}
+
+fn is_port_wanted() -> bool {
+    numbered("port").value.load(Ordering::Relaxed) != 0
+}
+
 /// How to open the ports.
 pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let own = BIND.value.lock().clone();
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
-    let unixsocket = UNIXSOCKET.value.lock().clone();
-    let obstacle = if is_cluster(ctx) {
+    let mut listeners = Vec::new();
+    let port = numbered("port").value.load(Ordering::Relaxed) as u16;
+    if port != 0 && !bind.is_empty() {
+        listeners.push(ListenerRow { setting: "port", at: ListenAt::Tcp { port, bind } });
+    }
+    let path = UNIXSOCKET.value.lock().clone();
+    if !path.is_empty() {
+        let mode = file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0);
+        listeners.push(ListenerRow { setting: "unixsocket", at: ListenAt::Unix { path, mode } });
+    }
+    let obstacle = if port == 0 && listeners.is_empty() {
+        None
+    } else if is_cluster(ctx) {
         Some("cluster-enabled is yes, and midi's ports do not support cluster mode")
     } else {
-        (bind.is_empty() && unixsocket.is_empty()).then_some(NO_ADDRESS)
+        listeners.is_empty().then_some(NO_ADDRESS)
     };
     PortConfig {
-        port: numbered("port").value.load(Ordering::Relaxed) as u16,
-        bind,
-        unixsocket,
-        unixsocketperm: file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0),
+        listeners,
         backlog: ctx
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())

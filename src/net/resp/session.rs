@@ -4,61 +4,22 @@
 //! A transaction begins with MULTI or WATCH, and ends with EXEC, DISCARD or RESET; see
 //! `transaction.rs`.
 
-use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use super::client::Client;
-use super::resp::{RequestParser, RespReply};
 use super::transaction::{ExecReplies, Transaction};
+use super::{RequestParser, RespReply};
 use crate::command::Args;
 use crate::engine::{DEFAULT_USER, Engine, Gates, User, Users};
-
-/// Whether a connection runs commands, and if not, why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It runs them.
-    Open,
-    /// A command runs elsewhere; its reply will arrive as a message.
-    Waiting,
-    /// The host holds it up: it retries from time to time.
-    Deferred,
-    /// Other threads held the shards: it retries in the next turn.
-    Again,
-    /// It is closed after the remaining replies have been sent.
-    Closing,
-}
-
-/// The last that a connection wrote: what WAIT waits for.
-pub struct LastWrite {
-    /// Its position in the log; 0 if it was not logged.
-    pub position: u64,
-    /// How far a replica must have come in the host's stream to have it; `None` if that is not
-    /// known. A replica that has acknowledged anything has what was written without a log: there
-    /// was no stream then, so the replica was synced later.
-    pub offset: Option<u64>,
-}
+use crate::net::client::Client;
+use crate::net::flow::{Flow, State};
 
 /// The state of a connection apart from its bytes.
 pub struct Session {
-    /// What other threads may read of it.
-    pub client: Arc<Client>,
-    /// Whether it runs commands.
-    pub state: State,
-    /// The peer sends no more.
-    pub ended: bool,
+    /// What it waits for.
+    pub flow: Flow,
     /// Parses its input into commands.
     pub parser: RequestParser,
-    /// At least this many bytes of its next command are still to come, as far as its unread input
-    /// shows; 0 if that may hold whole commands.
-    pub missing: usize,
-    /// Since when its command has waited for a shard that others hold.
-    pub queued_since: Option<Instant>,
-    /// The position of the log that its replies must wait for from now on; 0 for none.
-    seen: u64,
-    /// The last that it wrote.
-    pub last_write: LastWrite,
     /// The database.
     pub db: u32,
     /// RESP3 is used.
@@ -71,7 +32,7 @@ pub struct Session {
     /// Commands run here and now: no SAFEMODE.
     plain: bool,
     /// Whether commands are answered.
-    replies: Replies,
+    pub(super) replies: Replies,
     /// It imports keys: CLIENT IMPORT-SOURCE.
     import_source: bool,
     /// Between MULTI and EXEC.
@@ -80,8 +41,6 @@ pub struct Session {
     pub(super) transaction: Option<Box<Transaction>>,
     /// The replies that EXEC still owes.
     pub(super) exec_replies: Option<Box<ExecReplies>>,
-    /// The most bytes that the reply buffer may hold.
-    pub(super) most_output: usize,
 }
 
 /// A user as of an epoch: sessions with equal values have equal rights.
@@ -109,14 +68,8 @@ impl Session {
     /// The session of a new connection.
     pub fn new(engine: &Engine, client: Arc<Client>) -> Self {
         let mut session = Session {
-            client,
-            state: State::Open,
-            ended: false,
+            flow: Flow::new(client),
             parser: RequestParser::default(),
-            missing: 1,
-            queued_since: None,
-            seen: 0,
-            last_write: LastWrite { position: 0, offset: Some(1) },
             db: 0,
             resp3: false,
             user: None,
@@ -127,57 +80,15 @@ impl Session {
             in_multi: false,
             transaction: None,
             exec_replies: None,
-            most_output: usize::MAX,
         };
         session.be_nobody(engine);
         session
     }
 
-    /// Whether it waits for a reply from another thread.
-    pub fn is_waiting(&self) -> bool {
-        self.state == State::Waiting
-    }
-
     /// Whether its next command may run: there may be one, and all earlier replies are written.
     #[inline]
     pub fn may_run(&self) -> bool {
-        self.missing == 0 && self.state == State::Open && self.exec_replies.is_none()
-    }
-
-    /// Whether it may go on with what it has: commands, or replies of EXEC.
-    #[inline]
-    pub fn has_more(&self) -> bool {
-        self.missing == 0 || self.exec_replies.is_some()
-    }
-
-    /// Whether its client seems to have left while a command waited for a shard.
-    pub fn is_leaving(&self) -> bool {
-        self.ended && self.queued_since.is_some()
-    }
-
-    /// Its replies must wait for this position of the log; for none if it is 0.
-    #[inline]
-    pub fn wait_for(&mut self, position: u64) {
-        if position != 0 {
-            self.last_write = LastWrite { position, offset: None };
-            self.seen = self.seen.max(position);
-        }
-    }
-
-    /// The position that its replies must wait for from now on, if there is one.
-    #[inline]
-    pub(super) fn take_seen(&mut self) -> Option<u64> {
-        (self.seen != 0).then(|| take(&mut self.seen))
-    }
-
-    /// Publishes its condition for other threads.
-    pub fn show_condition(&self) {
-        let condition = &self.client.condition;
-        condition.resp3.store(self.resp3, Ordering::Relaxed);
-        condition.waiting.store(self.is_waiting(), Ordering::Relaxed);
-        condition.closing.store(self.state == State::Closing, Ordering::Relaxed);
-        condition.queued.store(self.queued().map_or(0, |queued| queued + 1), Ordering::Relaxed);
-        condition.queued_bytes.store(self.queued_bytes(), Ordering::Relaxed);
+        self.flow.missing == 0 && self.flow.state == State::Open && self.exec_replies.is_none()
     }
 
     /// Resets everything to the state of a new connection: RESET.
@@ -191,7 +102,7 @@ impl Session {
         self.leave_transaction();
         self.set_import_source(false);
         self.select(0);
-        self.client.names.lock().name.clear();
+        self.flow.client.names.lock().name.clear();
         self.be_nobody(engine);
     }
 
@@ -200,12 +111,12 @@ impl Session {
         let users = &engine.users;
         self.epoch = settled(users.epoch());
         self.user = if users.default_is_open() { users.find(DEFAULT_USER) } else { None };
-        self.client.names.lock().user = DEFAULT_USER.to_vec();
+        self.flow.client.names.lock().user = DEFAULT_USER.to_vec();
     }
 
     pub(super) fn select(&mut self, db: u32) {
         self.db = db;
-        self.client.db.store(db, Ordering::Relaxed);
+        self.flow.client.db.store(db, Ordering::Relaxed);
     }
 
     /// Whether its commands may run together with others.
@@ -217,7 +128,7 @@ impl Session {
     /// CLIENT IMPORT-SOURCE.
     pub fn set_import_source(&mut self, is_one: bool) {
         self.import_source = is_one;
-        self.client.condition.import_source.store(is_one, Ordering::Relaxed);
+        self.flow.client.condition.import_source.store(is_one, Ordering::Relaxed);
     }
 
     /// Whether it sees keys whose expiry has passed, because it imports keys.
@@ -236,11 +147,6 @@ impl Session {
         !matches!(self.replies, Replies::Unwanted | Replies::SkipNext)
     }
 
-    /// Whether the command that runs is not to be answered.
-    pub fn is_muted(&self) -> bool {
-        matches!(self.replies, Replies::Unwanted | Replies::Skipping)
-    }
-
     /// A command begins that does not run together with others.
     pub fn begin_command(&mut self) {
         self.replies = match self.replies {
@@ -255,12 +161,6 @@ impl Session {
         if self.replies == Replies::Skipping {
             self.replies = Replies::SkipNext;
         }
-    }
-
-    /// What commands that run together must have in common: database and protocol.
-    #[inline]
-    pub fn kind(&self) -> (u32, bool) {
-        (self.db, self.resp3)
     }
 
     /// The values that its rights depend on.
@@ -288,7 +188,7 @@ impl Session {
     /// A reply at the end of `output`.
     #[inline]
     pub fn reply<'o>(&self, output: &'o mut Vec<u8>) -> RespReply<'o> {
-        RespReply::new(output, self.resp3).up_to(self.most_output)
+        RespReply::new(output, self.resp3).up_to(self.flow.most_output)
     }
 
     /// Looks the user up again if the list of users has changed.
@@ -317,7 +217,7 @@ impl Session {
 
     /// Sets the user after a login.
     pub fn log_in(&mut self, user: Arc<User>, epoch: u64) {
-        self.client.names.lock().user = user.name.to_vec();
+        self.flow.client.names.lock().user = user.name.to_vec();
         self.user = Some(user);
         self.epoch = settled(epoch);
     }
@@ -334,11 +234,6 @@ impl Session {
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.in_multi) {
             transaction.is_spoiled = true;
         }
-    }
-
-    /// Memory of the queued commands, in bytes.
-    pub fn queued_bytes(&self) -> usize {
-        self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 
     /// The number of queued commands; `None` outside MULTI.

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use super::caller::PortCaller;
 use super::commands::{aborted, not_here, queue, run_own};
 use super::named::note;
-use super::session::{NO_AUTH, State, UserState};
+use super::session::{NO_AUTH, UserState};
 use crate::command::{
     Action, Args, Error, FoundCommand, InMulti, Named, PREFIX, PortCommand, Reply, find_call,
 };
 use crate::engine::{Author, Call, Denied, Gate, Intent, Refusal, User};
+use crate::net::flow::State;
 use crate::store::Now;
 
 /// The result of checking a command.
@@ -26,25 +27,25 @@ enum Judged {
 pub fn run_command(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     match caller.session.refresh(caller.engine()) {
         UserState::Good => {}
-        UserState::Unknown => return caller.session.state = State::Deferred,
-        UserState::Gone => return caller.session.state = State::Closing,
+        UserState::Unknown => return caller.session.flow.state = State::Deferred,
+        UserState::Gone => return caller.session.flow.state = State::Closing,
     }
     let named = match find_call(args) {
         Some(FoundCommand::Command(named)) => named,
         other => {
-            caller.session.client.last_command.store(0, Ordering::Relaxed);
+            caller.session.flow.client.last_command.store(0, Ordering::Relaxed);
             caller.session.spoil();
             return not_here(caller, args, other.is_some());
         }
     };
-    note(named, &caller.session.client);
+    note(named, &caller.session.flow.client);
     if caller.session.in_multi {
         return run_in_multi(caller, named, args);
     }
     match named.row().action {
         Action::Port(which) => match judge_own(caller, named, which, args) {
             Judged::Go => run_own(caller, named, args),
-            Judged::Wait => caller.session.state = State::Deferred,
+            Judged::Wait => caller.session.flow.state = State::Deferred,
             Judged::Refuse(text) => refuse_own(caller, which, &text),
         },
         _ => {
@@ -144,7 +145,7 @@ fn run_in_multi(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         _ => judge_queued(caller, &call(caller, named, args)),
     };
     match (judged, row.action) {
-        (Judged::Wait, _) => caller.session.state = State::Deferred,
+        (Judged::Wait, _) => caller.session.flow.state = State::Deferred,
         (Judged::Refuse(text), Action::Port(which)) => refuse_own(caller, which, &text),
         (Judged::Refuse(text), _) => {
             caller.session.spoil();

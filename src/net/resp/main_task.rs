@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::caller::PortCaller;
-use super::session::State;
-use super::shared::{Answer, PortMessage};
-use super::waiting::WaitingConnection;
 use crate::engine::{Engine, Host, Locked, MainTask};
+use crate::net::flow::State;
+use crate::net::shared::{Answer, PortMessage};
+use crate::net::waiting::WaitingConnection;
 
 /// Sends the main thread a task for a connection, which waits for the answer.
 pub fn ask_main(
@@ -40,8 +40,8 @@ fn task_for<T>(caller: &mut PortCaller<'_>, task: T) -> MainTask
 where
     T: FnOnce(Locked<'_>, &Engine, Option<&dyn Host>, WaitingConnection) + Send + 'static,
 {
-    caller.session.state = State::Waiting;
-    let client = &caller.session.client;
+    caller.session.flow.state = State::Waiting;
+    let client = &caller.session.flow.client;
     let waiting = WaitingConnection::new(&caller.worker.shared, client.worker, client.key);
     let killed = Arc::clone(&client.killed);
     Box::new(move |locked, engine, host| {

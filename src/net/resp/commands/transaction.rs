@@ -19,11 +19,13 @@ use super::login::selected;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
 use crate::engine::{Apart, Engine, Gate, Host, Intent, Locked, Taking};
 use crate::limits::MANY_TRIES;
-use crate::net::caller::PortCaller;
-use crate::net::main_task::{ask_main, have_main_write};
-use crate::net::session::{BUSY, Session, State};
+use crate::net::flow::State;
+use crate::net::protocol::Protocol;
+use crate::net::resp::caller::PortCaller;
+use crate::net::resp::main_task::{ask_main, have_main_write};
+use crate::net::resp::session::{BUSY, Session};
+use crate::net::resp::transaction::{ExecReplies, ExecReply, Transaction};
 use crate::net::shared::{Answer, PortCounts, count};
-use crate::net::transaction::{ExecReplies, ExecReply, Transaction};
 
 /// The result of a try.
 enum Tried {
@@ -50,7 +52,7 @@ pub fn queue(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         transaction.add(named, args);
         if transaction.memory() > most {
             caller.worker.note_limit();
-            return caller.session.state = State::Closing;
+            return caller.session.flow.state = State::Closing;
         }
     }
     caller.reply().simple("QUEUED");
@@ -107,7 +109,7 @@ pub(super) fn watch(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     if !keys.iter().all(|key| observe(key)) {
         // Keys that are watched already stay watched.
         transaction.tries += 1;
-        return caller.session.state = State::Again;
+        return caller.session.flow.state = State::Again;
     }
     transaction.tries = 0;
     caller.reply().ok();
@@ -138,7 +140,7 @@ pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let flags = caller.session.transaction.as_ref().and_then(|transaction| transaction.flags);
     match flags.map_or(Gate::Go, |flags| caller.engine().ledger.gate(Intent::OfPort(flags))) {
         Gate::Go => {}
-        Gate::Wait => return caller.session.state = State::Deferred,
+        Gate::Wait => return caller.session.flow.state = State::Deferred,
         Gate::Refuse(error) => {
             caller.session.leave_transaction();
             return caller.reply().error(&aborted(&error.text("exec", args)));
@@ -159,7 +161,7 @@ pub(super) fn exec(caller: &mut PortCaller<'_>, args: &Args<'_>) {
             transaction.tries += 1;
             caller.session.transaction = Some(transaction);
             caller.session.in_multi = true;
-            caller.session.state = State::Again;
+            caller.session.flow.state = State::Again;
         }
         Tried::Apart(Apart::NeedsMain) => exec_on_main(caller, transaction),
         Tried::ExecReply(said) => begin_exec_replies(
@@ -217,7 +219,7 @@ fn exec_on_main(caller: &mut PortCaller<'_>, transaction: Box<Transaction>) {
         let result = run_as_unit(locked, engine, host, &transaction, &user, db, &limits);
         Box::new(move |session, output| match result {
             Ok(Some(said)) => {
-                let counts = shared.counts(session.client.worker);
+                let counts = shared.counts(session.flow.client.worker);
                 begin_exec_replies(counts, session, transaction, said, output)
             }
             Ok(None) => session.reply(output).null_array(),
@@ -238,7 +240,7 @@ fn begin_exec_replies(
 ) {
     if said.iter().any(ExecReply::is_cut) && !session.is_muted() {
         count(&counts.closed_for_limits, 1);
-        return session.state = State::Closing;
+        return session.flow.state = State::Closing;
     }
     session.reply(output).array(said.len());
     session.exec_replies =

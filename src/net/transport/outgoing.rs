@@ -9,8 +9,8 @@ use std::mem::take;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::Key;
 use super::backlog::Backlog;
-use super::client::Key;
 use super::driver::Sent;
 use crate::limits::{OUTPUT_KEPT, OUTPUT_PER_TURN};
 
@@ -72,11 +72,6 @@ impl Outgoing {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.said.is_empty() && self.unsent.is_empty()
-    }
-
-    /// Whether there is nothing to send and nothing to wait for.
-    pub fn is_idle(&self) -> bool {
-        self.is_empty() && !self.is_held()
     }
 
     /// How many bytes of earlier turns have not been sent.
@@ -203,7 +198,7 @@ mod tests {
         say(&mut outgoing, &mut outbox, b"gh");
         outgoing.take_over(&mut outbox);
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"defgh");
-        assert!(outgoing.is_idle());
+        assert!(outgoing.is_empty());
     }
 
     #[test]
@@ -221,7 +216,7 @@ mod tests {
     fn nothing_is_sent_while_it_waits_for_the_log() {
         let (mut outgoing, mut outbox) = (Outgoing::default(), Outbox::default());
         outgoing.wait = Some(LogWait { position: 1, since: Instant::now() });
-        assert!(!outgoing.is_idle());
+        assert!(outgoing.is_held());
         say(&mut outgoing, &mut outbox, b"ab");
         assert_eq!(sent(&mut outgoing, &outbox, usize::MAX), b"");
         assert!(outgoing.is_over(1, 0, Instant::now()));

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use crate::command::{Args, Error, PortCommand, Reply, error_about, parse_integer};
 use crate::engine::{DEFAULT_USER, Engine, Gates, PasswordSum, Refusal};
-use crate::net::caller::PortCaller;
-use crate::net::main_task::ask_main;
-use crate::net::session::{BUSY, INVALID_NAME, Session, is_valid_name};
+use crate::net::resp::caller::PortCaller;
+use crate::net::resp::main_task::ask_main;
+use crate::net::resp::session::{BUSY, INVALID_NAME, Session, is_valid_name};
 
 /// `SELECT index`.
 pub(super) fn select(caller: &mut PortCaller<'_>, args: &Args<'_>) {
@@ -72,7 +72,7 @@ pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let engine = Arc::clone(&caller.worker.shared.engine);
     let answer = move |session: &mut Session, output: &mut Vec<u8>| {
         if let Some(name) = name {
-            session.client.names.lock().name = name;
+            session.flow.client.names.lock().name = name;
         }
         if let Some(text) = wrong {
             return session.reply(output).error(&text);
@@ -183,7 +183,7 @@ fn greet(engine: &Engine, session: &Session, output: &mut Vec<u8>) {
     reply.bulk(b"proto");
     reply.integer(if session.resp3 { 3 } else { 2 });
     reply.bulk(b"id");
-    reply.integer(session.client.id as i64);
+    reply.integer(session.flow.client.id as i64);
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Args, Error, PortCommand, Reply, parse_integer};
 use crate::engine::{Awaited, ReplicaWait, Waited};
-use crate::net::caller::PortCaller;
-use crate::net::main_task::ask_main_later;
-use crate::net::session::{BUSY, Session, State};
+use crate::net::flow::State;
+use crate::net::resp::caller::PortCaller;
+use crate::net::resp::main_task::ask_main_later;
+use crate::net::resp::session::{BUSY, Session};
 use crate::net::shared::PortMessage;
 use crate::store::UnixMs;
 
@@ -27,15 +28,15 @@ pub fn wait(caller: &mut PortCaller<'_>, which: PortCommand, args: &Args<'_>, bl
     if blocks {
         // What the connection has run in this turn comes before it.
         let seen = caller.slot().take_seen();
-        caller.session.wait_for(seen);
+        caller.session.flow.wait_for(seen);
     }
     let session = &*caller.session;
-    if session.ended {
+    if caller.ended {
         // It sends no more, so it may have left.
-        session.client.gone.store(true, Ordering::Relaxed);
+        session.flow.client.gone.store(true, Ordering::Relaxed);
     }
-    let (position, offset) = (session.last_write.position, session.last_write.offset);
-    let gone = Arc::clone(&session.client.gone);
+    let (position, offset) = (session.flow.last_write.position, session.flow.last_write.offset);
+    let gone = Arc::clone(&session.flow.client.gone);
     ask_main_later(caller, move |locked, _, host, waiting| {
         let answer = move |answer: Answered| {
             let tell = move |session: &mut Session, output: &mut Vec<u8>| {
@@ -107,8 +108,8 @@ fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Vec
     match answer {
         Ok(Waited::Counted { replicas, offset }) => {
             // In EXEC, what EXEC wrote before it has come after.
-            if session.last_write.position == position {
-                session.last_write.offset = offset;
+            if session.flow.last_write.position == position {
+                session.flow.last_write.offset = offset;
             }
             session.reply(output).integer(replicas as i64);
         }
@@ -122,7 +123,7 @@ fn tell(session: &mut Session, position: u64, answer: Answered, output: &mut Vec
         Ok(Waited::Undone) => {
             session.exec_replies = None;
             session.reply(output).error(&Error::Unblocked.bare_text());
-            session.state = State::Closing;
+            session.flow.state = State::Closing;
         }
         Err(text) => session.reply(output).error(&text),
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::client::Client;
-use super::resp::RespReply;
-use super::shared::{PortMessage, Shared};
-use super::waiting::WaitingConnection;
+use super::RespReply;
 use crate::command::Reply;
 use crate::engine::JobReply;
 use crate::limits::PART_BYTES;
+use crate::net::client::Client;
+use crate::net::shared::{PortMessage, Shared};
+use crate::net::waiting::WaitingConnection;
 use crate::store::StringRef;
 
 /// A reply that another thread writes, sent to the connection in pieces.

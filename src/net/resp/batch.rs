@@ -4,13 +4,13 @@
 use arrayvec::ArrayVec;
 
 use super::caller::PortCaller;
-use super::resp::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use super::session::{Session, SessionRights};
-use super::shared::count;
-use super::worker::PortWorker;
+use super::{ArgList, Head, Parsed, ProtocolError, RequestLimits, RespReply};
 use crate::command::{Args, Limits, Named};
 use crate::engine::{Author, Call, Engine, Gate, Intent, Outcome, Taking};
 use crate::limits::{AHEAD, AHEAD_ARGUMENTS, HELD_OUTPUT, LEAST_ARGUMENT_BYTES};
+use crate::net::shared::count;
+use crate::net::worker::PortWorker;
 use crate::store::Now;
 
 /// Commands that run together.

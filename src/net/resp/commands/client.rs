@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::help::help;
 use crate::command::{Args, ClientCommand, Error, Named, Reply, error_about, parse_integer};
 use crate::engine::Gates;
-use crate::net::caller::PortCaller;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
-use crate::net::main_task::ask_main;
-use crate::net::named;
-use crate::net::session::{BUSY, INVALID_NAME, Replies, State, is_valid_name};
+use crate::net::flow::State;
+use crate::net::protocol::Protocol;
+use crate::net::resp::caller::PortCaller;
+use crate::net::resp::main_task::ask_main;
+use crate::net::resp::named;
+use crate::net::resp::session::{BUSY, INVALID_NAME, Replies, is_valid_name};
 use crate::net::shared::Shared;
 
 /// Runs one of CLIENT's subcommands.
 pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &Args<'_>) {
-    let client = Arc::clone(&caller.session.client);
+    let client = Arc::clone(&caller.session.flow.client);
     match which {
         ClientCommand::Id => caller.reply().integer(client.id as i64),
         ClientCommand::GetName => {
@@ -74,7 +76,7 @@ pub(super) fn client(caller: &mut PortCaller<'_>, which: ClientCommand, args: &A
 /// Publishes the condition of the client that asks, whose input is being run.
 fn show(caller: &PortCaller<'_>, args: &Args<'_>) {
     caller.session.show_condition();
-    let condition = &caller.session.client.condition;
+    let condition = &caller.session.flow.client.condition;
     condition.unread.store(0, Ordering::Relaxed);
     condition.unread_memory.store(0, Ordering::Relaxed);
     let bytes = args.from(0).iter().map(|arg| arg.len()).sum();
@@ -89,7 +91,7 @@ fn listed(
 ) -> Result<Vec<u8>, Vec<u8>> {
     let shared = &caller.worker.shared;
     let clients = if matches!(which, ClientCommand::Info) {
-        vec![Arc::clone(&caller.session.client)]
+        vec![Arc::clone(&caller.session.flow.client)]
     } else if args.len() == 4 && args.is(2, "type") {
         if is_normal(args.get(3))? { shared.clients() } else { Vec::new() }
     } else if args.len() > 3 && args.is(2, "id") {
@@ -108,7 +110,7 @@ fn listed(
 }
 
 fn kill(caller: &mut PortCaller<'_>, args: &Args<'_>) {
-    let (shared, own) = (&caller.worker.shared, caller.session.client.id);
+    let (shared, own) = (&caller.worker.shared, caller.session.flow.client.id);
     let filter = match Filter::read(args, own) {
         Ok(filter) => filter,
         Err(text) => return caller.reply().error(&text),
@@ -133,7 +135,7 @@ fn kill(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let mut killed = 0;
     for client in shared.clients().iter().filter(|client| filter.matches(shared, client, now)) {
         if client.id == own {
-            caller.session.state = State::Closing;
+            caller.session.flow.state = State::Closing;
             killed += 1;
         } else if shared.kill(client) {
             killed += 1;

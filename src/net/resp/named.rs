@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::client::Client;
 use crate::command::{COMMANDS, Named, PREFIX};
+use crate::net::client::Client;
 
 /// The value for [`Client::last_command`]; never 0.
 fn packed(named: Named) -> u32 {

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::client::Client;
 use super::job::PortReply;
-use super::resp::RespReply;
-use super::session::{BUSY, Session, State};
-use super::shared::Shared;
-use super::turn::ThisTurn;
-use super::worker::PortWorker;
+use super::session::{BUSY, Session};
+use super::{ArgList, RespReply};
 use crate::command::{DoorCommand, Limits, Reply};
 use crate::engine::{
     self, Author, Call, Engine, JobDoor, JobOwner, JobReply, Origin, PortClient, ThreadSlot,
     WaitsFor,
 };
 use crate::limits::{HELD_OUTPUT, OUTPUT_PAUSE};
+use crate::net::client::Client;
+use crate::net::flow::State;
+use crate::net::protocol::Serving;
+use crate::net::shared::Shared;
+use crate::net::turn::ThisTurn;
+use crate::net::worker::PortWorker;
 use crate::store::Now;
 
 /// What a connection's commands run with.
@@ -32,6 +34,8 @@ pub struct PortCaller<'a> {
     pub output: &'a mut Vec<u8>,
     /// The length of the output before the reply to the command that runs.
     pub said: usize,
+    /// Its client sends no more.
+    pub ended: bool,
 }
 
 impl<'a> PortCaller<'a> {
@@ -39,15 +43,16 @@ impl<'a> PortCaller<'a> {
     /// may wait for it, plus what is written before the length is checked.
     #[inline]
     pub fn new(
-        worker: &'a PortWorker,
-        turn: &'a mut ThisTurn,
+        serving: &'a mut Serving<'_, Session>,
         session: &'a mut Session,
-        output: &'a mut Vec<u8>,
-    ) -> Self {
-        let (settings, said) = (&worker.engine().settings(), output.len());
+    ) -> (Self, &'a mut ArgList) {
+        let Serving { worker, turn, scratch, output, ended } = serving;
+        let (settings, said) = (worker.engine().settings(), output.len());
         let most = settings.port.most_output();
-        session.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
-        PortCaller { worker, turn, session, limits: settings.limits(usize::MAX), output, said }
+        session.flow.most_output = most.saturating_add(said + OUTPUT_PAUSE + HELD_OUTPUT);
+        let limits = settings.limits(usize::MAX);
+        let caller = PortCaller { worker, turn, session, limits, output, said, ended: *ended };
+        (caller, scratch)
     }
 
     /// The keyspace.
@@ -79,7 +84,7 @@ impl<'a> PortCaller<'a> {
     fn pending(&self) -> Pending {
         Pending {
             shared: Arc::clone(&self.worker.shared),
-            client: Arc::clone(&self.session.client),
+            client: Arc::clone(&self.session.flow.client),
             resp3: self.session.resp3,
         }
     }
@@ -105,25 +110,25 @@ impl engine::Caller for PortCaller<'_> {
     }
 
     fn wait(&mut self, whom: WaitsFor) -> Option<Origin> {
-        self.session.state = State::Waiting;
-        self.session.queued_since = (whom == WaitsFor::Shard).then_some(self.turn.now);
-        let client = &self.session.client;
+        self.session.flow.state = State::Waiting;
+        self.session.flow.queued_since = (whom == WaitsFor::Shard).then_some(self.turn.now);
+        let client = &self.session.flow.client;
         let (worker, connection) = (client.worker, client.key.packed());
         Some(Origin::Worker { worker, connection, client: Box::new(self.pending()) })
     }
 
     fn wait_for_job(&mut self, db: u32) -> Option<(JobOwner, Box<dyn JobReply>)> {
-        self.session.state = State::Waiting;
+        self.session.flow.state = State::Waiting;
         Some(self.pending().job(db))
     }
 
     fn hold_up(&mut self) {
-        self.session.state = State::Deferred;
+        self.session.flow.state = State::Deferred;
     }
 
     /// The main thread runs it.
     fn run_by_host(&mut self, call: &Call<'_>, which: DoorCommand) {
-        self.session.state = State::Waiting;
+        self.session.flow.state = State::Waiting;
         let (command, db, limits, prefix) = (call.command, call.db, call.limits, call.prefix);
         let args = call.args.to_owned(usize::MAX);
         let user = self.session.user.clone();

@@ -2,11 +2,11 @@
 
 use super::caller::PortCaller;
 use super::commands::{run_own, wait};
-use super::session::State;
 use super::transaction::ExecReply;
-use super::turn::Pace;
 use crate::command::{Action, Args, PortCommand, Reply};
 use crate::limits::OUTPUT_PAUSE;
+use crate::net::flow::State;
+use crate::net::turn::Pace;
 
 /// Writes replies of a connection's transaction, and runs its commands of the port's own, until one
 /// must be waited for, or it is the turn of others: then `exec_replies` is still set.
@@ -15,7 +15,7 @@ pub fn say_exec_replies(caller: &mut PortCaller<'_>) {
         return;
     }
     let mut pace = Pace::default();
-    while caller.session.state != State::Waiting
+    while caller.session.flow.state != State::Waiting
         && caller.output.len() <= OUTPUT_PAUSE
         && !caller.turn.alone.is_over()
         && !pace.is_over(caller.turn.at_once)

@@ -21,8 +21,8 @@ use server::{ask_host, config_get, debug, info, modules, time, who_am_i};
 use transaction::{discard, exec, multi, unwatch, watch};
 
 use super::caller::PortCaller;
-use super::session::State;
 use crate::command::{Action, Args, Error, Named, PortCommand, Reply};
+use crate::net::flow::State;
 
 /// Runs one of the port's own commands.
 pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
@@ -38,7 +38,7 @@ pub fn run_own(caller: &mut PortCaller<'_>, named: Named, args: &Args<'_>) {
         PortCommand::Select => select(caller, args),
         PortCommand::Quit => {
             caller.reply().ok();
-            caller.session.state = State::Closing;
+            caller.session.flow.state = State::Closing;
         }
         PortCommand::Hello => hello(caller, args),
         PortCommand::Auth => auth(caller, args),

@@ -11,9 +11,10 @@ use crate::command::{
     error_about, find, find_call, unknown_command,
 };
 use crate::engine::{Author, Call, Engine, Host, Locked};
-use crate::net::caller::PortCaller;
-use crate::net::main_task::ask_main;
-use crate::net::session::{BUSY, NO_AUTH, Session, State};
+use crate::net::flow::State;
+use crate::net::resp::caller::PortCaller;
+use crate::net::resp::main_task::ask_main;
+use crate::net::resp::session::{BUSY, NO_AUTH, Session};
 use crate::net::shared::Shared;
 use crate::store::Now;
 
@@ -114,7 +115,7 @@ pub(super) fn debug(caller: &mut PortCaller<'_>, args: &Args<'_>) {
 pub fn not_here(caller: &mut PortCaller<'_>, args: &Args<'_>, is_subcommand: bool) {
     // Lines of HTTP: a browser was made to send them, and no later line may run either.
     if args.is(0, "post") || args.is(0, "host:") {
-        return caller.session.state = State::Closing;
+        return caller.session.flow.state = State::Closing;
     }
     let unknown = match is_subcommand {
         true => Error::UnknownSubcommand.text(&String::from_utf8_lossy(args.get(0)), args),

@@ -2,18 +2,19 @@
 
 use smallvec::SmallVec;
 
+use super::ArgList;
 use super::batch::{CommandBatch, Stop, request_limits};
 use super::caller::PortCaller;
 use super::dispatch::run_command;
 use super::exec_replies::say_exec_replies;
 use super::named::note;
-use super::resp::ArgList;
-use super::session::State;
-use super::shared::count;
-use super::turn::Pace;
 use crate::command::{Args, Reply};
 use crate::engine::Outcome;
 use crate::limits::OUTPUT_PAUSE;
+use crate::net::flow::State;
+use crate::net::protocol::Protocol;
+use crate::net::shared::count;
+use crate::net::turn::Pace;
 
 /// Runs the commands at the start of a connection's input, as long as it may go on; returns their
 /// length.
@@ -22,7 +23,7 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
     let mut pace = Pace::default();
     // What other work on this thread has seen does not concern this connection.
     caller.slot().take_seen();
-    caller.session.missing = 0;
+    caller.session.flow.missing = 0;
     while caller.session.may_run()
         && caller.output.len() <= OUTPUT_PAUSE
         && !caller.turn.alone.is_over()
@@ -30,12 +31,12 @@ pub fn run(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> usi
     {
         at += run_some(caller, args, &input[at..]);
         // Most reads end with a command.
-        if at == input.len() && caller.session.missing == 0 {
-            caller.session.missing = 1;
+        if at == input.len() && caller.session.flow.missing == 0 {
+            caller.session.flow.missing = 1;
         }
     }
     let seen = caller.slot().take_seen();
-    caller.session.wait_for(seen);
+    caller.session.flow.wait_for(seen);
     at
 }
 
@@ -55,7 +56,7 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
         Stop::Alone { end } => {
             run_alone(caller, args, input);
             // A command that must be retried has not been run.
-            let again = matches!(caller.session.state, State::Deferred | State::Again);
+            let again = matches!(caller.session.flow.state, State::Deferred | State::Again);
             if again { 0 } else { end }
         }
         Stop::Empty { end } => {
@@ -64,14 +65,14 @@ fn run_some(caller: &mut PortCaller<'_>, args: &mut ArgList, input: &[u8]) -> us
             end
         }
         Stop::Incomplete { missing } => {
-            caller.session.missing = missing;
+            caller.session.flow.missing = missing;
             0
         }
         Stop::Malformed(error) => {
             if caller.session.wants_replies() {
                 caller.reply().error(&error.text());
             }
-            caller.session.state = State::Closing;
+            caller.session.flow.state = State::Closing;
             input.len()
         }
         Stop::End | Stop::Full => 0,
@@ -83,7 +84,7 @@ fn run_together(caller: &mut PortCaller<'_>, batch: &CommandBatch<'_>) -> usize 
     caller.turn.alone.interrupt();
     let (db, mut reply) = (caller.session.db, caller.session.reply(caller.output));
     let (done, outcome) = batch.run(caller.worker, db, &caller.limits, &mut reply, |_| ());
-    note(batch.named(done.min(batch.len() - 1)), &caller.session.client);
+    note(batch.named(done.min(batch.len() - 1)), &caller.session.flow.client);
     if outcome == Outcome::Done {
         batch.end_of(done - 1)
     } else {
@@ -101,7 +102,7 @@ fn run_alone(caller: &mut PortCaller<'_>, args: &ArgList, input: &[u8]) {
     run_command(caller, &list);
     say_exec_replies(caller);
     caller.turn.alone.command_ended(began);
-    if matches!(caller.session.state, State::Deferred | State::Again) {
+    if matches!(caller.session.flow.state, State::Deferred | State::Again) {
         return caller.session.put_off_command();
     }
     if caller.session.is_muted() {

@@ -16,7 +16,7 @@ use crate::engine::{
     Refusal, ShardNumbers, User,
 };
 use crate::net::resp::RespReply;
-use crate::net::transaction::{ExecReply, Transaction};
+use crate::net::resp::transaction::{ExecReply, Transaction};
 use crate::store::{Now, UnixMs};
 
 /// What EXEC does for one of the commands.

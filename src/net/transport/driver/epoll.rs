@@ -48,8 +48,7 @@ impl Epoll {
     /// # Errors
     /// The system's, for example if it has no descriptors left.
     pub fn new(waker: impl AsFd, first_descriptor: i32) -> io::Result<Self> {
-        let epoll =
-            super::super::listen::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
+        let epoll = super::super::raised(epoll::create(CreateFlags::CLOEXEC)?, first_descriptor)?;
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;
         let ticker = timerfd_create(
             TimerfdClockId::Monotonic,
