@@ -38,8 +38,9 @@ mod users;
 
 pub use call::{Author, Call, Outcome, Taking};
 pub use context::{
-    Config, Context, ForMain, Host, ListenAt, ListenerRow, MainInbox, MainTask, MayLog, Outside,
-    Port, PortConfig, PortSettings, PortTurn, Ports, Settings, Workers, WriteLog,
+    CertificateName, ClientCertificates, Config, Context, ForMain, Host, ListenAt, ListenerRow,
+    MainInbox, MainTask, MayLog, Outside, Port, PortConfig, PortSettings, PortTurn, Ports,
+    Settings, TlsSettings, Workers, WriteLog,
 };
 pub use counters::{Census, CommandCount, ThreadCounts};
 pub use dispatch::{Apart, Caller, Holding, ShardNumbers, WaitsFor, Watching};

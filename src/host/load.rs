@@ -171,8 +171,9 @@ fn prepare_ports(
 
 /// Warns of what the ports cannot do with this configuration.
 fn warn_of_ports(ctx: Ctx<'_>, ports: &PortConfig) {
-    if config::is_port_without_address(ports) {
-        log(ctx, Level::Warning, &format!("midi.port stays closed: {}", config::NO_ADDRESS));
+    if let Some(setting) = config::port_without_address(ports) {
+        let text = format!("midi.{setting} stays closed: {}", config::NO_ADDRESS);
+        log(ctx, Level::Warning, &text);
     }
     if !config::are_told(ctx) {
         log(

@@ -12,17 +12,20 @@ use super::client::{Client, Condition, Names};
 use super::protocol::Protocol;
 use super::resp::Session;
 use super::shared::{Shared, count};
-use super::transport::{Accepted, Key, address_of, prepare_tcp, raised};
+use super::transport::{Accepted, Key, Stream, address_of, prepare_tcp, raised};
 use crate::engine::ListenAt;
 
 /// Admits a new connection: moves the socket to its descriptor range and sets its options. `None`
 /// if it is refused; the client has been sent the reason.
 pub fn let_in(shared: &Shared, worker: usize, accepted: Accepted) -> Option<Accepted> {
     let settings = &shared.engine.settings().port;
+    let is_tls = shared.listeners[accepted.row].is_tls;
     let refuse = |text: &[u8]| {
         count(&shared.counts(worker).refused, 1);
-        // Best effort: the client may be gone.
-        let _ = send(&accepted.socket, text, SendFlags::NOSIGNAL);
+        if !is_tls {
+            // Best effort: the client may be gone.
+            let _ = send(&accepted.socket, text, SendFlags::NOSIGNAL);
+        }
         None
     };
     let from_outside = accepted.address.is_some_and(|address| !is_loopback(address.ip()));
@@ -55,6 +58,15 @@ fn is_loopback(address: IpAddr) -> bool {
                 || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
         }
     }
+}
+
+/// The form of a new connection's bytes; `None` if its session cannot begin.
+pub fn stream(shared: &Shared, accepted: &Accepted) -> Option<Stream> {
+    if !shared.listeners[accepted.row].is_tls {
+        return Some(Stream::Plain);
+    }
+    let server = shared.tls.lock().clone()?;
+    server.stream().map(|stream| Stream::Tls(Box::new(stream)))
 }
 
 /// The part of a new connection that other threads may read.

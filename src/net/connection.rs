@@ -25,7 +25,9 @@ pub struct Connection {
 impl Connection {
     /// A new one.
     pub fn new(key: Key, channel: Channel, session: Session) -> Self {
-        Connection { key, channel, is_ready: false, is_heavy: false, session }
+        // A handshake takes the time of a hundred commands.
+        let is_heavy = channel.is_in_handshake();
+        Connection { key, channel, is_ready: false, is_heavy, session }
     }
 
     /// Whether it can go on with what it has: commands, or replies that are owed.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
 use super::flow::State;
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Serving};
 use super::resp::room_for;
 use super::service::{Input, Member, Service};
 use super::shared::count;
@@ -30,7 +30,7 @@ impl<D: Driver> Service<D> {
         if connection.session.flow.client.killed.load(Ordering::Relaxed) {
             return TakenUp::No(TurnOutcome::Ends);
         }
-        connection.is_heavy = false;
+        connection.is_heavy = connection.channel.is_in_handshake();
         self.held.hold(&self.worker, connection);
         // Send first: a connection that has not read its replies goes on only after they are sent.
         if !connection.channel.is_flushed() {
@@ -74,6 +74,9 @@ impl<D: Driver> Service<D> {
         if connection.channel.outgoing.unsent() > OUTPUT_PAUSE {
             return Err(self.take_in(connection));
         }
+        if connection.channel.is_in_handshake() {
+            return Err(self.shake_hands(connection));
+        }
         if connection.has_more() {
             return Ok(Input::Unread);
         }
@@ -81,6 +84,36 @@ impl<D: Driver> Service<D> {
             return self.receive(connection);
         }
         Err(if connection.channel.ended { connection.end_input() } else { TurnOutcome::Stays })
+    }
+
+    /// Goes on with a TLS handshake. The client may be known by its certificate after it.
+    fn shake_hands(&mut self, connection: &mut Connection) -> TurnOutcome {
+        if !connection.channel.readable {
+            return TurnOutcome::Stays;
+        }
+        let received = connection.channel.receive_more(&mut self.io);
+        if !self.note_received(connection, received) || self.is_over_query_limit(connection) {
+            return TurnOutcome::Ends;
+        }
+        let Connection { channel, session, .. } = connection;
+        if !channel.unread.is_empty() {
+            session.flow.missing = 0;
+        }
+        connection.is_heavy = channel.is_in_handshake();
+        let server = self.worker.shared.tls.lock();
+        let names = server.as_ref().and_then(|server| channel.new_names(server.name()));
+        drop(server);
+        if let Some(names) = names {
+            let mut serving = Serving {
+                worker: &self.worker,
+                turn: &mut self.turn,
+                scratch: &mut self.scratch,
+                output: &mut self.outbox.bytes,
+                ended: channel.ended,
+            };
+            session.certified(&mut serving, names);
+        }
+        connection.outcome()
     }
 
     fn receive(&mut self, connection: &mut Connection) -> Result<Input, TurnOutcome> {
@@ -93,7 +126,7 @@ impl<D: Driver> Service<D> {
         self.input.extend_from_slice(connection.channel.unread.bytes());
         self.input.reserve(READ_BYTES);
         let before = self.input.len();
-        let received = connection.channel.receive(&mut self.driver, &mut self.input);
+        let received = connection.channel.receive(&mut self.io, &mut self.input);
         let goes_on = self.note_received(connection, received);
         if self.input.len() == before {
             self.input.truncate(start);
@@ -112,7 +145,7 @@ impl<D: Driver> Service<D> {
         if buffer.capacity() - buffer.len() < missing.clamp(1, INPUT_BYTES) {
             buffer.reserve_exact(room_for(missing, present).max(INPUT_BYTES));
         }
-        let received = connection.channel.receive_more(&mut self.driver);
+        let received = connection.channel.receive_more(&mut self.io);
         let goes_on = self.note_received(connection, received);
         if !goes_on || self.is_over_query_limit(connection) {
             return Err(connection.end_input());
@@ -132,7 +165,7 @@ impl<D: Driver> Service<D> {
         }
         let buffer = connection.channel.unread.buffer();
         buffer.reserve(INPUT_BYTES);
-        let received = connection.channel.receive_more(&mut self.driver);
+        let received = connection.channel.receive_more(&mut self.io);
         if !connection.channel.unread.is_empty() {
             connection.session.flow.missing = 0;
         }

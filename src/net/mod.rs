@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use port::WorkerPort;
 use report::{Closed, Open};
 use shared::Shared;
-use transport::{Driver, Epoll};
+use transport::{Driver, Epoll, tls_server};
 
 use crate::engine::{Engine, Port, PortConfig};
 
@@ -59,7 +59,10 @@ pub fn open(
     }
     let first_descriptor = engine.settings().port.first_descriptor.load(Ordering::Relaxed) as i32;
     let listeners = transport::open(config, engine.config().workers, first_descriptor)?;
+    let tls = config.tls.as_ref().map(tls_server).transpose();
+    let tls = tls.map_err(|why| format!("midi.tls-port: {why}"))?;
     let shared = Arc::new(Shared::new(Arc::clone(engine), config.listeners.clone(), on_panic));
+    *shared.tls.lock() = tls;
     let descriptors =
         listeners.iter().flatten().map(|listener| listener.socket.as_raw_fd()).collect();
     let report =

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use slotmap::SlotMap;
 
-use super::accept::{client, let_in};
+use super::accept::{client, let_in, stream};
 use super::connection::Connection;
 use super::flow::State;
 use super::held::no_longer_held;
@@ -171,7 +171,7 @@ impl<D: Driver> WorkerPort<D> {
     fn accept(&mut self, listener: usize) {
         let number = self.service.worker.number;
         for _ in 0..ACCEPTED_PER_TURN {
-            let driver = &mut self.service.driver;
+            let driver = &mut self.service.io.driver;
             let Some(accepted) = self.listeners.accept(listener, driver) else { return };
             let worker = self.shared().emptiest(number);
             let Some(accepted) = let_in(self.shared(), number, accepted) else { continue };
@@ -187,14 +187,19 @@ impl<D: Driver> WorkerPort<D> {
     /// Adds a connection. Its place has been counted.
     fn welcome(&mut self, accepted: Accepted) {
         let worker = &self.service.worker;
+        let Some(stream) = stream(&worker.shared, &accepted) else {
+            worker.shared.leave_place();
+            worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
         count(&worker.counts().accepted, 1);
         let key = self.connections.insert_with_key(|key| {
             let client = client(&worker.shared, worker.number, key, &accepted);
             let session = Session::begin(worker.engine(), client);
-            Connection::new(key, Channel::new(accepted.socket), session)
+            Connection::new(key, Channel::new(accepted.socket, stream), session)
         });
         let connection = &self.connections[key];
-        if self.service.driver.add(key.packed(), &connection.channel.socket).is_ok() {
+        if self.service.io.driver.add(key.packed(), &connection.channel.socket).is_ok() {
             return worker.shared.list(&connection.session.flow.client);
         }
         self.connections.remove(key);
@@ -224,9 +229,10 @@ impl<D: Driver> WorkerPort<D> {
 
     fn close(&mut self, key: Key) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        let Service { worker, driver, .. } = &mut self.service;
+        let Service { worker, io, .. } = &mut self.service;
         no_longer_held(worker, &mut connection);
-        driver.remove(&connection.channel.socket);
+        connection.channel.end(io);
+        io.driver.remove(&connection.channel.socket);
         worker.shared.unlist(connection.session.flow.client.id);
         worker.shared.leave_place();
         worker.counts().connected.fetch_sub(1, Ordering::Relaxed);
@@ -313,7 +319,7 @@ impl<D: Driver> WorkerPort<D> {
             return;
         }
         self.next_tick = now + PORT_TICK;
-        self.listeners.wake(&mut self.service.driver);
+        self.listeners.wake(&mut self.service.io.driver);
         let (mut buffered, mut held_bytes) = (0, 0);
         let mut late: Vec<Key> = Vec::new();
         for (_, connection) in &self.connections {
@@ -409,7 +415,7 @@ impl<D: Driver> Port for WorkerPort<D> {
 
     fn turn(&mut self, wait: Duration) -> PortTurn {
         let wait = if !self.deferred.is_empty() { wait.min(DEFERRED_NAP) } else { wait };
-        self.service.driver.wait(wait, &mut self.happened);
+        self.service.io.driver.wait(wait, &mut self.happened);
         self.service.turn.now = Instant::now();
         self.release();
         let events = self.happened.len();

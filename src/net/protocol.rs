@@ -26,6 +26,9 @@ pub trait Protocol: Sized {
     /// Whether its client has logged in, or needs no login.
     fn is_logged_in(&self) -> bool;
 
+    /// Its client's certificate has these names, any of which may be a user's.
+    fn certified(&mut self, serving: &mut Serving<'_, Self>, names: Vec<Box<[u8]>>);
+
     /// Whether its commands may run together with those of others that have the same kind: their
     /// database, and the form of their replies.
     fn kind(&self) -> Option<(u32, bool)>;

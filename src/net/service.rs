@@ -23,7 +23,7 @@ use super::held::HeldConnections;
 use super::protocol::{Protocol, Serving};
 use super::resp::{CommandBatch, PortCaller, RespReply, Session, Stop, note, request_limits};
 use super::shared::{Shared, count};
-use super::transport::{Driver, Key, Outbox, Sent};
+use super::transport::{Driver, Io, Key, Outbox, Sent};
 use super::turn::{ThisTurn, TurnOutcome};
 use super::worker::PortWorker;
 use crate::engine::Outcome;
@@ -34,7 +34,7 @@ pub struct Service<D: Driver> {
     /// The worker.
     pub worker: PortWorker,
     /// Moves bytes between sockets and buffers.
-    pub driver: D,
+    pub io: Io<D>,
     /// This turn.
     pub turn: ThisTurn,
     /// What the connections of this turn have said.
@@ -48,7 +48,7 @@ pub struct Service<D: Driver> {
     /// What members have sent.
     pub input: Vec<u8>,
     /// Memory for parsing.
-    scratch: <Session as Protocol>::Scratch,
+    pub scratch: <Session as Protocol>::Scratch,
 }
 
 /// A connection that has been taken up.
@@ -76,7 +76,7 @@ impl<D: Driver> Service<D> {
     pub fn new(shared: Arc<Shared>, number: usize, driver: D) -> Self {
         Service {
             worker: PortWorker { shared, number },
-            driver,
+            io: Io::new(driver),
             turn: ThisTurn::default(),
             outbox: Outbox::default(),
             held: HeldConnections::default(),
@@ -242,7 +242,7 @@ impl<D: Driver> Service<D> {
     /// connection is broken, or was closing and has been sent everything, or does not read its
     /// replies.
     pub fn send(&mut self, connection: &mut Connection) -> TurnOutcome {
-        match connection.channel.send(&mut self.driver, &self.outbox) {
+        match connection.channel.send(&mut self.io, &self.outbox) {
             Sent::Broken => return TurnOutcome::Ends,
             Sent::Bytes(bytes) => count(&self.worker.counts().sent, bytes as u64),
         }

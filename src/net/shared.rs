@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::client::Client;
 use super::resp::Session;
-use super::transport::{Accepted, Key};
+use super::transport::{Accepted, Key, TlsServer};
 use crate::command::HostCommand;
 use crate::engine::{Engine, Inbox, ListenerRow};
 
@@ -27,6 +27,8 @@ pub struct Shared {
     started: Instant,
     /// The rows of the listeners.
     pub listeners: Vec<ListenerRow>,
+    /// The beginning of new TLS connections.
+    pub tls: Mutex<Option<TlsServer>>,
     /// The host's commands; set after a client has sent a command that the ports do not have.
     pub host_commands: OnceLock<HashMap<Vec<u8>, HostCommand>>,
 }
@@ -118,6 +120,7 @@ impl Shared {
             connected: AtomicUsize::new(0),
             started: Instant::now(),
             listeners,
+            tls: Mutex::default(),
             host_commands: OnceLock::new(),
         }
     }

@@ -121,6 +121,7 @@ impl Opened {
             listeners: vec![ListenerRow {
                 setting: "port",
                 at: ListenAt::Tcp { port, bind: vec!["127.0.0.1".into()] },
+                is_tls: false,
             }],
             backlog: 511,
             ..PortConfig::default()

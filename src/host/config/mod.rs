@@ -4,6 +4,7 @@
 mod arguments;
 mod registered;
 pub mod table;
+pub mod tls;
 
 use std::sync::atomic::Ordering;
 
@@ -109,13 +110,18 @@ pub fn settings() -> Settings {
 /// Why the TCP port is not opened: the host listens on no address itself.
 pub const NO_ADDRESS: &str = "the server's bind is empty, and midi.bind is not set";
 
-/// Whether `midi.port` asks for a port that has no address.
-pub fn is_port_without_address(ports: &PortConfig) -> bool {
-    is_port_wanted() && !ports.listeners.iter().any(|row| row.setting == "port")
+/// A TCP port that is asked for and has no address.
+pub fn port_without_address(ports: &PortConfig) -> Option<&'static str> {
+    let has_tcp = ports.listeners.iter().any(|row| matches!(row.at, ListenAt::Tcp { .. }));
+    tcp_ports().next().filter(|_| !has_tcp).map(|(setting, ..)| setting)
 }
 
-fn is_port_wanted() -> bool {
-    numbered("port").value.load(Ordering::Relaxed) != 0
+/// The TCP ports that are asked for: the setting, the number, and whether it speaks TLS.
+fn tcp_ports() -> impl Iterator<Item = (&'static str, u16, bool)> {
+    let all = [("port", false), ("tls-port", true)].into_iter();
+    let all = all
+        .map(|(name, is_tls)| (name, numbered(name).value.load(Ordering::Relaxed) as u16, is_tls));
+    all.filter(|(_, port, _)| *port != 0)
 }
 
 /// How to open the ports.
@@ -124,16 +130,17 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
     let bind = if own.trim().is_empty() { bind_of_host(ctx) } else { own };
     let bind: Vec<String> = bind.split_ascii_whitespace().map(str::to_owned).collect();
     let mut listeners = Vec::new();
-    let port = numbered("port").value.load(Ordering::Relaxed) as u16;
-    if port != 0 && !bind.is_empty() {
-        listeners.push(ListenerRow { setting: "port", at: ListenAt::Tcp { port, bind } });
+    for (setting, port, is_tls) in tcp_ports().filter(|_| !bind.is_empty()) {
+        let at = ListenAt::Tcp { port, bind: bind.clone() };
+        listeners.push(ListenerRow { setting, at, is_tls });
     }
     let path = UNIXSOCKET.value.lock().clone();
     if !path.is_empty() {
         let mode = file_mode(&UNIXSOCKETPERM.value.lock()).unwrap_or(0);
-        listeners.push(ListenerRow { setting: "unixsocket", at: ListenAt::Unix { path, mode } });
+        let at = ListenAt::Unix { path, mode };
+        listeners.push(ListenerRow { setting: "unixsocket", at, is_tls: false });
     }
-    let obstacle = if port == 0 && listeners.is_empty() {
+    let obstacle = if tcp_ports().next().is_none() && listeners.is_empty() {
         None
     } else if is_cluster(ctx) {
         Some("cluster-enabled is yes, and midi's ports do not support cluster mode")
@@ -146,6 +153,7 @@ pub fn port_config(ctx: Ctx<'_>) -> PortConfig {
             .config_number(c"tcp-backlog")
             .and_then(|backlog| i32::try_from(backlog).ok())
             .unwrap_or(511),
+        tls: tcp_ports().any(|(_, _, is_tls)| is_tls).then(|| tls::settings(ctx)),
         obstacle,
     }
 }

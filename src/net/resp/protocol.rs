@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::RespReply;
 use super::caller::PortCaller;
+use super::commands::log_in_by_certificate;
 use super::exec_replies::say_exec_replies;
 use super::request::ArgList;
 use super::run::run;
@@ -39,6 +40,10 @@ impl Protocol for Session {
 
     fn is_logged_in(&self) -> bool {
         self.user.is_some()
+    }
+
+    fn certified(&mut self, serving: &mut Serving<'_, Self>, names: Vec<Box<[u8]>>) {
+        log_in_by_certificate(&mut PortCaller::new(serving, self).0, names);
     }
 
     #[inline]

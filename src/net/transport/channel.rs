@@ -5,11 +5,16 @@ use std::os::fd::OwnedFd;
 use super::backlog::Backlog;
 use super::driver::{Driver, Received, Sent};
 use super::outgoing::{Outbox, Outgoing};
+use super::stream::{Io, Stream};
+use super::tls::{TlsStream, names};
+use crate::engine::CertificateName;
 
 /// A socket, the bytes that have come and not run, and those to be sent.
 pub struct Channel {
     /// The socket.
     pub socket: OwnedFd,
+    /// The form of its bytes there.
+    stream: Stream,
     /// There may be something to receive.
     pub readable: bool,
     /// The peer sends no more.
@@ -25,9 +30,10 @@ pub struct Ended;
 
 impl Channel {
     /// Of a new connection.
-    pub fn new(socket: OwnedFd) -> Self {
+    pub fn new(socket: OwnedFd, stream: Stream) -> Self {
         Channel {
             socket,
+            stream,
             readable: false,
             ended: false,
             unread: Backlog::default(),
@@ -42,10 +48,10 @@ impl Channel {
     #[inline]
     pub fn receive<D: Driver>(
         &mut self,
-        driver: &mut D,
+        io: &mut Io<D>,
         into: &mut Vec<u8>,
     ) -> Result<usize, Ended> {
-        let received = driver.receive(&self.socket, into);
+        let received = self.stream.receive(io, &self.socket, into);
         self.note(received)
     }
 
@@ -53,13 +59,14 @@ impl Channel {
     ///
     /// # Errors
     /// [`Ended`] if no more will come.
-    pub fn receive_more<D: Driver>(&mut self, driver: &mut D) -> Result<usize, Ended> {
-        let received = driver.receive(&self.socket, self.unread.buffer());
+    pub fn receive_more<D: Driver>(&mut self, io: &mut Io<D>) -> Result<usize, Ended> {
+        let received = self.stream.receive(io, &self.socket, self.unread.buffer());
         self.note(received)
     }
 
     #[inline]
     fn note(&mut self, received: Received) -> Result<usize, Ended> {
+        self.ended |= self.tls().is_some_and(TlsStream::is_closed);
         let (bytes, more) = match received {
             Received::More(bytes) => (bytes, true),
             Received::All(bytes) => (bytes, self.ended),
@@ -74,20 +81,58 @@ impl Channel {
 
     /// Sends as much as may be sent and there is room for, and keeps the rest.
     #[inline]
-    pub fn send<D: Driver>(&mut self, driver: &mut D, outbox: &Outbox) -> Sent {
-        self.outgoing.send(outbox, |bytes| driver.send(&self.socket, bytes))
+    pub fn send<D: Driver>(&mut self, io: &mut Io<D>, outbox: &Outbox) -> Sent {
+        let (stream, socket) = (&mut self.stream, &self.socket);
+        if !stream.is_flushed() && stream.send(io, socket, &[]) == Sent::Broken {
+            return Sent::Broken;
+        }
+        self.outgoing.send(outbox, |bytes| stream.send(io, socket, bytes))
+    }
+
+    /// Its TLS session, if it has one.
+    #[inline]
+    pub fn tls(&self) -> Option<&TlsStream> {
+        match &self.stream {
+            Stream::Plain => None,
+            Stream::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// Whether its TLS session is not open yet.
+    #[inline]
+    pub fn is_in_handshake(&self) -> bool {
+        self.tls().is_some_and(TlsStream::is_in_handshake)
+    }
+
+    /// The names in its client's certificate that may be a user's, once after a handshake in which
+    /// the client has shown one.
+    pub fn new_names(&mut self, which: CertificateName) -> Option<Vec<Box<[u8]>>> {
+        let Stream::Tls(tls) = &mut self.stream else { return None };
+        let certificate = tls.new_certificate()?;
+        (which != CertificateName::Off).then(|| names(certificate, which))
+    }
+
+    /// Tells its peer that it ends. To be called before it is dropped.
+    pub fn end<D: Driver>(&mut self, io: &mut Io<D>) {
+        if let Stream::Tls(tls) = &mut self.stream
+            && self.outgoing.is_empty()
+        {
+            tls.end();
+            // Best effort: the peer may be gone.
+            let _ = self.stream.send(io, &self.socket, &[]);
+        }
     }
 
     /// Whether there is nothing to send.
     #[inline]
     pub fn is_flushed(&self) -> bool {
-        self.outgoing.is_empty()
+        self.outgoing.is_empty() && self.stream.is_flushed()
     }
 
     /// How many bytes of earlier turns have not been sent.
     #[inline]
     pub fn unsent(&self) -> usize {
-        self.outgoing.unsent()
+        self.outgoing.unsent() + self.tls().map_or(0, |tls| tls.sealed.len())
     }
 
     /// The memory that those take.
@@ -103,7 +148,7 @@ impl Channel {
 
     /// Bytes of memory that its buffers take.
     pub fn buffered(&self) -> usize {
-        self.unread.capacity() + self.unsent_memory()
+        self.unread.capacity() + self.unsent_memory() + self.tls().map_or(0, TlsStream::buffered)
     }
 }
 

@@ -2,9 +2,9 @@
 //! bytes mean.
 //!
 //! ```text
-//! listener ─► channel: stream ◄─ receives, sends ─► driver ─► system
-//!                ├─ unread: received and not run
-//!                └─ outgoing: said and not sent
+//! listener ─► channel ─┬─ stream, plain or TLS ◄─► driver ◄─► system
+//!                      ├─ unread: received and not run
+//!                      └─ outgoing: said and not sent
 //! ```
 
 mod backlog;
@@ -12,11 +12,15 @@ mod channel;
 mod driver;
 mod listen;
 mod outgoing;
+mod stream;
+mod tls;
 
 pub use channel::{Channel, Ended};
 pub use driver::{Driver, Epoll, Happened, Sent};
 pub use listen::{Accepted, Listener, Listeners, address_of, open, prepare_tcp, raised};
 pub use outgoing::{LogWait, Outbox};
+pub use stream::{Io, Stream};
+pub use tls::{TlsServer, tls_server};
 
 use slotmap::{Key as _, KeyData, new_key_type};
 

@@ -61,6 +61,28 @@ fn log_in(
     });
 }
 
+/// Logs a client in as the first user whose name its certificate has, if there is one: no password
+/// is needed. Otherwise it stays what it is. It runs nothing until that is known.
+pub fn log_in_by_certificate(caller: &mut PortCaller<'_>, names: Vec<Box<[u8]>>) {
+    let (shared, worker) = (Arc::clone(&caller.worker.shared), caller.worker.number);
+    ask_main(caller, move |locked, engine, host| {
+        let epoch = engine.users.epoch();
+        let user = host.and_then(|host| {
+            let name = names.iter().find(|name| host.is_on(locked, name))?;
+            engine.users.find_or_look(locked, name, |name| host.user(locked, name))
+        });
+        if user.is_none() {
+            engine.note_refusal(|| Refusal::of_certificate(names.first().map_or(b"", |name| name)));
+            shared.counts(worker).failed_logins.fetch_add(1, Ordering::Relaxed);
+        }
+        Box::new(move |session: &mut Session, _: &mut Vec<u8>| {
+            if let Some(user) = user {
+                session.log_in(user, epoch);
+            }
+        })
+    });
+}
+
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
 pub(super) fn hello(caller: &mut PortCaller<'_>, args: &Args<'_>) {
     let options = match HelloOptions::read(args) {

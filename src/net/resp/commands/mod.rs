@@ -10,6 +10,7 @@ mod transaction;
 mod wait;
 
 pub(super) use exec::aborted;
+pub(super) use login::log_in_by_certificate;
 pub(super) use server::not_here;
 pub(super) use transaction::queue;
 pub(super) use wait::wait;
